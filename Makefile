@@ -1,0 +1,76 @@
+# Every command a person types; bare `make` prints them. Each target sets up what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?=
+SEEDS ?=
+INPUT ?=
+ARGS ?=
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup requirements proto fmt lint types unit test up down status demo bench sim scenario fuzz ci clean
+
+help: ## print these lines
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller
+	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "tidemark_gen.pth").write_text("$(CURDIR)/gen\n")'
+	touch $@
+
+gen/.made: $(VENV)/.installed $(wildcard proto/tidemark_wire/v1/*.proto)
+	rm -rf gen && mkdir -p gen/tidemark_wire/v1
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=gen --pyi_out=gen --grpc_python_out=gen proto/tidemark_wire/v1/*.proto
+	touch gen/tidemark_wire/__init__.py gen/tidemark_wire/v1/__init__.py gen/.made
+
+setup: $(VENV)/.installed gen/.made ## virtual environment, dependencies, generated code
+
+proto: ## generate the gRPC code anew
+	rm -f gen/.made && $(MAKE) --no-print-directory gen/.made
+
+requirements: $(VENV)/.installed ## lock requirements/*.in anew, with hashes
+	for name in uv runtime dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-header --universal --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
+
+fmt: setup ## format the code
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --quiet .
+
+lint: setup ## ruff, import contracts
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
+
+types: setup ## mypy, strict
+	$(BIN)/mypy
+
+unit: setup ## unit, golden and tidy tests: Python alone, seconds
+	$(BIN)/pytest -q tests/unit tests/golden tests/tidy $(ARGS)
+
+test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
+	$(BIN)/pytest -q tests $(ARGS)
+
+up: setup ## start the embedded cluster on loopback and wait until it is healthy
+	$(BIN)/tidemark dev up $(ARGS)
+
+down: setup ## stop the embedded cluster cleanly
+	$(BIN)/tidemark dev down $(ARGS)
+
+status: setup ## what of the embedded cluster is running
+	$(BIN)/tidemark dev status $(ARGS)
+
+demo: setup ## the main job on real input: make demo INPUT=path
+	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(ARGS)
+
+bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
+	$(BIN)/python -m bench $(ARGS)
+
+fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
+	$(BIN)/pytest -q tests/e2e -k fuzz $(ARGS)
+
+ci: lint types test ## all that a machine runs, in this order
+
+clean: ## remove what the targets above made (not the cluster's data)
+	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build

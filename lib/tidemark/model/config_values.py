@@ -1,0 +1,102 @@
+"""Kinds of configuration values: how Kafka spells, parses and refuses each."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+LONG_MIN: Final = -(2**63)
+
+
+class InvalidConfigError(ValueError):
+    """A configuration value that cannot be: says which, and what may stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKind:
+    """One kind of value.
+
+    ``type_number`` is DescribeConfigs': 1 boolean, 2 string, 3 int, 5 long, 6 double, 7 list.
+    """
+
+    type_number: int
+    parse: Callable[[str], object]
+
+
+def boolean() -> ConfigKind:
+    """``true`` or ``false``, in any case."""
+
+    def parse(text: str) -> bool:
+        lowered = text.strip().lower()
+        if lowered not in ("true", "false"):
+            raise InvalidConfigError("expected value to be either true or false")
+        return lowered == "true"
+
+    return ConfigKind(1, parse)
+
+
+def integer(low: int, high: int = INT_MAX, *, long: bool = False) -> ConfigKind:
+    """A whole number within [low, high]."""
+
+    def parse(text: str) -> int:
+        if re.fullmatch(r"[+-]?\d+", text.strip()) is None:
+            raise InvalidConfigError("not a number of type " + ("LONG" if long else "INT"))
+        number = int(text)
+        if not low <= number <= high:
+            raise InvalidConfigError(f"value must be at least {low} and at most {high}")
+        return number
+
+    return ConfigKind(5 if long else 3, parse)
+
+
+def long(low: int) -> ConfigKind:
+    """A 64-bit whole number, at least ``low``."""
+    return integer(low, LONG_MAX, long=True)
+
+
+def double(low: float, high: float) -> ConfigKind:
+    """A number within [low, high]."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise InvalidConfigError("not a number of type DOUBLE") from None
+        if not low <= number <= high:
+            raise InvalidConfigError(f"value must be at least {low} and at most {high}")
+        return number
+
+    return ConfigKind(6, parse)
+
+
+def one_of(*choices: str) -> ConfigKind:
+    """One of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise InvalidConfigError(f"string must be one of: {', '.join(choices)}")
+        return text
+
+    return ConfigKind(2, parse)
+
+
+def string() -> ConfigKind:
+    """Any text."""
+    return ConfigKind(2, str)
+
+
+def list_of(*choices: str) -> ConfigKind:
+    """Comma-separated words, each one of ``choices`` (any, when none are named)."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(",") if word.strip())
+        unknown = [word for word in words if choices and word not in choices]
+        if unknown:
+            raise InvalidConfigError(
+                f"{unknown[0]!r}: entries must be one of: {', '.join(choices)}"
+            )
+        return words
+
+    return ConfigKind(7, parse)

@@ -1,0 +1,134 @@
+"""ClusterImage: who is there and who leads what, as the controller last said.
+
+Frozen; a delta makes a new one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import (
+    NO_BROKER,
+    NO_CONTROLLER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+
+
+class FeedPosition(NamedTuple):
+    """A point of the metadata feed; compares as a pair."""
+
+    controller_epoch: ControllerEpoch
+    version: int
+
+
+START_OF_FEED: Final = FeedPosition(ControllerEpoch(-1), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one named listener of a broker is reached, as advertised."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One registered broker."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    grpc_endpoint: str
+    rack: str | None
+    node: str
+    fenced: bool
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The address advertised for a named listener."""
+        return next((point for point in self.endpoints if point.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's state as agreed in ZooKeeper. ``replicas`` is in order of preference."""
+
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    elr: tuple[BrokerId, ...] = ()
+    last_known_leader: BrokerId = NO_BROKER
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic; ``configs`` holds only what was set, ``partitions`` is indexed by number."""
+
+    name: str
+    topic_id: TopicId
+    configs: Mapping[str, str]
+    partitions: tuple[PartitionImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDelta:
+    """What one feed position changed. Topics come whole; a deleted one is named by its id."""
+
+    brokers_changed: tuple[BrokerImage, ...] = ()
+    brokers_gone: tuple[BrokerId, ...] = ()
+    topics_changed: tuple[TopicImage, ...] = ()
+    topics_deleted: tuple[TopicId, ...] = ()
+    broker_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    finalized_features: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """All metadata at one feed position. ``broker_configs[""]`` is the cluster-wide default."""
+
+    position: FeedPosition = START_OF_FEED
+    cluster_id: str = ""
+    controller_id: ControllerId = NO_CONTROLLER
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    finalized_features: Mapping[str, int] = field(default_factory=dict)
+
+    def apply(
+        self, delta: ClusterDelta, position: FeedPosition, controller_id: ControllerId
+    ) -> "ClusterImage":
+        """The image after a delta; this one stays as it is."""
+        assert position > self.position, f"feed went back: {self.position} then {position}"
+        topics, topics_by_id = dict(self.topics), dict(self.topics_by_id)
+        for topic_id in delta.topics_deleted:
+            gone = topics_by_id.pop(topic_id, None)
+            if gone is not None and topics.get(gone.name, gone).topic_id == topic_id:
+                topics.pop(gone.name, None)
+        for topic in delta.topics_changed:
+            topics[topic.name] = topics_by_id[topic.topic_id] = topic
+        brokers = {**self.brokers, **{broker.broker_id: broker for broker in delta.brokers_changed}}
+        for broker_id in delta.brokers_gone:
+            brokers.pop(broker_id, None)
+        return replace(
+            self,
+            position=position,
+            controller_id=controller_id,
+            brokers=brokers,
+            topics=topics,
+            topics_by_id=topics_by_id,
+            broker_configs={**self.broker_configs, **delta.broker_configs_changed},
+            finalized_features={**self.finalized_features, **delta.finalized_features},
+        )

@@ -1,0 +1,38 @@
+"""Topics and partitions by name, and Kafka's rule for a topic's name."""
+
+import re
+from typing import Final, NamedTuple
+
+TOPIC_NAME_CHARS_MAX: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Kafka's form, also the name of the partition's directory: ``orders-3``."""
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_name_problem(name: str) -> str | None:
+    """What is wrong with a topic's name, in words for its user; None when nothing is."""
+    if not name:
+        return "a topic name must not be empty"
+    if name in (".", ".."):
+        return "a topic name must not be '.' or '..'"
+    if len(name) > TOPIC_NAME_CHARS_MAX:
+        return (
+            f"a topic name has at most {TOPIC_NAME_CHARS_MAX} characters, this one has {len(name)}"
+        )
+    if _LEGAL_NAME.fullmatch(name) is None:
+        return f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed"
+    return None
+
+
+def metric_name(name: str) -> str:
+    """Names that differ only by '.' and '_' collide in metrics: only one of them may exist."""
+    return name.replace(".", "_")

@@ -1,0 +1,31 @@
+"""docs/acceptance.md and the tests agree: an id marked done has a test that names it and runs."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"^\| ([A-Z]\d{1,2}) \| (done|part|later) \|", re.MULTILINE)
+
+
+def ids_proved() -> set[str]:
+    """Every id in a @feature("...") mark, unless its test is skipped without a condition."""
+    proved: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.feature"):
+                proved |= {str(ast.literal_eval(argument)) for argument in node.args}
+    return proved
+
+
+def rows() -> dict[str, str]:
+    return dict(ROW.findall((ROOT / "docs/acceptance.md").read_text()))
+
+
+def test_every_id_marked_done_has_a_test_that_names_it() -> None:
+    done = {feature for feature, state in rows().items() if state == "done"}
+    assert done - ids_proved() == set()
+
+
+def test_every_id_a_test_names_is_in_the_list() -> None:
+    assert ids_proved() - rows().keys() == set()

@@ -1,0 +1,148 @@
+"""The style guide, where a machine can hold it: sizes, pure cores, mirrored tests, true docs."""
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("lib/tidemark", "services/broker/broker", "services/controller/controller", "tools")
+FUNCTION_LINES_MAX = 70
+MODULE_LINES_MAX = 500
+
+# Late, by name: this list may only shrink.
+LONG_MODULES: frozenset[str] = frozenset()
+LONG_FUNCTIONS: frozenset[str] = frozenset()
+UNTESTED_CORES: frozenset[str] = frozenset()
+
+
+def source_files() -> list[Path]:
+    return sorted(path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    first = function.body[0]
+    docstring = first.end_lineno - first.lineno + 1 if ast.get_docstring(function) else 0  # type: ignore[operator]
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(tree(path)) if isinstance(node, kinds)]
+
+
+def test_no_function_is_a_monster() -> None:
+    long = {
+        f"{name(path)}:{function.name}"
+        for path in source_files()
+        for function in functions(path)
+        if body_lines(function) > FUNCTION_LINES_MAX
+    }
+    assert long == LONG_FUNCTIONS
+
+
+def test_no_module_is_a_monster() -> None:
+    long = {
+        name(path)
+        for path in source_files()
+        if len(path.read_text().splitlines()) > MODULE_LINES_MAX
+    }
+    assert long == LONG_MODULES
+
+
+def test_cores_never_wait() -> None:
+    waiting = [
+        f"{name(path)}:{function.name}"
+        for path in source_files()
+        if "core" in path.parts
+        for function in functions(path)
+        if isinstance(function, ast.AsyncFunctionDef)
+    ]
+    assert waiting == []
+
+
+def test_an_assertion_asserts_one_thing() -> None:
+    joined = [
+        f"{name(path)}:{node.lineno}"
+        for path in source_files()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assert)
+        and isinstance(node.test, ast.BoolOp)
+        and isinstance(node.test.op, ast.And)
+    ]
+    assert joined == []
+
+
+def test_every_core_and_storage_module_has_its_test_file() -> None:
+    lacking = set()
+    for service in ("broker", "controller"):
+        package = ROOT / "services" / service / service
+        for path in [*package.glob("core/*.py"), *package.glob("storage/*.py")]:
+            mirror = ROOT / "tests/unit" / service / path.parent.name / f"test_{path.name}"
+            if path.name != "__init__.py" and not mirror.exists():
+                lacking.add(name(path))
+    assert lacking == UNTESTED_CORES
+
+
+def test_nothing_is_left_to_fix_me() -> None:
+    mark = "FIX" + "ME"
+    marked = [name(path) for path in source_files() if mark in path.read_text()]
+    assert marked == []
+
+
+DOCS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NAMED_PATH = re.compile(
+    r"`((?:lib|services|tests|tools|docs|proto|requirements|\.ci)/[\w./*{},-]+|[A-Z]+\.md|Makefile)`"
+)
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_a_document_names_exists(doc: Path) -> None:
+    named = {match.rstrip("/.") for match in NAMED_PATH.findall(doc.read_text())}
+    plain = {path for path in named if not set("*{}") & set(path)}
+    assert [path for path in sorted(plain) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_between_documents_leads_somewhere(doc: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", doc.read_text())
+    assert [target for target in targets if not (doc.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_make_command_in_a_document_is_a_target(doc: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)", doc.read_text()))
+    assert named - targets == set()
+
+
+def test_commits_hold_no_machine_path_and_no_index_address() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    forbidden = re.compile(r"(?:^|[^\w.])/(?:work|root|home)/|--(?:extra-)?index-" + "url")
+    guilty = [
+        path
+        for path in listed
+        if (ROOT / path).is_file()
+        and (ROOT / path).suffix in {".py", ".toml", ".txt", ".in", ".md", ".proto", ".yaml"}
+        and forbidden.search((ROOT / path).read_text())
+    ]
+    assert guilty == []
