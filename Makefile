@@ -10,7 +10,7 @@ INPUT ?=
 ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt lint types unit test up down status demo bench sim scenario fuzz ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz ci clean
 
 help: ## print these lines
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,10 +24,12 @@ $(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pypr
 	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "tidemark_gen.pth").write_text("$(CURDIR)/gen\n")'
 	touch $@
 
-gen/.made: $(VENV)/.installed $(wildcard proto/tidemark_wire/v1/*.proto)
-	rm -rf gen && mkdir -p gen/tidemark_wire/v1
+gen/.made: $(VENV)/.installed $(wildcard proto/tidemark_wire/v1/*.proto) tools/write_kafka_schemas.py lib/tidemark/kafka/apis.py
+	mkdir -p gen/tidemark_wire/v1
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=gen --pyi_out=gen --grpc_python_out=gen proto/tidemark_wire/v1/*.proto
-	touch gen/tidemark_wire/__init__.py gen/tidemark_wire/v1/__init__.py gen/.made
+	touch gen/tidemark_wire/__init__.py gen/tidemark_wire/v1/__init__.py
+	$(BIN)/python tools/write_kafka_schemas.py
+	touch gen/.made
 
 setup: $(VENV)/.installed gen/.made ## virtual environment, dependencies, generated code
 
@@ -39,6 +41,9 @@ requirements: $(VENV)/.installed ## lock requirements/*.in anew, with hashes
 
 fmt: setup ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --quiet .
+
+reference: setup ## docs/reference/: every option, error, metric and API, written from the code
+	$(BIN)/python tools/write_reference.py
 
 lint: setup ## ruff, import contracts
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
@@ -65,7 +70,7 @@ demo: setup ## the main job on real input: make demo INPUT=path
 	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(ARGS)
 
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
-	$(BIN)/python -m bench $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 	$(BIN)/pytest -q tests/e2e -k fuzz $(ARGS)

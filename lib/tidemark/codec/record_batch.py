@@ -91,6 +91,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
+    def has_delete_horizon(self) -> bool:
+        """``base_timestamp`` is when compaction may remove the batch's tombstones (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
     def is_log_append_time(self) -> bool:
         """The timestamp of every record is ``max_timestamp``, set by the broker."""
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
@@ -99,6 +104,11 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Parse one header. Needs 61 bytes from ``position``; raises struct.error on fewer."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+
+
+def write_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header, each field as given: also ``batch_length`` and ``crc``."""
+    return _HEADER.pack(*header)
 
 
 def crc_of(batch: memoryview) -> int:

@@ -6,9 +6,11 @@ the loop appends.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+NEVER_TRUNCATED: Final = 2**63 - 1
 
 
 class DiskError(Exception):
@@ -18,6 +20,10 @@ class DiskError(Exception):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+    def __reduce__(self) -> tuple[type["DiskError"], tuple[str, str]]:
+        # Worker processes raise it too, and their errors come home pickled.
+        return type(self), (self.path, self.reason)
 
 
 class DiskFullError(DiskError):
@@ -34,6 +40,14 @@ class File(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written so far, synced or not."""
+
+    @property
+    def truncated_to(self) -> int:
+        """The smallest size this handle was ever cut to, else NEVER_TRUNCATED.
+
+        A slice that reaches beyond is void: other bytes may stand there by now. The log opens a
+        new handle after a cut.
+        """
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers, one behind the other; returns the bytes written.
@@ -63,6 +77,9 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
+
+    def size_of(self, path: str) -> int:
+        """Bytes of a file, without opening it. Raises FileNotFoundError."""
 
     def list(self, directory: str) -> list[str]:
         """Names (not paths) in a directory, sorted; [] if there is none."""

@@ -1,0 +1,193 @@
+"""``tidemark dev``: an embedded cluster on loopback, for development."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import OutputFormat, OutputOption, print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from tidemark.cli.dev.cluster import DevCluster
+    from tidemark.cli.dev.layout import Layout, Shape
+
+app = typer.Typer(no_args_is_help=True, help="An embedded cluster on loopback, for development.")
+
+DirectoryOption = Annotated[
+    Path,
+    typer.Option("--dir", envvar="TIDEMARK_DIR", help="Where data, logs and process files are."),
+]
+
+
+@app.command()
+def up(
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    brokers: Annotated[int | None, typer.Option("--brokers", "-n", help="Default 3.")] = None,
+    controllers: Annotated[int | None, typer.Option("--controllers", help="Default 2.")] = None,
+    base_port: Annotated[
+        int | None, typer.Option("--base-port", help="Put all ports within a hundred from here.")
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port",
+            metavar="KIND=PORT",
+            help="Move one kind: zookeeper, controller_grpc, rest, client,"
+            " internal, grpc or ops. The first of consecutive ports; may be repeated.",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to become healthy.")] = 60.0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Start the cluster, or what of it is not running, and wait until it is healthy."""
+    from tidemark.cli.dev.cluster import DevCluster
+    from tidemark.cli.dev.layout import Layout, Shape
+
+    kept = Shape.read(Layout(directory).shape_path)
+    shape = _wanted_shape(kept, brokers, controllers, base_port, _read_ports(port or []))
+    if kept is not None and shape != kept:
+        _refuse_while_running(DevCluster(Layout(directory, kept)))
+    cluster = DevCluster(Layout(directory, shape), report=say)
+    started = cluster.start(timeout)
+    if output is OutputFormat.JSON:
+        print_json({"started": started, **_addresses(cluster.layout)})
+        return
+    say(_outcome(started, cluster))
+    for name, address in _addresses(cluster.layout).items():
+        typer.echo(f"{name:<11}{address}")
+
+
+@app.command()
+def down(
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to stop cleanly before a kill.")
+    ] = 30.0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Stop the cluster cleanly; its data stays."""
+    cluster = _existing(directory)
+    stopped = cluster.running() if cluster is not None else []
+    killed = cluster.stop(timeout) if cluster is not None else []
+    if output is OutputFormat.JSON:
+        print_json({"stopped": stopped, "killed": killed})
+    else:
+        say(f"stopped {', '.join(stopped)}" if stopped else f"nothing is running in {directory}")
+    if killed:
+        raise CommandError(
+            f"had to kill {', '.join(killed)}: not stopped within {timeout:g} s",
+            hint=f"see the logs in {directory / 'logs'}",
+        )
+
+
+@app.command()
+def status(
+    directory: DirectoryOption = Path(".tidemark"), *, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Show every process. Exit code 0 when all are healthy, 1 when not."""
+    cluster = _existing(directory)
+    if cluster is None:
+        raise CommandError(f"there is no cluster in {directory}", hint="tidemark dev up makes one")
+    members = cluster.status()
+    rows = [
+        {
+            "name": member.name,
+            "health": member.health,
+            "pid": member.pid if member.running else None,
+            "uptime": _duration(member.uptime_ms),
+            "uptime_ms": member.uptime_ms,
+            "ports": dict(member.ports),
+            "problem": member.problem,
+            "log": member.log_path,
+        }
+        for member in members
+    ]
+    print_rows(rows, ("name", "health", "pid", "uptime", "ports", "log"), output)
+    if output is OutputFormat.TABLE:
+        for member in members:
+            if member.running and member.problem is not None:
+                say(f"{member.name}: {member.problem}")
+    if any(member.health != "healthy" for member in members):
+        raise typer.Exit(1)
+
+
+def _existing(directory: Path) -> "DevCluster | None":
+    """The cluster an earlier ``up`` made there, if any."""
+    from tidemark.cli.dev.cluster import DevCluster
+    from tidemark.cli.dev.layout import Layout, Shape
+
+    shape = Shape.read(Layout(directory).shape_path)
+    return None if shape is None else DevCluster(Layout(directory, shape), report=say)
+
+
+def _read_ports(changes: list[str]) -> dict[str, int]:
+    found = {}
+    for change in changes:
+        kind, _, number = change.partition("=")
+        if not number.isdecimal() or not 0 < int(number) < 65_536:
+            raise typer.BadParameter(f"--port {change}: expected KIND=PORT, as client=19092")
+        found[kind.replace("-", "_")] = int(number)
+    return found
+
+
+def _wanted_shape(
+    kept: "Shape | None",
+    brokers: int | None,
+    controllers: int | None,
+    base_port: int | None,
+    ports: dict[str, int],
+) -> "Shape":
+    """What was asked for now, else what was kept, else the default."""
+    from tidemark.cli.dev.layout import Ports, Shape
+
+    shape = kept or Shape()
+    base = shape.ports if base_port is None else Ports.from_base(base_port)
+    return replace(
+        shape,
+        brokers=brokers or shape.brokers,
+        controllers=controllers or shape.controllers,
+        ports=base.changed(ports),
+    )
+
+
+def _refuse_while_running(cluster: "DevCluster") -> None:
+    if cluster.running():
+        raise CommandError(
+            f"a cluster of another shape is running in {cluster.layout.directory}",
+            hint="tidemark dev down first; its data stays",
+        )
+
+
+def _outcome(started: list[str], cluster: "DevCluster") -> str:
+    if not started:
+        return "the cluster is already running and healthy"
+    if len(started) == len(cluster.layout.members()):
+        return "the cluster is up"
+    return f"the cluster was running in part; started {', '.join(started)}"
+
+
+def _addresses(layout: "Layout") -> dict[str, str]:
+    from tidemark.cli.dev.layout import HOST
+
+    ports = layout.shape.ports
+    return {
+        "bootstrap": layout.bootstrap,
+        "grpc": ",".join(f"{HOST}:{ports.grpc + n}" for n in range(layout.shape.brokers)),
+        "rest": f"http://{HOST}:{ports.rest}",
+        "zookeeper": layout.zookeeper_connect,
+        "directory": str(layout.directory),
+    }
+
+
+def _duration(duration_ms: int | None) -> str | None:
+    if duration_ms is None:
+        return None
+    seconds = duration_ms // 1_000
+    hours, minutes = seconds // 3_600, seconds // 60 % 60
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds % 60:02d}s" if minutes else f"{seconds}s"

@@ -1,0 +1,83 @@
+"""Health: whether a process of an embedded cluster does its work, asked over its own doors."""
+
+import http.client
+import socket
+import struct
+from collections.abc import Set
+from typing import Final
+
+from tidemark.cli.dev.layout import HOST, Member
+from tidemark.cli.dev.zookeeper import zookeeper_problem
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.headers import read_response_header, request_header
+from tidemark.kafka.metadata import (
+    MetadataRequest,
+    read_metadata_response,
+    write_metadata_request,
+)
+from tidemark.kafka.primitives import MalformedRequestError
+
+_TIMEOUT_SECONDS: Final = 2.0
+_METADATA_VERSION: Final = 9
+_LENGTH: Final = struct.Struct(">i")
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def member_problem(member: Member) -> str | None:
+    """None when the process is ready, else why not."""
+    if member.kind == "zookeeper":
+        return zookeeper_problem(member.ports["client"])
+    # A controller serves its operators beside REST, a broker on a port of its own.
+    return readiness_problem(member.ports["rest" if member.kind == "controller" else "ops"])
+
+
+def readiness_problem(port: int) -> str | None:
+    """What ``GET /readyz`` says, None when it says all is well."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        text = answer.read(1_024).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return f"/readyz on port {port}: {error}"
+    finally:
+        connection.close()
+    return None if answer.status == http.client.OK else text or f"status {answer.status}"
+
+
+def metadata_problem(port: int, broker_ids: Set[int]) -> str | None:
+    """None when the broker's Kafka listener names all those brokers, else what is missing."""
+    try:
+        known = _brokers_known(port)
+    except (OSError, MalformedRequestError) as error:
+        return f"metadata on port {port}: {error}"
+    missing = sorted(broker_ids - known)
+    if missing:
+        return f"metadata on port {port} lacks broker {', '.join(map(str, missing))}"
+    return None
+
+
+def _brokers_known(port: int) -> set[int]:
+    """Ask for no topics: brokers alone. Raises OSError, MalformedRequestError."""
+    key, version = ApiKey.METADATA, _METADATA_VERSION
+    body = write_metadata_request(version, MetadataRequest(topics=[]))
+    frame = request_header(key, version, 1, "tidemark-dev") + body
+    with socket.create_connection((HOST, port), _TIMEOUT_SECONDS) as sock:
+        sock.sendall(_LENGTH.pack(len(frame)) + frame)
+        (length,) = _LENGTH.unpack(_receive(sock, _LENGTH.size))
+        if not 0 < length <= _ANSWER_BYTES_MAX:
+            raise ConnectionError(f"an answer of {length} bytes: is it a Kafka listener?")
+        answer = memoryview(_receive(sock, length))
+    _, position = read_response_header(answer, key, version)
+    response = read_metadata_response(answer[position:], version)
+    return {broker.node_id for broker in response.brokers}
+
+
+def _receive(sock: socket.socket, length: int) -> bytes:
+    received = bytearray()
+    while len(received) < length:
+        part = sock.recv(length - len(received))
+        if not part:
+            raise ConnectionError("connection closed before the answer was whole")
+        received += part
+    return bytes(received)

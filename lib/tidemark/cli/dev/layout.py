@@ -1,0 +1,202 @@
+"""Layout: which processes an embedded cluster has, where they listen and where they keep things."""
+
+import json
+import random
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
+
+HOST: Final = "127.0.0.1"
+NODES_MAX: Final = 9
+_FORMAT: Final = 1
+# Below the range that the kernel hands out to outgoing connections.
+_FREE_PORTS: Final = (20_000, 32_000)
+_PORTS_IN_BLOCK: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The first port of each kind; the second broker's is one higher, and so on."""
+
+    zookeeper: int = 2181
+    controller_grpc: int = 19_090
+    rest: int = 8080
+    client: int = 9092
+    internal: int = 9192
+    grpc: int = 9292
+    ops: int = 9392
+
+    @classmethod
+    def from_base(cls, base: int) -> "Ports":
+        """All ports within a hundred from ``base``."""
+        kinds = cls.__dataclass_fields__
+        return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
+
+    def changed(self, changes: Mapping[str, int]) -> "Ports":
+        """With some kinds elsewhere. Raises CommandError on a kind that does not exist."""
+        known = asdict(self)
+        for kind in changes:
+            if kind not in known:
+                raise CommandError(
+                    f"there is no port called {kind!r}",
+                    hint=f"the kinds are: {', '.join(known)}",
+                    code=ExitCode.USAGE,
+                )
+        return Ports(**{**known, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is kept in ``cluster.json``, so that every command means the same cluster."""
+
+    brokers: int = 3
+    controllers: int = 2
+    ports: Ports = field(default_factory=Ports)
+
+    def __post_init__(self) -> None:
+        for name in ("brokers", "controllers"):
+            if not 1 <= getattr(self, name) <= NODES_MAX:
+                raise CommandError(
+                    f"an embedded cluster has 1 to {NODES_MAX} {name}", code=ExitCode.USAGE
+                )
+
+    def write(self, path: Path) -> None:
+        """Keep it for the next command."""
+        content = {"format": _FORMAT, **asdict(self)}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Shape | None":
+        """What an earlier command kept; None when there is nothing. Raises CommandError."""
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if content.pop("format") != _FORMAT:
+                raise ValueError("written by a newer release")
+            return cls(**{**content, "ports": Ports(**content["ports"])})
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CommandError(
+                f"cannot read {path}: {error}",
+                hint="stop the cluster's processes, then remove that file",
+                code=ExitCode.DATA,
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the cluster. ``ports`` maps what listens there to the port."""
+
+    name: str
+    kind: str  # zookeeper, controller or broker
+    number: int
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A cluster on disk and on the network."""
+
+    directory: Path
+    shape: Shape = field(default_factory=Shape)
+
+    def __post_init__(self) -> None:
+        # The processes are told paths; they need not share our working directory.
+        object.__setattr__(self, "directory", self.directory.absolute())
+
+    @classmethod
+    def on_free_ports(cls, directory: Path, *, brokers: int = 3, controllers: int = 2) -> "Layout":
+        """For tests: a block of ports nobody listens at now."""
+        ports = Ports.from_base(free_port_block())
+        return cls(directory, Shape(brokers, controllers, ports))
+
+    @property
+    def shape_path(self) -> Path:
+        """Where the shape is kept."""
+        return self.directory / "cluster.json"
+
+    @property
+    def run_directory(self) -> Path:
+        """Process files and the configurations they were started with."""
+        return self.directory / "run"
+
+    def log_path(self, name: str) -> Path:
+        """Where a process's output goes."""
+        return self.directory / "logs" / f"{name}.log"
+
+    def data_path(self, name: str) -> Path:
+        """What a process keeps."""
+        return self.directory / "data" / name
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers' Kafka addresses, for clients."""
+        ports = (self.shape.ports.client + place for place in range(self.shape.brokers))
+        return ",".join(f"{HOST}:{port}" for port in ports)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """ZooKeeper's address, with the cluster's chroot."""
+        return f"{HOST}:{self.shape.ports.zookeeper}/tidemark"
+
+    def members(self) -> tuple[Member, ...]:
+        """Every process, in the order in which they start."""
+        return (self._zookeeper(), *self._controllers(), *self._brokers())
+
+    def member(self, name: str) -> Member:
+        """One process by name. Raises CommandError when there is none."""
+        found = next((member for member in self.members() if member.name == name), None)
+        if found is None:
+            names = ", ".join(member.name for member in self.members())
+            raise CommandError(f"there is no process {name!r}", hint=f"there are: {names}")
+        return found
+
+    def _zookeeper(self) -> Member:
+        return Member("zookeeper", "zookeeper", 1, {"client": self.shape.ports.zookeeper})
+
+    def _controllers(self) -> Iterator[Member]:
+        ports = self.shape.ports
+        for place in range(self.shape.controllers):
+            used = {
+                "grpc": ports.controller_grpc + place,
+                "rest": ports.rest + place,
+            }
+            yield Member(f"controller-{place + 1}", "controller", place + 1, used)
+
+    def _brokers(self) -> Iterator[Member]:
+        ports = self.shape.ports
+        for place in range(self.shape.brokers):
+            used = {
+                "client": ports.client + place,
+                "internal": ports.internal + place,
+                "grpc": ports.grpc + place,
+                "ops": ports.ops + place,
+            }
+            yield Member(f"broker-{place + 1}", "broker", place + 1, used)
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen there on loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port_block() -> int:
+    """The first of a hundred free ports in a row. Raises CommandError when there are none."""
+    first, last = _FREE_PORTS
+    blocks = list(range(first, last, _PORTS_IN_BLOCK))
+    random.SystemRandom().shuffle(blocks)
+    for base in blocks:
+        if all(port_is_free(port) for port in range(base, base + _PORTS_IN_BLOCK)):
+            return base
+    raise CommandError("no free block of ports on loopback", code=ExitCode.UNAVAILABLE)

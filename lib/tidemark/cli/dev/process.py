@@ -1,0 +1,167 @@
+"""Detached processes: started in a session of their own, known again by pid and start time."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tidemark.runtime.clock import Clock
+
+_LOG_BYTES_MAX: Final = 16 * 1024 * 1024
+_POLL_SECONDS: Final = 0.05
+_clock = Clock()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFile:
+    """What is kept of a started process. ``identity`` tells it from another one with its pid."""
+
+    pid: int
+    identity: str
+    started_at_ms: int
+
+    @classmethod
+    def read(cls, path: Path) -> "ProcessFile | None":
+        """None when there is none or a crash left half of one: then nothing is known to run."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(int(content["pid"]), str(content["identity"]), int(content["started_at_ms"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Replace the file whole."""
+        scratch = path.with_suffix(".tmp")
+        scratch.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+        scratch.replace(path)
+
+    def running(self) -> bool:
+        """Whether that very process lives. A zombie does not."""
+        _reap(self.pid)
+        return process_identity(self.pid) == self.identity
+
+
+def process_identity(pid: int) -> str | None:
+    """Differs between two processes that had the same pid; None when none runs (or a zombie)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self").exists() else _identity_by_ps(pid)
+    # The second field, the program's name in parentheses, may hold anything: count from its end.
+    words = stat.rpartition(")")[2].split()
+    state, thread_count, start_ticks = words[0], int(words[17]), words[19]
+    # A dead first thread shows as a zombie while others are still ending and holding ports.
+    ended = state in "ZX" and thread_count <= 1
+    return None if ended else f"{boot_id}/{start_ticks}"
+
+
+def _identity_by_ps(pid: int) -> str | None:
+    """Where there is no /proc."""
+    asked = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    words = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split(None, 1)
+    return None if len(words) < 2 or words[0].startswith("Z") else words[1].strip()
+
+
+def start_detached(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> ProcessFile:
+    """Start a program in a session of its own, its output appended to ``log_path``.
+
+    Raises OSError when the program cannot be run.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    if log_path.exists() and log_path.stat().st_size > _LOG_BYTES_MAX:
+        log_path.replace(log_path.with_suffix(".log.1"))
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(env),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log_path), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
+    )
+    return ProcessFile(pid, process_identity(pid) or "", _clock.wall_ms())
+
+
+def send_signal(process: ProcessFile, number: signal.Signals) -> bool:
+    """False when that process no longer runs. Never signals another that got its pid."""
+    if not process.running():
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_ended(process: ProcessFile, timeout_seconds: float) -> bool:
+    """Whether it ended within the time."""
+    deadline = _clock.now_ms() + int(timeout_seconds * 1_000)
+    while process.running():
+        remaining_ms = deadline - _clock.now_ms()
+        if remaining_ms <= 0:
+            return False
+        _wait_exit(process.pid, remaining_ms / 1_000)
+    return True
+
+
+def _wait_exit(pid: int, timeout_seconds: float) -> None:
+    """Return when the process ended, or the time did; where the kernel cannot tell, soon."""
+    if not hasattr(os, "pidfd_open"):
+        time.sleep(min(_POLL_SECONDS, timeout_seconds))
+        return
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        poller.poll(timeout_seconds * 1_000)
+    finally:
+        os.close(handle)
+
+
+def _reap(pid: int) -> None:
+    """Take the exit status of a child of ours that ended: while it is a zombie its pid is kept."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def port_owner(port: int) -> str | None:
+    """``pid 4711 (java ...)`` of who listens at a loopback or wildcard port; None when unknown."""
+    inodes = {
+        words[9]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for words in _socket_lines(table)
+        if words[3] == "0A" and int(words[1].rpartition(":")[2], 16) == port
+    }
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(handle) in wanted for handle in (entry / "fd").iterdir()):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                return f"pid {entry.name} ({command[:80]})"
+        except OSError:
+            continue  # another user's, or gone meanwhile
+    return None
+
+
+def _socket_lines(table: str) -> list[list[str]]:
+    try:
+        return [line.split() for line in Path(table).read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return []

@@ -1,0 +1,124 @@
+"""ZooKeeper for an embedded cluster: a real server, from the jars that pyspark carries."""
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
+
+JAVA_VERSION_MIN: Final = 17
+JARS_VARIABLE: Final = "TIDEMARK_ZOOKEEPER_JARS"
+_SERVER: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+_LOGGING: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
+"""
+
+
+def zookeeper_argv(layout: Layout) -> list[str]:
+    """Write ZooKeeper's configuration and say how to start it.
+
+    Raises CommandError on what is missing.
+    """
+    java, jars = find_java(), find_jars()
+    data = layout.data_path("zookeeper")
+    data.mkdir(parents=True, exist_ok=True)
+    logging_path = layout.run_directory / "zookeeper-log4j2.properties"
+    logging_path.write_text(_LOGGING, encoding="utf-8")
+    config_path = layout.run_directory / "zookeeper.cfg"
+    config_path.write_text(_configuration(data, layout.shape.ports.zookeeper), encoding="utf-8")
+    return [
+        java,
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # a small server: starts in half the time
+        "-Dzookeeper.admin.enableServer=false",
+        f"-Dlog4j2.configurationFile={logging_path}",
+        "-cp",
+        f"{jars}/*",
+        _SERVER,
+        str(config_path),
+    ]
+
+
+def _configuration(data: Path, port: int) -> str:
+    return f"""\
+tickTime=1000
+minSessionTimeout=1000
+maxSessionTimeout=120000
+dataDir={data}
+clientPort={port}
+clientPortAddress={HOST}
+maxClientCnxns=0
+autopurge.purgeInterval=1
+autopurge.snapRetainCount=3
+4lw.commands.whitelist=ruok,srvr,mntr
+"""
+
+
+def zookeeper_problem(port: int, timeout_seconds: float = 1.0) -> str | None:
+    """None when ZooKeeper answers and serves; else why not."""
+    try:
+        with socket.create_connection((HOST, port), timeout_seconds) as sock:
+            sock.sendall(b"srvr")
+            answer = b""
+            while part := sock.recv(4_096):
+                answer += part
+    except OSError as error:
+        return str(error)
+    if b"Mode:" in answer:
+        return None
+    return answer.decode("utf-8", "replace").strip() or "no answer"
+
+
+def find_java() -> str:
+    """The path of a Java of at least version 17. Raises CommandError."""
+    home = os.environ.get("JAVA_HOME")
+    candidate = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if candidate is None or not Path(candidate).exists():
+        raise _missing_java("no java was found" + (f" in JAVA_HOME={home}" if home else " on PATH"))
+    told = subprocess.run([candidate, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    if match is None or int(match[1]) < JAVA_VERSION_MIN:
+        found = match[1] if match else "of unknown version"
+        raise _missing_java(f"{candidate} is Java {found}")
+    return candidate
+
+
+def _missing_java(what: str) -> CommandError:
+    return CommandError(
+        f"{what}; ZooKeeper needs Java {JAVA_VERSION_MIN} or newer",
+        hint="install a JDK (Debian: apt install openjdk-17-jre-headless; macOS: brew install"
+        " openjdk@17) or point JAVA_HOME at one",
+        code=ExitCode.UNAVAILABLE,
+    )
+
+
+def find_jars() -> Path:
+    """The directory that holds zookeeper-3.x.jar and all it needs. Raises CommandError."""
+    named = os.environ.get(JARS_VARIABLE)
+    spec = importlib.util.find_spec("pyspark")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    candidates = [Path(named)] if named else [Path(place) / "jars" for place in places]
+    for directory in candidates:
+        if any(directory.glob("zookeeper-3*.jar")):
+            return directory
+    raise CommandError(
+        f"no ZooKeeper jars in {named}"
+        if named
+        else "pyspark, which carries ZooKeeper, is not here",
+        hint=f"pip install pyspark, or name a directory of ZooKeeper's jars in {JARS_VARIABLE}",
+        code=ExitCode.UNAVAILABLE,
+    )

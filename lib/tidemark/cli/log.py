@@ -1,0 +1,13 @@
+"""``tidemark log``: looking into the files of a broker."""
+
+import typer
+
+from tidemark.cli.log_dump import dump_segment
+
+app = typer.Typer(no_args_is_help=True, help="Look into the files of a broker, for reading only.")
+app.command("dump")(dump_segment)
+
+
+@app.callback()
+def log() -> None:
+    """Look into the files of a broker, for reading only."""

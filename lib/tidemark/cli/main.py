@@ -1,0 +1,78 @@
+"""``tidemark``: the command line for people.
+
+Commands import what they need when they run, so that it starts fast.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.dev.commands import app as dev_app
+from tidemark.cli.failure import CommandError
+from tidemark.cli.topic.commands import app as topic_app
+from tidemark.runtime.exit_codes import ExitCode
+
+_EPILOG = (
+    "Exit codes: 0 done; 1 the answer is no (it exists already, it is not healthy); 64 wrong"
+    " arguments; 65 unreadable input; 66 no such input; 69 a server or tool is not there;"
+    " 70 a bug; 75 out of time, try again; 130 interrupted."
+)
+_CLICK_USAGE = 2
+
+app = typer.Typer(
+    name="tidemark",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Tidemark: a distributed, replicated log that speaks Kafka's protocol.",
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(dev_app, name="dev")
+app.add_typer(topic_app, name="topic")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tidemark {version('tidemark')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the release and stop."
+        ),
+    ] = False,
+) -> None:
+    """Tidemark: a distributed, replicated log that speaks Kafka's protocol."""
+
+
+def main() -> None:
+    """Run one command and exit with its documented code."""
+    if sys.argv[1:2] not in (["dev"], ["topic"]):
+        # It decodes every format there is: the other commands start faster without.
+        from tidemark.cli.log import app as log_app
+
+        app.add_typer(log_app, name="log")
+    try:
+        app()
+    except SystemExit as ending:
+        sys.exit(ExitCode.USAGE if ending.code == _CLICK_USAGE else ending.code)
+    except CommandError as error:
+        sys.stderr.write(f"error: {error.what}\n")
+        if error.hint:
+            sys.stderr.write(f"  try: {error.hint}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has enough.
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""``tidemark topic``: the commands and their options. What they do is imported when they run."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    TransportChoice,
+    TransportOption,
+    bootstrap_for,
+    print_json,
+    print_rows,
+    say,
+)
+from tidemark.runtime.exit_codes import ExitCode
+
+app = typer.Typer(no_args_is_help=True, help="Topics: make, look at, change, fill and read them.")
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a config; may be repeated."),
+]
+
+
+class Compression(StrEnum):
+    """Of the batches sent."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """When a record counts as sent."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+@app.command()
+def create(
+    topics: TopicsArgument,
+    *,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: the cluster's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the cluster's default.")
+    ] = -1,
+    config: ConfigOption = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")
+    ] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything, make nothing.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Make topics."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic import admin
+    from tidemark.cli.topic.lines import parse_pairs
+    from tidemark.client.admin_types import NewTopic
+
+    configs = parse_pairs(config, "--config")
+    wanted = [NewTopic(name, partitions, replication_factor, configs) for name in topics]
+    call = admin.create(
+        bootstrap_for(bootstrap), wanted, validate_only=validate_only, if_not_exists=if_not_exists
+    )
+    columns = ("topic", "outcome", "partitions", "replication_factor", "topic_id")
+    print_rows(run(call), columns, output)
+
+
+@app.command(name="list")
+def list_topics(
+    *,
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List topics."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic import admin
+
+    rows = run(admin.list_all(bootstrap_for(bootstrap), internal=internal))
+    print_rows(rows, ("topic", "partitions", "replication_factor", "leaderless"), output)
+
+
+@app.command()
+def describe(
+    topics: TopicsArgument,
+    *,
+    all_configs: Annotated[
+        bool, typer.Option("--all", "-a", help="Every config in force, not only what was set.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show partitions, leaders, replicas and configs of topics."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic import admin
+
+    rows = run(admin.describe(bootstrap_for(bootstrap), topics, all_configs=all_configs))
+    if output is OutputFormat.JSON:
+        print_json(rows)
+        return
+    for row in rows:
+        partitions, configs = row["partitions"], row["configs"]
+        assert isinstance(partitions, list), "admin.describe gives a list"
+        assert isinstance(configs, dict), "admin.describe gives a dict"
+        typer.echo(f"{row['topic']}  id {row['topic_id']}  {len(partitions)} partitions")
+        for name, value in configs.items():
+            typer.echo(f"  {name}={value}")
+        print_rows(partitions, ("partition", "leader", "leader_epoch", "replicas", "isr"), output)
+
+
+@app.command()
+def alter(
+    topic: TopicArgument,
+    *,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="Raise the number to this total.")
+    ] = None,
+    config: ConfigOption = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Back to the default; may be repeated."),
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything, change nothing.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Change a topic's configs, or raise its number of partitions."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic import admin
+    from tidemark.cli.topic.lines import parse_pairs
+    from tidemark.client.admin_types import AlterConfig
+
+    changes = [AlterConfig(name, value) for name, value in parse_pairs(config, "--config").items()]
+    changes += [AlterConfig(name, operation="delete") for name in unset or []]
+    if not changes and partitions is None:
+        raise CommandError(
+            "nothing to change",
+            hint="--partitions N, --config NAME=VALUE or --unset NAME",
+            code=ExitCode.USAGE,
+        )
+    servers = bootstrap_for(bootstrap)
+    run(
+        admin.alter(
+            servers, topic, partitions=partitions, changes=changes, validate_only=validate_only
+        )
+    )
+    outcome = "valid" if validate_only else "altered"
+    print_rows([{"topic": topic, "outcome": outcome}], ("topic", "outcome"), output)
+
+
+@app.command()
+def delete(
+    topics: TopicsArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A missing topic is no failure.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Delete topics and all their records. Asks first, on a terminal."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic import admin
+
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(topics)} and all records in them?", abort=True, err=True)
+    rows = run(admin.delete(bootstrap_for(bootstrap), topics, if_exists=if_exists))
+    print_rows(rows, ("topic", "outcome"), output)
+
+
+@app.command()
+def produce(
+    topic: TopicArgument,
+    *,
+    file: Annotated[
+        str, typer.Option("--file", "-f", help="Lines to send, plain or gzip; - is stdin.")
+    ] = "-",
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-k", help="A line's key stands before it.")
+    ] = None,
+    key_regex: Annotated[
+        str | None,
+        typer.Option("--key-regex", help="A line's key is what matches (its first group, if any)."),
+    ] = None,
+    null_marker: Annotated[
+        str | None, typer.Option("--null", help="What stands for a null key or value.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Send all there; default: by key.")
+    ] = None,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="Of batches.")
+    ] = Compression.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", help="When a record counts as sent.")] = Acks.ALL,
+    transport: TransportOption = TransportChoice.KAFKA,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Send lines as records, and wait until all are acknowledged."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic.lines import key_rule, parse_pairs
+    from tidemark.cli.topic.produce import ProduceJob, Sent, produce, tell
+
+    settings: dict[str, Any] = {
+        "transport": transport.value,
+        "compression_type": compression.value,
+        "acks": acks.value if acks is Acks.ALL else int(acks.value),
+    }
+    headers = parse_pairs(header, "--header")
+    job = ProduceJob(
+        bootstrap=bootstrap_for(bootstrap, transport),
+        topic=topic,
+        source=file,
+        rule=key_rule(key_separator, key_regex, null_marker),
+        headers=[(name, value.encode()) for name, value in headers.items()],
+        partition=partition,
+        settings=settings,
+    )
+    sent = Sent()
+    run(produce(job, sent))
+    if output is OutputFormat.JSON:
+        counts = {"records": sent.records, "bytes": sent.bytes, "seconds": sent.seconds}
+        print_json({"topic": topic, **counts})
+    else:
+        tell(job, sent)
+
+
+@app.command()
+def consume(
+    topic: TopicArgument,
+    *,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", help="earliest, latest, an offset, @milliseconds, or a time (ISO 8601)."
+        ),
+    ] = "latest",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", "-e", help="Stop where the log ends now.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+    ] = None,
+    template: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of a line: {topic} {partition} {offset} {timestamp} {time} {key} {value}"
+            " {headers}, and \\t \\n.",
+        ),
+    ] = "{value}",
+    transport: TransportOption = TransportChoice.KAFKA,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print records until Ctrl-C, a count, or the end; -o json prints a JSON object a line."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.topic.consume import ConsumeJob, Read, consume, tell
+    from tidemark.cli.topic.formats import check_format, parse_start
+
+    job = ConsumeJob(
+        bootstrap=bootstrap_for(bootstrap, transport),
+        topic=topic,
+        start=parse_start(start),
+        partitions=sorted(set(partition or [])),
+        count=count,
+        until_end=until_end,
+        template=None if output is OutputFormat.JSON else check_format(template),
+        settings={"transport": transport.value},
+    )
+    read = Read()
+    try:
+        run(consume(job, read))
+    except KeyboardInterrupt:
+        say("")  # behind the ^C
+    tell(job, read)

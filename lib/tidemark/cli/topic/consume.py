@@ -1,0 +1,160 @@
+"""``tidemark topic consume``: records become lines on stdout."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import progress, say
+from tidemark.cli.topic.formats import StartAt, as_json, as_line
+from tidemark.client.consumer import Consumer
+from tidemark.client.positions import ConsumerRecord
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.exit_codes import ExitCode
+
+_RECORDS_A_POLL: Final = 5_000
+_POLL_MS: Final = 1_000
+_COUNT_WORTH_A_BAR: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeJob:
+    """What to read and how to print it. ``template`` None: JSON lines."""
+
+    bootstrap: str
+    topic: str
+    start: StartAt
+    partitions: Sequence[int]
+    count: int | None
+    until_end: bool
+    template: str | None
+    settings: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Read:
+    """How far it went."""
+
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    next_offsets: dict[int, int] = field(default_factory=dict)
+
+
+async def consume(job: ConsumeJob, read: Read) -> None:
+    """Print records until the count, the end, or for ever; ``read`` counts as it goes.
+
+    Raises ClientError.
+    """
+    clock = Clock()
+    began_ms = clock.now_ms()
+    try:
+        async with Consumer(
+            job.bootstrap, auto_offset_reset=_reset(job.start), **job.settings
+        ) as consumer:
+            assigned = await _assign(consumer, job)
+            ends = await consumer.end_offsets(assigned) if job.until_end else {}
+            with _progress(job) as advance:
+                await _print_all(consumer, job, read, ends, advance)
+    finally:
+        read.seconds = (clock.now_ms() - began_ms) / 1_000
+
+
+def _reset(start: StartAt) -> str:
+    """Where a partition goes that has not what was asked for: the nearer end."""
+    return "latest" if start.kind == "latest" else "earliest"
+
+
+async def _assign(consumer: Consumer, job: ConsumeJob) -> Sequence[TopicPartition]:
+    there = await consumer.assign_topic(job.topic)
+    wanted = [TopicPartition(job.topic, number) for number in job.partitions] or list(there)
+    missing = next((partition for partition in wanted if partition not in there), None)
+    if missing is not None:
+        raise CommandError(
+            f"{job.topic} has no partition {missing.partition}",
+            hint=f"it has {len(there)}, from 0 to {len(there) - 1}",
+            code=ExitCode.USAGE,
+        )
+    consumer.assign(wanted)
+    if job.start.kind == "timestamp":
+        consumer.seek_to_timestamp(job.start.number)
+    elif job.start.kind == "offset":
+        for partition in wanted:
+            consumer.seek(partition, job.start.number)
+    return wanted
+
+
+async def _print_all(
+    consumer: Consumer,
+    job: ConsumeJob,
+    read: Read,
+    ends: dict[TopicPartition, int],
+    advance: Callable[[int], None],
+) -> None:
+    while not _done(job, read):
+        if job.until_end and await _at_end(consumer, ends):
+            return
+        left = _RECORDS_A_POLL if job.count is None else job.count - read.records
+        records = await consumer.poll(min(left, _RECORDS_A_POLL), timeout_ms=_POLL_MS)
+        wanted = [record for record in records if _before_end(record, ends)]
+        _print(wanted, job.template)
+        _count(read, wanted)
+        advance(read.records)
+
+
+def _done(job: ConsumeJob, read: Read) -> bool:
+    return job.count is not None and read.records >= job.count
+
+
+async def _at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    """Whether every partition was read up to where it ended when we began."""
+    for partition, end in ends.items():
+        if end > 0 and await consumer.position(partition) < end:
+            return False
+    return True
+
+
+def _before_end(record: ConsumerRecord, ends: dict[TopicPartition, int]) -> bool:
+    """Always, unless ends were asked for."""
+    end = ends.get(TopicPartition(record.topic, record.partition))
+    return end is None or record.offset < end
+
+
+def _print(records: Iterable[ConsumerRecord], template: str | None) -> None:
+    """One write for all: a flush for each line would cost more than reading it."""
+    if template is None:
+        lines = [as_json(record) for record in records]
+    else:
+        lines = [as_line(record, template) for record in records]
+    if lines:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+
+def _count(read: Read, records: Iterable[ConsumerRecord]) -> None:
+    for record in records:
+        read.records += 1
+        read.bytes += len(record.key or b"") + len(record.value or b"")
+        read.next_offsets[record.partition] = record.offset + 1
+
+
+def _progress(job: ConsumeJob) -> AbstractContextManager[Callable[[int], None]]:
+    """A bar for a long count, where it does not run through the records on a terminal."""
+    count = job.count
+    if count is None or count < _COUNT_WORTH_A_BAR or sys.stdout.isatty():
+        return nullcontext(lambda _: None)
+    return progress(f"from {job.topic}", count)
+
+
+def tell(job: ConsumeJob, read: Read) -> None:
+    """One line for people: what was read, how fast, and where to go on."""
+    rate = read.records / read.seconds if read.seconds else 0.0
+    after = " ".join(f"{number}:{offset}" for number, offset in sorted(read.next_offsets.items()))
+    say(
+        f"read {read.records:,} records, {read.bytes:,} bytes from {job.topic}"
+        f" in {read.seconds:.2f} s ({rate:,.0f} records/s)"
+        + (f"; next offsets {after}" if after else "")
+    )

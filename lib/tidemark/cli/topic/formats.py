@@ -1,0 +1,117 @@
+"""Records to lines: how ``topic consume`` prints, and how it reads where to begin."""
+
+import base64
+import json
+import re
+import string
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from tidemark.cli.failure import CommandError
+from tidemark.client.positions import ConsumerRecord
+from tidemark.runtime.exit_codes import ExitCode
+
+FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+DEFAULT_FORMAT: Final = "{value}"
+_ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
+
+
+class StartAt(NamedTuple):
+    """Where to begin:
+
+    ``kind`` is earliest, latest, offset or timestamp (then ``number`` counts).
+    """
+
+    kind: str
+    number: int = 0
+
+
+def parse_start(text: str) -> StartAt:
+    """``earliest``, ``latest``, an offset, ``@`` and milliseconds, or an ISO 8601 time.
+
+    A time without a zone is UTC. Raises CommandError.
+    """
+    if text in ("earliest", "latest"):
+        return StartAt(text)
+    if re.fullmatch(r"\d+", text):
+        return StartAt("offset", int(text))
+    if re.fullmatch(r"@\d+", text):
+        return StartAt("timestamp", int(text[1:]))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"--from {text!r} is no place in a log",
+            hint="earliest, latest, an offset (42), @milliseconds, or a time (2026-03-01T12:00:00)",
+            code=ExitCode.USAGE,
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return StartAt("timestamp", int(moment.timestamp() * 1_000))
+
+
+def check_format(template: str) -> str:
+    """The template with its escapes (``\\t``) replaced. Raises CommandError on an unknown field."""
+    text = re.sub(r"\\[tn0\\]", lambda match: _ESCAPES[match[0]], template)
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+        unknown = next((name for name in names if name not in FIELDS), None)
+    except ValueError as error:
+        raise CommandError(f"--format {template!r}: {error}", code=ExitCode.USAGE) from None
+    if unknown is not None:
+        raise CommandError(
+            f"--format {template!r}: there is no field {unknown!r}",
+            hint="fields are: " + ", ".join(f"{{{name}}}" for name in FIELDS),
+            code=ExitCode.USAGE,
+        )
+    return text
+
+
+def as_line(record: ConsumerRecord, template: str) -> str:
+    """One record by the template of ``check_format``."""
+    return template.format(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp_ms,
+        time=_iso(record.timestamp_ms),
+        key=_text(record.key),
+        value=_text(record.value),
+        headers=",".join(f"{name}={_text(value)}" for name, value in record.headers),
+    )
+
+
+def as_json(record: ConsumerRecord) -> str:
+    """One record as JSON in a line; bytes that are no UTF-8 go base64 into ``..._base64``."""
+    line: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        **_json_bytes("key", record.key),
+        **_json_bytes("value", record.value),
+        "headers": [
+            {"name": name, **_json_bytes("value", value)} for name, value in record.headers
+        ],
+    }
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: bytes(data).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else bytes(data).decode("utf-8", "backslashreplace")
+
+
+def _iso(timestamp_ms: int) -> str:
+    if timestamp_ms < 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp_ms / 1_000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,151 @@
+"""Lines to records: how ``topic produce`` reads its input."""
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
+
+# RFC 1952: two magic bytes and the one compression method there is. No text in UTF-8 begins so.
+GZIP_START: Final = b"\x1f\x8b\x08"
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """Where a line's key is:
+
+    before ``separator``, or what ``pattern`` matches (its first group, if any).
+
+    With neither, records have no key. ``null_marker`` stands for a null key or value.
+    """
+
+    separator: bytes | None = None
+    pattern: re.Pattern[bytes] | None = None
+    null_marker: bytes | None = None
+
+    def split(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value of a line without its line end. Raises CommandError naming the line."""
+        key: bytes | None = None
+        value: bytes | None = line
+        if self.separator is not None:
+            key, found, value = line.partition(self.separator)
+            if not found:
+                raise _bad_line(number, line, f"has no separator {self.separator.decode()!r}")
+        elif self.pattern is not None:
+            match = self.pattern.search(line)
+            if match is None:
+                raise _bad_line(number, line, f"does not match {self.pattern.pattern.decode()!r}")
+            key = match[1] if self.pattern.groups else match[0]
+        return self._or_null(key), self._or_null(value)
+
+    def _or_null(self, text: bytes | None) -> bytes | None:
+        return None if text == self.null_marker else text
+
+
+def _bad_line(number: int, line: bytes, problem: str) -> CommandError:
+    shown = line[:60].decode("utf-8", "replace")
+    return CommandError(
+        f"line {number} {problem}: {shown!r}",
+        hint="records before it were sent; correct the line, or choose another rule for keys",
+        code=ExitCode.DATA,
+    )
+
+
+def compile_key_pattern(text: str) -> re.Pattern[bytes]:
+    """Raises CommandError on what is no regular expression."""
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise CommandError(
+            f"--key-regex {text!r} is no regular expression: {error}", code=ExitCode.USAGE
+        ) from None
+
+
+def key_rule(separator: str | None, pattern: str | None, null_marker: str | None) -> KeyRule:
+    """The rule that options ask for. Raises CommandError when they contradict."""
+    if separator is not None and pattern is not None:
+        raise CommandError(
+            "--key-separator and --key-regex are two rules for one key", code=ExitCode.USAGE
+        )
+    if separator == "":
+        raise CommandError("--key-separator is empty", code=ExitCode.USAGE)
+    return KeyRule(
+        separator=None if separator is None else separator.replace("\\t", "\t").encode(),
+        pattern=None if pattern is None else compile_key_pattern(pattern),
+        null_marker=None if null_marker is None else null_marker.encode(),
+    )
+
+
+def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """``["a=1", "b=x=y"]`` -> ``{"a": "1", "b": "x=y"}``. Raises CommandError."""
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CommandError(f"{option} {text!r}: expected NAME=VALUE", code=ExitCode.USAGE)
+        pairs[name.strip()] = value
+    return pairs
+
+
+class LineSource:
+    """Bytes of a file, of a gzip file or of stdin, with how far one is in the file on disk."""
+
+    def __init__(self, raw: IO[bytes], content: IO[bytes], size_bytes: int | None) -> None:
+        self._raw = raw
+        self._content = content
+        self.size_bytes = size_bytes
+        """Of the file on disk; None for stdin."""
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of the file read so far; compressed ones, if it is compressed."""
+        return self._raw.tell() if self.size_bytes is not None else 0
+
+    def fileno(self) -> int:
+        """The descriptor behind it, to wait until it can be read."""
+        return self._raw.fileno()
+
+    def read_some(self, bytes_max: int) -> bytes:
+        """What is there, uncompressed; b"" at the end."""
+        return self._content.read(bytes_max)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Lines without their line ends."""
+        for line in self._content:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+@contextmanager
+def open_lines(name: str) -> Iterator[LineSource]:
+    """``-`` is stdin; a file that begins as gzip files do is decompressed.
+
+    Raises CommandError when the file cannot be read or is damaged.
+    """
+    if name == STDIN:
+        yield LineSource(sys.stdin.buffer, sys.stdin.buffer, None)
+        return
+    path = Path(name)
+    try:
+        with path.open("rb") as raw:
+            compressed = raw.read(len(GZIP_START)) == GZIP_START
+            raw.seek(0)
+            size_bytes = path.stat().st_size
+            if not compressed:
+                yield LineSource(raw, raw, size_bytes)
+                return
+            with gzip.open(raw) as content:
+                yield LineSource(raw, content, size_bytes)  # type: ignore[arg-type]
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CommandError(f"{name} is damaged: {error}", code=ExitCode.DATA) from None
+    except OSError as error:
+        raise CommandError(
+            f"cannot read {name}: {error.strerror}", code=ExitCode.NO_INPUT
+        ) from None

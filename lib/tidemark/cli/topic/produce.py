@@ -1,0 +1,123 @@
+"""``tidemark topic produce``: lines of a file or of stdin become records."""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidemark.cli.output import progress, say
+from tidemark.cli.topic.lines import KeyRule, LineSource, open_lines
+from tidemark.client.producer import Producer
+from tidemark.runtime.clock import Clock
+
+_CHUNK_BYTES: Final = 256 * 1024
+_REPORT_BYTES_MIN: Final = 4 * 1024 * 1024
+
+Header = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceJob:
+    """What to send where."""
+
+    bootstrap: str
+    topic: str
+    source: str
+    rule: KeyRule
+    headers: Sequence[Header]
+    partition: int | None
+    settings: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Sent:
+    """How far it went."""
+
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+async def produce(job: ProduceJob, sent: Sent) -> None:
+    """Send every line and wait until all are acknowledged; ``sent`` counts as it goes.
+
+    Raises ClientError, and CommandError for input that cannot be read.
+    """
+    clock = Clock()
+    began_ms = clock.now_ms()
+    try:
+        with open_lines(job.source) as source, _progress(job, source) as advance:
+            async with Producer(job.bootstrap, **job.settings) as producer:
+                await producer.partitions_for(job.topic)
+                async for lines in _line_chunks(source):
+                    await _send_lines(producer, job, lines, sent)
+                    advance(source.position_bytes)
+                await producer.flush()
+    finally:
+        sent.seconds = (clock.now_ms() - began_ms) / 1_000
+
+
+async def _send_lines(
+    producer: Producer, job: ProduceJob, lines: Sequence[bytes], sent: Sent
+) -> None:
+    for line in lines:
+        key, value = job.rule.split(line, sent.records + 1)
+        await producer.enqueue(job.topic, value, key, partition=job.partition, headers=job.headers)
+        sent.records += 1
+        sent.bytes += len(line)
+    if producer.statistics().records_failed:
+        await producer.flush()  # raises what they failed of: no use in reading on
+    await asyncio.sleep(0)
+
+
+async def _line_chunks(source: LineSource) -> AsyncIterator[list[bytes]]:
+    """Whole lines, as many as there are at once:
+
+    a terminal's one by one, a file's by the thousand.
+    """
+    rest = b""
+    while chunk := await _read_some(source):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+async def _read_some(source: LineSource) -> bytes:
+    """b'' at the end. Waiting for a terminal or a pipe must not hold up what is being sent."""
+    descriptor = source.fileno()
+    if source.size_bytes is not None or stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return source.read_some(_CHUNK_BYTES)
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+    loop.add_reader(descriptor, _resolve, readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _CHUNK_BYTES)
+
+
+def _resolve(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
+
+
+def _progress(job: ProduceJob, source: LineSource) -> AbstractContextManager[Callable[[int], None]]:
+    """Something to tell the position to; a bar for input that takes a while."""
+    size_bytes = source.size_bytes
+    if size_bytes is None or size_bytes < _REPORT_BYTES_MIN:
+        return nullcontext(lambda _: None)
+    return progress(f"to {job.topic}", size_bytes)
+
+
+def tell(job: ProduceJob, sent: Sent) -> None:
+    """One line for people: what was sent, and how fast."""
+    rate = sent.records / sent.seconds if sent.seconds else 0.0
+    say(
+        f"sent {sent.records:,} records, {sent.bytes:,} bytes to {job.topic}"
+        f" in {sent.seconds:.2f} s ({rate:,.0f} records/s)"
+    )

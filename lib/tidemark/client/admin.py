@@ -1,0 +1,459 @@
+"""Admin: topics, configurations, offsets and the cluster, over Kafka's admin APIs."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidemark.client import admin_requests
+from tidemark.client.admin_types import (
+    AlterConfig,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    LogDir,
+    NewTopic,
+    PartitionDescription,
+    ProducerState,
+    ReplicaLog,
+    TopicDescription,
+)
+from tidemark.client.config import AdminConfig, Bootstrap, with_settings
+from tidemark.client.connection import BrokerConnection
+from tidemark.client.connection_pool import Lane
+from tidemark.client.errors import ClientError, error_for
+from tidemark.client.kafka_transport import KafkaTransport, parsed
+from tidemark.client.offset_lookup import OffsetAndTimestamp, OffsetLookup
+from tidemark.client.retry import Backoff, Deadline
+from tidemark.client.session import Session
+from tidemark.kafka import long_tail
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+__all__ = [
+    "Admin",
+    "AlterConfig",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "CreatedTopic",
+    "LogDir",
+    "NewTopic",
+    "PartitionDescription",
+    "ProducerState",
+    "ReplicaLog",
+    "TopicDescription",
+]
+
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
+
+
+class Admin:
+    """Manages a cluster. ``async with Admin("host:9092") as admin: await
+    admin.create_topics([NewTopic("orders", 3)])``.
+
+    A call about several things raises the first failure; the others are notes on it, and what
+    succeeded stays. ``settings`` are fields of AdminConfig by name. With transport="grpc" the Kafka
+    addresses are learnt by gRPC.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: AdminConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = with_settings(config or AdminConfig(), settings)
+        self._clock = clock or Clock()
+        self._bootstrap_servers = bootstrap_servers
+        self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        self._session = Session(
+            bootstrap_servers, replace(self.config, transport="kafka"), self._clock
+        )
+
+    async def start(self) -> Self:
+        """Begin; connects at the first call. ``async with`` does it for you."""
+        if self.config.transport == "grpc":
+            self._session = Session(
+                await self._kafka_addresses(), replace(self.config, transport="kafka"), self._clock
+            )
+        await self._session.start()
+        return self
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ---- topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        """Make topics. Raises TopicAlreadyExistsError, ClientConfigError and the like."""
+        fields = admin_requests.create_topics(
+            topics, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
+        )
+        answer = await self._ask_any(ApiKey.CREATE_TOPICS, fields)
+        created = _results(answer.topics, lambda each: each.name, "creating topic {}")
+        return {
+            name: CreatedTopic(name, each.topic_id, each.num_partitions, each.replication_factor)
+            for name, each in created.items()
+        }
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics and their records. Raises UnknownTopicOrPartitionError."""
+        fields = admin_requests.delete_topics(
+            list(topics), timeout_ms=self.config.request_timeout_ms
+        )
+        answer = await self._ask_any(ApiKey.DELETE_TOPICS, fields)
+        for topic in _results(answer.responses, lambda each: each.name, "deleting topic {}"):
+            self._session.cache.unwant(topic)
+
+    async def list_topics(self, *, internal: bool = False) -> list[str]:
+        """Names, sorted; internal topics only if asked for."""
+        cluster = await self._transport().describe(None, auto_create=False)
+        return sorted(
+            name for name, topic in cluster.topics.items() if internal or not topic.is_internal
+        )
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas; of all topics when none is named. Raises
+        UnknownTopicOrPartitionError.
+        """
+        names = None if topics is None else list(topics)
+        if names is not None and not names:
+            return {}
+        cluster = await self._transport().describe(names, auto_create=False)
+        return _results(
+            cluster.topics.values(), lambda each: each.topic, "describing topic {}", _tolerated
+        )
+
+    async def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False
+    ) -> None:
+        """Raise topics to these total numbers of partitions."""
+        fields = admin_requests.create_partitions(
+            counts, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
+        )
+        answer = await self._ask_any(ApiKey.CREATE_PARTITIONS, fields)
+        _results(answer.results, lambda each: each.name, "adding partitions to {}")
+
+    # ---- configurations
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource], *, with_documentation: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Effective settings by name, with where each value comes from."""
+        described: dict[ConfigResource, dict[str, ConfigEntry]] = {}
+        for broker_id, group in _by_broker(resources).items():
+            fields = admin_requests.describe_configs(group, with_documentation=with_documentation)
+            answer = await self._ask(broker_id, ApiKey.DESCRIBE_CONFIGS, fields)
+            results = _results(answer.results, admin_requests.read_resource, "describing {}")
+            described |= {
+                resource: admin_requests.read_configs(each) for resource, each in results.items()
+            }
+        return described
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[AlterConfig]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change single settings and leave the others (IncrementalAlterConfigs). Raises
+        ClientConfigError.
+        """
+        for broker_id, group in _by_broker(changes).items():
+            fields = admin_requests.alter_configs(
+                {resource: changes[resource] for resource in group}, validate_only=validate_only
+            )
+            answer = await self._ask(broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
+            _results(answer.responses, admin_requests.read_resource, "altering {}")
+
+    # ---- records and offsets
+
+    async def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete everything below an offset (-1: below the high watermark); gives the new log
+        starts.
+        """
+
+        def fields(group: list[TopicPartition]) -> admin_requests.Fields:
+            return admin_requests.delete_records(
+                {partition: before_offsets[partition] for partition in group},
+                timeout_ms=self.config.request_timeout_ms,
+            )
+
+        found = await self._at_leaders(before_offsets, ApiKey.DELETE_RECORDS, fields)
+        return {partition: each.low_watermark for partition, each in found.items()}
+
+    async def list_offsets(
+        self, queries: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offset for each timestamp in ms, or OffsetSpec; offset -1 where no record is so young."""
+        lookup = OffsetLookup(self._session.cluster, self._transport(), self.config, self._clock)
+        return await lookup.look_up(
+            {TopicPartition(*partition): int(query) for partition, query in queries.items()},
+            allowed_ms=self.config.default_api_timeout_ms,
+            read_committed=read_committed,
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """What each partition's leader remembers of idempotent producers."""
+        found = await self._at_leaders(
+            partitions, ApiKey.DESCRIBE_PRODUCERS, admin_requests.describe_producers
+        )
+        return {part: admin_requests.read_producers(each) for part, each in found.items()}
+
+    # ---- the cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Brokers alive, by any broker's account."""
+        cluster = await self._transport().describe((), auto_create=False)
+        brokers = tuple(cluster.brokers[number] for number in sorted(cluster.brokers))
+        return ClusterDescription(cluster.cluster_id, cluster.controller_id, brokers)
+
+    async def describe_log_dirs(self, broker_ids: Iterable[int] | None = None) -> list[LogDir]:
+        """Log directories with the size of each replica; of all brokers when none is named."""
+        cluster = await self.describe_cluster()
+        alive = [broker.broker_id for broker in cluster.brokers]
+        log_dirs: list[LogDir] = []
+        for broker_id in alive if broker_ids is None else broker_ids:
+            answer = await self._ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+            if answer.error_code:
+                raise error_for(
+                    answer.error_code,
+                    "describing log directories failed",
+                    where=self._transport().where(broker_id),
+                )
+            log_dirs += admin_requests.read_log_dirs(broker_id, answer)
+        return log_dirs
+
+    # ---- within
+
+    def _transport(self) -> KafkaTransport:
+        transport = self._session.transport
+        assert isinstance(transport, KafkaTransport), "the admin client speaks Kafka's protocol"
+        return transport
+
+    async def _kafka_addresses(self) -> list[str]:
+        from tidemark.client.grpc_transport import GrpcTransport  # only who asks for it loads gRPC
+
+        bootstrap = Bootstrap.parse(self._bootstrap_servers)
+        async with asyncio.TaskGroup() as group:
+            transport = GrpcTransport(bootstrap, self.config, group)
+            try:
+                return [str(address) for address in await transport.kafka_addresses()]
+            finally:
+                await transport.close()
+
+    async def _ask(
+        self, broker_id: int | None, api_key: ApiKey, fields: admin_requests.Fields
+    ) -> long_tail.Struct:
+        if broker_id is None:
+            return await self._ask_any(api_key, fields)
+        transport = self._transport()
+        if not self._session.cache.version:
+            await self._session.cluster.refresh(seen_version=0)
+        connection = await transport.connection(broker_id, Lane.CONTROL)
+        return await _ask_one(connection, api_key, fields)
+
+    async def _ask_any(self, api_key: ApiKey, fields: admin_requests.Fields) -> long_tail.Struct:
+        """One broker's answer; asked again while it says that the controller is away."""
+        deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
+        failures = 0
+        while True:
+            answer = await self._transport().ask_any(
+                lambda connection: _ask_one(connection, api_key, fields)
+            )
+            away = ErrorCode.NOT_CONTROLLER in _error_codes(answer)
+            if not away or deadline.passed(self._clock.now_ms()):
+                return answer
+            failures += 1
+            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
+
+    async def _at_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        api_key: ApiKey,
+        fields: Callable[[list[TopicPartition]], admin_requests.Fields],
+    ) -> dict[TopicPartition, long_tail.Struct]:
+        """Ask every partition's leader, again where the leader has moved, until all answered or the
+        deadline.
+        """
+        deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
+        left = [TopicPartition(*partition) for partition in partitions]
+        found: dict[TopicPartition, long_tail.Struct] = {}
+        failures = 0
+        while left:
+            problem = await self._ask_leaders(left, found, api_key, fields, deadline=deadline)
+            left = [partition for partition in left if partition not in found]
+            if problem is None:
+                continue
+            failures += 1
+            if self._session.cluster.gives_up(problem.code, deadline):
+                raise problem
+            self._session.cache.mark_stale()
+            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
+        return found
+
+    async def _ask_leaders(
+        self,
+        left: list[TopicPartition],
+        found: dict[TopicPartition, long_tail.Struct],
+        api_key: ApiKey,
+        fields: Callable[[list[TopicPartition]], admin_requests.Fields],
+        *,
+        deadline: Deadline,
+    ) -> ClientError | None:
+        problem: ClientError | None = None
+        by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition in left:
+            await self._session.cluster.topic(partition.topic, deadline)
+            leader = self._session.cache.leader(partition)
+            if leader is None:
+                return _no_leader(self._session.cache.topic(partition.topic), partition)
+            by_broker[leader.broker_id].append(partition)
+        for broker_id, group in by_broker.items():
+            try:
+                answer = await self._ask(broker_id, api_key, fields(group))
+            except ClientError as failed:
+                problem = failed
+                continue
+            where = self._transport().where(broker_id)
+            problem = _collect(answer, group, found, (api_key, where)) or problem
+        return problem
+
+
+async def _ask_one(
+    connection: BrokerConnection, api_key: ApiKey, fields: admin_requests.Fields
+) -> long_tail.Struct:
+    version = connection.version(api_key)
+    body = await connection.request(
+        api_key, version, [long_tail.write_request(api_key, version, fields)]
+    )
+    return parsed(
+        connection,
+        lambda view, number: long_tail.read_response(api_key, number, view),
+        body,
+        version,
+    )
+
+
+def _error_codes(answer: long_tail.Struct) -> set[int]:
+    """Of each thing a CreateTopics and its like were about."""
+    for name in ("topics", "responses", "results"):
+        each = getattr(answer, name, None)
+        if each is not None:
+            return {result.error_code for result in each}
+    return set()
+
+
+def _tolerated(code: int) -> bool:
+    """A topic whose partitions lack leaders is still described."""
+    return code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _results(
+    results: Iterable[Any],
+    name: Callable[[Any], Key],
+    doing: str,
+    tolerated: Callable[[int], bool] = lambda code: False,
+) -> dict[Key, Any]:
+    """Results by name when all succeeded; else raises the first failure, with the others as
+    notes.
+    """
+    succeeded: dict[Key, Any] = {}
+    failures: list[ClientError] = []
+    for result in results:
+        if result.error_code == ErrorCode.NONE or tolerated(result.error_code):
+            succeeded[name(result)] = result
+            continue
+        thing = name(result)
+        shown = thing.name if isinstance(thing, ConfigResource) else thing
+        failures.append(
+            error_for(
+                result.error_code,
+                doing.format(repr(shown)) + " failed",
+                detail=getattr(result, "error_message", None),
+            )
+        )
+    if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"also: {other}")
+        raise failures[0]
+    return succeeded
+
+
+def _by_broker(
+    resources: Iterable[ConfigResource],
+) -> dict[int | None, list[ConfigResource]]:
+    """A broker's own configuration is that broker's to tell; the rest is anybody's (None)."""
+    groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
+    for resource in resources:
+        own = resource.kind == "broker" and resource.name.isdigit()
+        groups[int(resource.name) if own else None].append(resource)
+    return groups
+
+
+def _no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:
+    missing = topic is not None and partition.partition >= len(topic.partitions)
+    if missing:
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
+    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+
+
+def _collect(
+    answer: long_tail.Struct,
+    asked: list[TopicPartition],
+    found: dict[TopicPartition, long_tail.Struct],
+    told: tuple[ApiKey, str],
+) -> ClientError | None:
+    api_key, where = told
+    problem: ClientError | None = None
+    answered = set()
+    for topic in answer.topics:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.name, result.partition_index)
+            answered.add(partition)
+            if result.error_code == ErrorCode.NONE:
+                found[partition] = result
+            else:
+                problem = error_for(
+                    result.error_code,
+                    f"{api_key.name} for {partition} failed",
+                    where=where,
+                    detail=getattr(result, "error_message", None),
+                )
+    if not answered.issuperset(asked):
+        return error_for(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the answer to {api_key.name} is incomplete",
+            where=where,
+        )
+    return problem

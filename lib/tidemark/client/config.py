@@ -1,0 +1,263 @@
+"""Settings of producer, consumer and admin client: Kafka's names in snake_case; times in ms, sizes
+in bytes.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, TypeVar
+
+from tidemark.client.errors import ClientConfigError
+from tidemark.model.errors import ErrorCode
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
+
+Transport = Literal["kafka", "grpc"]
+Acks = Literal["all", 0, 1, -1]
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+OffsetReset = Literal["earliest", "latest", "none"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+COMPRESSION_CODES: Final[Mapping[str, int]] = {
+    "none": 0,
+    "gzip": 1,
+    "snappy": 2,
+    "lz4": 3,
+    "zstd": 4,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client has."""
+
+    transport: Transport = "kafka"
+    """``kafka``: Kafka's protocol; ``grpc``: PartitionStore, and bootstrap servers are gRPC
+    addresses.
+    """
+    client_id: str = "tidemark-python"
+    request_timeout_ms: int = 30_000
+    """How long one request may go unanswered before its connection is given up."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    """A wait between tries doubles from the first to the second, with 20 % of jitter."""
+    metadata_max_age_ms: int = 300_000
+    unknown_topic_grace_ms: int = 5_000
+    """A topic just made is not known to every broker at once; unknown for longer it is an error."""
+    connections_setup_timeout_ms: int = 10_000
+    response_bytes_max: int = 128 * MIB
+    """A longer frame closes the connection: no broker makes the client allocate without bound."""
+    pending_requests_max: int = 64
+    """Unanswered requests of one connection; a further one waits."""
+
+    def __post_init__(self) -> None:
+        _one_of("transport", self.transport, ("kafka", "grpc"))
+        _positive(
+            self,
+            "request_timeout_ms",
+            "retry_backoff_ms",
+            "retry_backoff_max_ms",
+            "metadata_max_age_ms",
+            "connections_setup_timeout_ms",
+            "response_bytes_max",
+            "pending_requests_max",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """A producer's settings. Batches go out when full (batch_size) or after linger_ms, whichever is
+    first.
+    """
+
+    acks: Acks = "all"
+    enable_idempotence: bool | None = None
+    """None: on, unless ``acks`` or the requests in flight rule it out, as in Kafka."""
+    batch_size: int = 16 * KIB
+    linger_ms: int = 5
+    buffer_memory: int = 32 * MIB
+    """Bytes of records not yet acknowledged; beyond it send() waits (at most max_block_ms)."""
+    max_block_ms: int = 60_000
+    max_request_size: int = MIB
+    max_in_flight_requests_per_connection: int = 5
+    delivery_timeout_ms: int = 120_000
+    """From send to acknowledgement, tries and waits included."""
+    compression_type: CompressionType = "none"
+    compression_level: int | None = None
+    allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _one_of("acks", self.acks, ("all", -1, 0, 1))
+        _one_of("compression_type", self.compression_type, tuple(COMPRESSION_CODES))
+        _positive(
+            self,
+            "batch_size",
+            "buffer_memory",
+            "max_request_size",
+            "max_in_flight_requests_per_connection",
+            "delivery_timeout_ms",
+        )
+        _not_negative(self, "linger_ms", "max_block_ms")
+        if self.enable_idempotence:
+            self._check_idempotence()
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise _problem(
+                f"delivery_timeout_ms ({self.delivery_timeout_ms}) must be at least linger_ms"
+                f" + request_timeout_ms ({self.linger_ms + self.request_timeout_ms})"
+            )
+
+    def _check_idempotence(self) -> None:
+        if self.required_acks != -1:
+            raise _problem(
+                f"enable_idempotence needs acks='all', not {self.acks!r};"
+                " set enable_idempotence=False to send with fewer acknowledgements"
+            )
+        if self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
+            raise _problem(
+                f"enable_idempotence allows at most {IDEMPOTENT_IN_FLIGHT_MAX} requests in flight"
+                f" (max_in_flight_requests_per_connection is"
+                f" {self.max_in_flight_requests_per_connection}): brokers remember five batches"
+            )
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches carry producer id and sequence (KIP-98)."""
+        if self.enable_idempotence is not None:
+            return self.enable_idempotence
+        in_flight = self.max_in_flight_requests_per_connection
+        return self.required_acks == -1 and in_flight <= IDEMPOTENT_IN_FLIGHT_MAX
+
+    @property
+    def required_acks(self) -> int:
+        """``acks`` as the wire has it: -1, 0 or 1."""
+        return -1 if self.acks == "all" else self.acks
+
+    @property
+    def compression_code(self) -> int:
+        """``compression_type`` as a batch's attributes have it."""
+        return COMPRESSION_CODES[self.compression_type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """A consumer's settings."""
+
+    auto_offset_reset: OffsetReset = "latest"
+    """Where to go with no position, or with one outside the log."""
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * MIB
+    max_partition_fetch_bytes: int = MIB
+    max_poll_records: int = 500
+    buffered_bytes_max: int = 64 * MIB
+    """Fetched bytes not yet taken by poll(); beyond it no further fetch is sent."""
+    check_crcs: bool = True
+    isolation_level: IsolationLevel = "read_uncommitted"
+    group_id: str | None = None
+    """Not available yet: see Consumer.subscribe."""
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
+        _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        _positive(
+            self,
+            "fetch_max_bytes",
+            "max_partition_fetch_bytes",
+            "max_poll_records",
+            "buffered_bytes_max",
+        )
+        _not_negative(self, "fetch_min_bytes", "fetch_max_wait_ms")
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise _problem(
+                f"fetch_max_wait_ms ({self.fetch_max_wait_ms}) must be below"
+                f" request_timeout_ms ({self.request_timeout_ms})"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """An admin client's settings."""
+
+    default_api_timeout_ms: int = 60_000
+    """For a whole call, tries and waits included."""
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _positive(self, "default_api_timeout_ms")
+
+
+Config = TypeVar("Config", bound=ClientConfig)
+
+
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """``config`` with some settings changed by name. Raises ClientConfigError for an unknown
+    name.
+    """
+    known = [setting.name for setting in fields(config)]
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name.replace(".", "_"), known, n=1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            raise _problem(f"{type(config).__name__} has no setting {name!r}{advice}")
+    return replace(config, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """``host:port``; IPv6 hosts in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """The addresses a client starts from; any of them is only a springboard to the leaders."""
+
+    addresses: tuple[Address, ...] = field()
+
+    @classmethod
+    def parse(cls, servers: str | Sequence[str]) -> "Bootstrap":
+        """``"a:9092,b:9092"`` or a list of such. Raises ClientConfigError."""
+        texts = servers.split(",") if isinstance(servers, str) else list(servers)
+        addresses = tuple(_address(text.strip()) for text in texts if text.strip())
+        if not addresses:
+            raise _problem("bootstrap_servers is empty: name at least one broker as host:port")
+        return cls(addresses)
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise _problem(f"bootstrap server {text!r} is not host:port")
+    return Address(host.strip("[]"), int(port))
+
+
+def _problem(text: str) -> ClientConfigError:
+    return ClientConfigError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _one_of(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise _problem(f"{name} is {value!r}; it must be one of {allowed}")
+
+
+def _positive(config: ClientConfig, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) <= 0:
+            raise _problem(f"{name} must be above 0, not {getattr(config, name)}")
+
+
+def _not_negative(config: ClientConfig, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise _problem(f"{name} must be at least 0, not {getattr(config, name)}")

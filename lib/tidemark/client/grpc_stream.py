@@ -1,0 +1,123 @@
+"""One bidirectional stream: requests go out as they come, answers are matched by correlation id."""
+
+import asyncio
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+import grpc
+import grpc.aio
+
+from tidemark.client.errors import ClientError, ConnectionLostError, RequestTimedOutError
+from tidemark.model.errors import ErrorCode
+
+# What read() gives at the end of a stream; the type stubs do not know it.
+_END: Final[object] = vars(grpc.aio)["EOF"]
+
+
+class _Correlated(Protocol):
+    correlation_id: int
+
+
+Request = TypeVar("Request", bound=_Correlated)
+Answer = TypeVar("Answer", bound=_Correlated)
+
+
+class ExchangeStream(Generic[Request, Answer]):
+    """Open from construction until lost; once lost make another. ``run`` reads answers and belongs
+    in a task.
+    """
+
+    def __init__(
+        self,
+        call: "grpc.aio.StreamStreamCall[Request, Answer]",
+        *,
+        where: str,
+        pending_requests_max: int,
+    ) -> None:
+        self._call = call
+        self._where = where
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._slots = asyncio.Semaphore(pending_requests_max)
+        self._writing = asyncio.Lock()
+        self._next_correlation_id = 0
+        self._lost: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no request can be made any more."""
+        return self._lost is not None
+
+    async def run(self) -> None:
+        """Hand answers to those who wait, until the stream ends."""
+        reason = "the broker ended the stream"
+        try:
+            while (answer := await self._read()) is not None:
+                waiting = self._pending.pop(answer.correlation_id, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except grpc.aio.AioRpcError as problem:
+            reason = f"{problem.code().name}: {problem.details()}"
+        except asyncio.CancelledError:
+            reason = "the client closed"
+            raise
+        finally:
+            self.close(reason)
+
+    async def exchange(self, request: Request, *, timeout_ms: float) -> Answer:
+        """Send one request and wait for its answer. Raises ConnectionLostError,
+        RequestTimedOutError.
+        """
+        async with self._slots:
+            try:
+                async with asyncio.timeout(timeout_ms / 1_000):
+                    return await self._exchange(request)
+            except TimeoutError:
+                late = RequestTimedOutError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"not answered within {timeout_ms:.0f} ms",
+                    where=self._where,
+                )
+                self.close(late.message)
+                raise late from None
+
+    def close(self, reason: str) -> None:
+        """End the stream; those who wait hear why."""
+        if self._lost is not None:
+            return
+        self._lost = reason
+        pending, self._pending = self._pending, {}
+        for waiting in pending.values():
+            if not waiting.done():
+                waiting.set_exception(self._loss())
+                # Its waiter may be cancelled already: then nobody is left to hear, and that is fine.
+                waiting.exception()
+        self._call.cancel()
+
+    async def _read(self) -> Answer | None:
+        """The next answer; None at the end of the stream."""
+        answer: Any = await self._call.read()
+        return None if answer is _END else cast("Answer", answer)
+
+    async def _exchange(self, request: Request) -> Answer:
+        if self._lost is not None:
+            raise self._loss()
+        request.correlation_id = self._next_correlation_id
+        self._next_correlation_id += 1
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending[request.correlation_id] = waiting
+        try:
+            async with self._writing:
+                await self._call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
+            self.close(_told(problem))
+        return await waiting
+
+    def _loss(self) -> ClientError:
+        return ConnectionLostError(
+            ErrorCode.NETWORK_EXCEPTION, f"stream lost: {self._lost}", where=self._where
+        )
+
+
+def _told(problem: Exception) -> str:
+    if isinstance(problem, grpc.aio.AioRpcError):
+        return f"{problem.code().name}: {problem.details()}"
+    return str(problem) or "the stream is closed"

@@ -1,0 +1,163 @@
+"""Who leads which partition, as brokers last said (A13-A16). Pure: asks nobody, reads no clock.
+
+Any broker's answer replaces what was known, but never with an older leader epoch of the same topic
+(KIP-320): a broker that lags behind must not send us back to a deposed leader. Nor does it make a
+known topic vanish: that it is unknown counts once brokers have said so for ``unknown_grace_ms``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidemark.client.config import Address
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.topics import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One live broker; ``address`` is of the transport's own kind (Kafka or gRPC)."""
+
+    broker_id: int
+    address: Address
+    rack: str | None = None
+
+
+class PartitionView(NamedTuple):
+    """One partition; ``leader`` is -1 when there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    error_code: int = 0
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; ``partitions`` is indexed by partition number. With an error there may be none."""
+
+    topic: str
+    topic_id: bytes = NO_TOPIC_ID
+    error_code: int = 0
+    partitions: tuple[PartitionView, ...] = ()
+    is_internal: bool = False
+
+    @property
+    def led(self) -> tuple[int, ...]:
+        """Numbers of the partitions that have a leader."""
+        return tuple(view.partition for view in self.partitions if view.leader >= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One answer of one broker."""
+
+    brokers: Mapping[int, BrokerView] = field(default_factory=dict)
+    topics: Mapping[str, TopicView] = field(default_factory=dict)
+    cluster_id: str | None = None
+    controller_id: int = -1
+
+
+class Leader(NamedTuple):
+    """Where a partition's records go, and what names its topic on the wire."""
+
+    broker_id: int
+    leader_epoch: int
+    topic_id: bytes
+
+
+class MetadataCache:
+    """What is known now. ``version`` rises at every answer, so that a reader sees whether somebody
+    asked meanwhile.
+    """
+
+    def __init__(self, *, age_ms_max: float, unknown_grace_ms: float = 0) -> None:
+        self.version = 0
+        self.cluster = ClusterView()
+        self._age_ms_max = age_ms_max
+        self._unknown_grace_ms = unknown_grace_ms
+        self._unknown_since: dict[str, float] = {}
+        self._answered_at: float | None = None
+        self._wanted: dict[str, None] = {}
+        self._stale = False
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Topics that somebody uses."""
+        return tuple(self._wanted)
+
+    def want(self, topics: Iterable[str]) -> bool:
+        """Keep these topics fresh from now on; True when one was not wanted before."""
+        new = [topic for topic in topics if topic not in self._wanted]
+        self._wanted.update(dict.fromkeys(new))
+        return bool(new)
+
+    def unwant(self, topic: str) -> None:
+        """Nobody uses the topic any more."""
+        self._wanted.pop(topic, None)
+
+    def mark_stale(self) -> None:
+        """An answer contradicted what is known: ask before trusting it again."""
+        self._stale = True
+
+    def is_stale(self, now: float) -> bool:
+        """Whether to ask: never asked, contradicted, or too old."""
+        return (
+            self._stale or self._answered_at is None or now >= self._answered_at + self._age_ms_max
+        )
+
+    def on_answer(self, answer: ClusterView, now: float) -> None:
+        """Take a broker's answer."""
+        self._stale = False
+        topics = {name: self._newer(view, now) for name, view in answer.topics.items()}
+        self.cluster = replace(answer, topics={**self.cluster.topics, **topics})
+        self.version += 1
+        self._answered_at = now
+
+    def topic(self, topic: str) -> TopicView | None:
+        """The topic if it is known and without error."""
+        view = self.cluster.topics.get(topic)
+        return view if view is not None and view.error_code == 0 and view.partitions else None
+
+    def topic_error(self, topic: str) -> ErrorCode:
+        """What stands against using the topic; NONE when nothing does."""
+        view = self.cluster.topics.get(topic)
+        if view is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if view.error_code:
+            return ErrorCode(view.error_code)
+        return ErrorCode.NONE if view.partitions else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """The partition's leader, None while there is none or its broker is not alive."""
+        view = self.topic(partition.topic)
+        if view is None or not 0 <= partition.partition < len(view.partitions):
+            return None
+        known = view.partitions[partition.partition]
+        if known.leader < 0 or known.leader not in self.cluster.brokers:
+            return None
+        return Leader(known.leader, known.leader_epoch, view.topic_id)
+
+    def _newer(self, view: TopicView, now: float) -> TopicView:
+        known = self.cluster.topics.get(view.topic)
+        if view.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown_since.pop(view.topic, None)
+        elif known is not None and known.partitions:
+            since = self._unknown_since.setdefault(view.topic, now)
+            if now < since + self._unknown_grace_ms:
+                self._stale = True
+                return known
+        if known is None or known.topic_id != view.topic_id or not known.partitions:
+            return view
+        partitions = tuple(
+            known.partitions[new.partition]
+            if new.partition < len(known.partitions)
+            and -1 < new.leader_epoch < known.partitions[new.partition].leader_epoch
+            else new
+            for new in view.partitions
+        )
+        return replace(view, partitions=partitions)

@@ -1,0 +1,316 @@
+"""Where a consumer stands in each partition, and what was fetched ahead of it (D01-D03, A02, A18).
+Pure.
+
+                 position            fetch_position
+    handed out  |  fetched, buffered |  next fetch starts here
+
+Every seek raises the partition's ``generation``, so that an answer to a fetch from before is known
+and dropped.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidemark.client.errors import ClientError, CorruptBatchError, MessageTooLargeError
+from tidemark.client.transport import FetchOutcome
+from tidemark.codec.control_record import read_marker
+from tidemark.codec.record_batch import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from tidemark.codec.records import RecordsError, read_records
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as it was read; ``timestamp_ms`` since 1970, the producer's or the broker's as the
+    topic says.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class OffsetSpec(IntEnum):
+    """Ends of a log, as ListOffsets names them; any number from 0 is a timestamp in ms."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+
+
+class ReadOptions(NamedTuple):
+    """How fetched bytes become records."""
+
+    check_crcs: bool = True
+    read_committed: bool = False
+
+
+_make_record: Final = ConsumerRecord._make
+
+
+class FetchedChunk:
+    """The batches of one fetch answer, decoded one at a time as they are handed out."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_now",
+        "_options",
+        "_partition",
+        "_position",
+        "_view",
+        "end",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        view: memoryview,
+        options: ReadOptions,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self._partition = partition
+        self._view = view
+        self._options = options
+        self._position = 0
+        self._aborted = deque(sorted(aborted, key=lambda entry: entry[1]))
+        self._aborted_now: set[int] = set()
+        self.size_bytes = len(view)
+        self.end = -1
+        """Behind the last whole batch; -1 when there is none."""
+        for _, header in _whole_batches(view, partition):
+            self.end = header.last_offset + 1
+
+    def next_batch(self) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
+        """The next batch's header and the records a user sees; None behind the last. Raises
+        CorruptBatchError.
+        """
+        batch = next(_whole_batches(self._view[self._position :], self._partition), None)
+        if batch is None:
+            return None
+        view, header = batch
+        if self._options.check_crcs and not crc_matches(view, header):
+            raise self._corrupt(header, "its checksum does not match")
+        try:
+            visible = self._is_visible(view, header)
+            records = read_records(view, header) if visible else []
+        except RecordsError as problem:
+            raise self._corrupt(header, str(problem)) from None
+        self._position += header.size_bytes
+        prefix = tuple(self._partition)
+        return header, [_make_record(prefix + record) for record in records]
+
+    def _is_visible(self, view: memoryview, header: BatchHeader) -> bool:
+        """Not a control batch, and not of an aborted transaction under read_committed."""
+        while self._aborted and self._aborted[0][1] <= header.last_offset:
+            self._aborted_now.add(self._aborted.popleft()[0])
+        if header.is_control:
+            marker = read_marker(view, header)
+            if marker is not None and not marker.commits:
+                self._aborted_now.discard(header.producer_id)
+            return False
+        hidden = header.is_transactional and header.producer_id in self._aborted_now
+        return not (self._options.read_committed and hidden)
+
+    def _corrupt(self, header: BatchHeader, what: str) -> CorruptBatchError:
+        return CorruptBatchError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch of offsets {header.base_offset} to {header.last_offset} of"
+            f" {self._partition} cannot be read: {what}",
+            hint=f"seek to {header.last_offset + 1} to read on behind it",
+        )
+
+
+def _whole_batches(
+    view: memoryview, partition: TopicPartition
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Each whole batch; a cut one at the end is fetched again later. Raises CorruptBatchError."""
+    position, end = 0, len(view)
+    while position + HEADER_BYTES <= end:
+        header = read_header(view, position)
+        too_short = header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES
+        if header.magic != MAGIC_V2 or too_short:
+            raise CorruptBatchError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"bytes of {partition} behind offset {header.base_offset} are no record batch",
+            )
+        if position + header.size_bytes > end:
+            return
+        yield view[position : position + header.size_bytes], header
+        position += header.size_bytes
+
+
+class PartitionState:
+    """One assigned partition.
+
+    Invariant: position <= fetch_position; both None while the position has to be looked up.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_ready",
+        "_ready_at",
+        "_ready_end",
+        "buffered_bytes",
+        "error",
+        "failures",
+        "fetch_position",
+        "fetching",
+        "generation",
+        "high_watermark",
+        "last_stable",
+        "log_start",
+        "partition",
+        "paused",
+        "position",
+        "reset",
+        "resume_at",
+        "unknown_since",
+    )
+
+    def __init__(self, partition: TopicPartition, reset: int | None) -> None:
+        self.partition = partition
+        self.generation = 0
+        self.position: int | None = None
+        self.fetch_position: int | None = None
+        self.reset = reset
+        """What to look up: a timestamp or an OffsetSpec; None when there is no need, or no rule."""
+        self.paused = False
+        self.fetching = False
+        self.high_watermark = self.last_stable = self.log_start = -1
+        self.error: ClientError | None = None
+        self.failures = 0
+        self.resume_at = 0.0
+        self.unknown_since: float | None = None
+        self.buffered_bytes = 0
+        self._chunks: deque[FetchedChunk] = deque()
+        self._ready: list[ConsumerRecord] = []
+        self._ready_at = 0
+        self._ready_end = -1
+
+    def seek(self, offset: int) -> None:
+        """Go on at an offset; what is buffered serves when it holds the offset next, and is dropped
+        otherwise.
+        """
+        self.generation += 1
+        self.position = self.fetch_position = offset
+        self.reset = None
+        self.error = None
+        self._drop_buffered()
+
+    def seek_by(self, reset: int) -> None:
+        """Go on at an end of the log, or at a timestamp: to be looked up."""
+        self.generation += 1
+        self.position = self.fetch_position = None
+        self.reset = reset
+        self.error = None
+        self._drop_buffered()
+
+    def on_looked_up(self, generation: int, offset: int) -> None:
+        """The answer to ``seek_by``, unless it was overtaken by a later seek."""
+        if generation == self.generation:
+            self.position = self.fetch_position = offset
+            self.reset = None
+            self.failures = 0
+
+    def wants_fetch(self, now: float, bytes_ahead_max: int) -> bool:
+        """Whether to read on: a position, nothing under way, not paused, not too far ahead."""
+        return (
+            self.fetch_position is not None
+            and not (self.fetching or self.paused)
+            and self.error is None
+            and now >= self.resume_at
+            and self.buffered_bytes < bytes_ahead_max
+        )
+
+    def wants_lookup(self, now: float) -> bool:
+        """Whether the position has to be looked up."""
+        return self.reset is not None and self.error is None and now >= self.resume_at
+
+    def on_fetched(self, generation: int, outcome: FetchOutcome, options: ReadOptions) -> None:
+        """Keep an answer's batches, unless a seek made it worthless. Raises CorruptBatchError."""
+        if generation != self.generation or outcome.fetch_offset != self.fetch_position:
+            return
+        self.failures = 0
+        self.high_watermark = outcome.high_watermark
+        self.last_stable, self.log_start = outcome.last_stable, outcome.log_start
+        if not outcome.records:
+            return
+        chunk = FetchedChunk(self.partition, outcome.records, options, outcome.aborted)
+        if chunk.end < 0:
+            raise MessageTooLargeError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the batch at offset {outcome.fetch_offset} of {self.partition} does not fit",
+                hint="raise max_partition_fetch_bytes and fetch_max_bytes",
+            )
+        self._chunks.append(chunk)
+        self.buffered_bytes += chunk.size_bytes
+        self.fetch_position = max(chunk.end, outcome.fetch_offset)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether ``take`` may give something."""
+        return not self.paused and bool(self._chunks or self._ready_at < len(self._ready))
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """Hand out buffered records, in order, and move the position behind them. Raises
+        CorruptBatchError.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < records_max and (
+            self._ready_at < len(self._ready) or self._decode_next()
+        ):
+            start = self._ready_at
+            stop = min(len(self._ready), start + records_max - len(taken))
+            taken += self._ready[start:stop] if start or stop < len(self._ready) else self._ready
+            self._ready_at = stop
+            whole = stop == len(self._ready)
+            self.position = self._ready_end if whole else self._ready[stop].offset
+        return taken
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert (self.position is None) == (self.fetch_position is None)
+        if self.position is not None and self.fetch_position is not None:
+            assert self.position <= self.fetch_position, (self.position, self.fetch_position)
+        assert self.buffered_bytes == sum(chunk.size_bytes for chunk in self._chunks)
+
+    def _decode_next(self) -> bool:
+        """Make the next batch's records ready; False when nothing is buffered."""
+        position = self.position
+        assert position is not None or not self._chunks, "buffered without a position"
+        while self._chunks:
+            batch = self._chunks[0].next_batch()
+            if batch is None:
+                self.buffered_bytes -= self._chunks.popleft().size_bytes
+                continue
+            header, records = batch
+            assert position is not None, "buffered without a position"
+            if header.base_offset < position:
+                records = [record for record in records if record.offset >= position]
+            self._ready, self._ready_at = records, 0
+            self._ready_end = max(position, header.last_offset + 1)
+            if not records:
+                self.position = position = self._ready_end
+                continue
+            return True
+        return False
+
+    def _drop_buffered(self) -> None:
+        self._chunks.clear()
+        self.buffered_bytes = 0
+        self._ready, self._ready_at = [], 0

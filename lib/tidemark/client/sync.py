@@ -1,0 +1,317 @@
+"""The client without ``await``: the same classes over a background thread with an event loop.
+
+Each object owns one thread, from construction until ``close`` (or the end of ``with``). Calls from
+several threads are allowed; each costs a hop to the loop, so that many records go best through
+``Producer.send_many``.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tidemark.client import admin as async_admin
+from tidemark.client import consumer as async_consumer
+from tidemark.client import producer as async_producer
+from tidemark.client.accumulator import Statistics
+from tidemark.client.admin_types import (
+    AlterConfig,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    LogDir,
+    NewTopic,
+    ProducerState,
+    TopicDescription,
+)
+from tidemark.client.batches import Delivery, Header, RecordMetadata
+from tidemark.client.config import AdminConfig, ConsumerConfig, ProducerConfig
+from tidemark.client.consumer import Partition
+from tidemark.client.offset_lookup import OffsetAndTimestamp
+from tidemark.client.partitioner import Partitioner
+from tidemark.client.positions import ConsumerRecord
+from tidemark.client.sync_loop import LoopThread, SyncFace
+from tidemark.model.topics import TopicPartition
+
+__all__ = ["Admin", "Consumer", "Producer", "SyncDelivery"]
+
+
+class SyncDelivery:
+    """One record's fate, for a thread."""
+
+    __slots__ = ("_delivery", "_thread")
+
+    def __init__(self, delivery: Delivery, thread: LoopThread[async_producer.Producer]) -> None:
+        self._delivery = delivery
+        self._thread = thread
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or failed."""
+        return self._delivery.done()
+
+    def result(self) -> RecordMetadata:
+        """Where the record is; waits until it is acknowledged. Raises what it failed of."""
+        if self._delivery.done():
+            return self._delivery.result()
+        return self._thread.call(_awaited(self._delivery))
+
+
+class Producer(SyncFace[async_producer.Producer]):
+    """See ``tidemark.client.Producer``. ``with Producer("host:9092") as producer:
+    producer.send("topic", b"value")``.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        partitioner: Partitioner | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            lambda: async_producer.Producer(
+                bootstrap_servers, config, partitioner=partitioner, **settings
+            ),
+            name="tidemark-producer",
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged."""
+        return self._thread.call(
+            self._client.send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+        )
+
+    def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> SyncDelivery:
+        """Take one record, waiting only for metadata and memory; ask the delivery for its
+        offset.
+        """
+        delivery = self._thread.call(
+            self._client.enqueue(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+        )
+        return SyncDelivery(delivery, self._thread)
+
+    def send_many(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]
+    ) -> list[RecordMetadata]:
+        """Send (key, value) pairs and wait until all are acknowledged, in their order."""
+        return self._thread.call(_send_many(self._client, topic, records))
+
+    def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """Numbers of the topic's partitions."""
+        return self._thread.call(self._client.partitions_for(topic))
+
+    def flush(self, *, timeout_ms: int | None = None) -> None:
+        """Wait until all that was taken is acknowledged or failed."""
+        self._thread.call(self._client.flush(timeout_ms=timeout_ms))
+
+    def statistics(self) -> Statistics:
+        """What is buffered now and what became of the records so far."""
+        return self._thread.call_plain(self._client.statistics)
+
+
+class Consumer(SyncFace[async_consumer.Consumer]):
+    """See ``tidemark.client.Consumer``."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ConsumerConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            lambda: async_consumer.Consumer(bootstrap_servers, config, **settings),
+            name="tidemark-consumer",
+        )
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read exactly these partitions."""
+        self._thread.call_plain(self._client.assign, list(partitions))
+
+    def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
+        """Assign all partitions of these topics."""
+        return self._thread.call(self._client.assign_topic(*topics))
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """What is read."""
+        return self._thread.call_plain(self._client.assignment)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Go on at an offset."""
+        self._thread.call_plain(self._client.seek, partition, offset)
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on at the first offset still there; in all partitions when none is named."""
+        self._thread.call_plain(self._client.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on behind the last record; in all partitions when none is named."""
+        self._thread.call_plain(self._client.seek_to_end, *partitions)
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: Partition) -> None:
+        """Go on at the first record not older; in all partitions when none is named."""
+        self._thread.call_plain(self._client.seek_to_timestamp, timestamp_ms, *partitions)
+
+    def rewind(self, unseen: Iterable[ConsumerRecord]) -> None:
+        """Go back to the first of these records in each partition."""
+        self._thread.call_plain(self._client.rewind, list(unseen))
+
+    def position(self, partition: Partition) -> int:
+        """Offset of the next record that poll will give."""
+        return self._thread.call(self._client.position(partition))
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these partitions until ``resume``."""
+        self._thread.call_plain(self._client.pause, *partitions)
+
+    def resume(self, *partitions: Partition) -> None:
+        """Read on."""
+        self._thread.call_plain(self._client.resume, *partitions)
+
+    def poll(
+        self, max_records: int | None = None, *, timeout_ms: int = 1_000
+    ) -> list[ConsumerRecord]:
+        """Records, waiting up to ``timeout_ms`` while there are none."""
+        return self._thread.call(self._client.poll(max_records, timeout_ms=timeout_ms))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without end; what was polled and not seen is read again after ``break``."""
+        while True:
+            records = self.poll()
+            unseen = deque(records)
+            try:
+                while unseen:
+                    yield unseen.popleft()
+            finally:
+                if unseen:
+                    self.rewind(unseen)
+
+    def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return self._thread.call(self._client.beginning_offsets(list(partitions)))
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """Behind the last record of each."""
+        return self._thread.call(self._client.end_offsets(list(partitions)))
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older."""
+        return self._thread.call(self._client.offsets_for_times(timestamps_ms))
+
+
+class Admin(SyncFace[async_admin.Admin]):
+    """See ``tidemark.client.Admin``."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: AdminConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            lambda: async_admin.Admin(bootstrap_servers, config, **settings), name="tidemark-admin"
+        )
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        """Make topics."""
+        return self._thread.call(
+            self._client.create_topics(list(topics), validate_only=validate_only)
+        )
+
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics and their records."""
+        self._thread.call(self._client.delete_topics(list(topics)))
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """Names, sorted."""
+        return self._thread.call(self._client.list_topics(internal=internal))
+
+    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas."""
+        return self._thread.call(self._client.describe_topics(topics))
+
+    def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Raise topics to these total numbers of partitions."""
+        self._thread.call(self._client.create_partitions(counts, validate_only=validate_only))
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], *, with_documentation: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Effective settings by name."""
+        return self._thread.call(
+            self._client.describe_configs(resources, with_documentation=with_documentation)
+        )
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[AlterConfig]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change single settings and leave the others."""
+        self._thread.call(self._client.alter_configs(changes, validate_only=validate_only))
+
+    def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete everything below an offset; gives the new log starts."""
+        return self._thread.call(self._client.delete_records(before_offsets))
+
+    def list_offsets(
+        self, queries: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offset for each timestamp in ms, or OffsetSpec."""
+        return self._thread.call(self._client.list_offsets(queries, read_committed=read_committed))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """What each partition's leader remembers of idempotent producers."""
+        return self._thread.call(self._client.describe_producers(list(partitions)))
+
+    def describe_cluster(self) -> ClusterDescription:
+        """Brokers alive."""
+        return self._thread.call(self._client.describe_cluster())
+
+    def describe_log_dirs(self, broker_ids: Iterable[int] | None = None) -> list[LogDir]:
+        """Log directories with the size of each replica."""
+        return self._thread.call(self._client.describe_log_dirs(broker_ids))
+
+
+async def _awaited(delivery: Delivery) -> RecordMetadata:
+    return await delivery
+
+
+async def _send_many(
+    producer: async_producer.Producer,
+    topic: str,
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> list[RecordMetadata]:
+    deliveries = [await producer.enqueue(topic, value, key) for key, value in records]
+    return [await delivery for delivery in deliveries]

@@ -1,0 +1,221 @@
+"""The four codecs of a record batch: gzip, snappy (in Java's framing), lz4 frames and zstd.
+
+Every decompression has a bound: what a few hostile kilobytes unfold to is decided by the caller,
+not by them. The libraries release the GIL, so both directions may run in a thread.
+"""
+
+import functools
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+Buffer = bytes | bytearray | memoryview
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+CODEC_NAMES: Final[Mapping[int, str]] = {
+    NONE: "none",
+    GZIP: "gzip",
+    SNAPPY: "snappy",
+    LZ4: "lz4",
+    ZSTD: "zstd",
+}
+CODECS_BY_NAME: Final[Mapping[str, int]] = {name: codec for codec, name in CODEC_NAMES.items()}
+
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+_ZSTD_LEVEL: Final = 3
+_ZSTD_CHUNK_BYTES_MIN: Final = 64 * 1024
+# xerial's SnappyOutputStream, which Kafka uses: this magic, version 1, compatible with 1, then
+# blocks of (int32 length, raw snappy), each of at most 32 KB before compression.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_XERIAL_LENGTH: Final = struct.Struct(">i")
+
+
+class CompressionError(ValueError):
+    """Bytes that are not what their codec says, an unknown codec, or more output than the bound
+    allows.
+    """
+
+
+class _TooLongError(Exception):
+    """More output than a part of the data was allowed."""
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Compress one batch's records. ``level``: the codec's own scale, None for its default; snappy
+    has none.
+    """
+    if codec == NONE:
+        return bytes(data)
+    compressor = _COMPRESSORS.get(codec)
+    if compressor is None:
+        raise CompressionError(f"unknown compression codec {codec}")
+    return compressor(data, level)
+
+
+def decompress(codec: int, data: Buffer, *, bytes_max: int) -> bytes:
+    """Undo ``compress``, whichever client wrote it. Raises CompressionError, also beyond
+    ``bytes_max``.
+    """
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise CompressionError(f"unknown compression codec {codec}")
+    try:
+        return decompressor(data, bytes_max)
+    except _TooLongError:
+        raise CompressionError(f"decompresses to more than {bytes_max} bytes") from None
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as problem:
+        # python-lz4 has no error class of its own: RuntimeError is what it raises.
+        raise CompressionError(f"{CODEC_NAMES[codec]}: {problem}") from None
+
+
+def _within(data: bytes, bytes_max: int) -> bytes:
+    if len(data) > bytes_max:
+        raise _TooLongError
+    return data
+
+
+def _uncompressed(data: Buffer, bytes_max: int) -> bytes:
+    return _within(bytes(data), bytes_max)
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _ungzip(data: Buffer, bytes_max: int) -> bytes:
+    """All members, one behind the other, as Java's GZIPInputStream reads them."""
+    pieces: list[bytes] = []
+    left, rest = bytes_max, bytes(data)
+    while rest:
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        pieces.append(_within(member.decompress(rest, left + 1), left))
+        if not member.eof:
+            raise CompressionError("gzip: truncated")
+        left -= len(pieces[-1])
+        rest = member.unused_data
+    return b"".join(pieces)
+
+
+def _snappy(data: Buffer, level: int | None) -> bytes:
+    del level
+    view = memoryview(data)
+    pieces = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (_XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
+    """Java's framing, or one raw block as clients without that framing write it."""
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _unsnappy_block(view, bytes_max)
+    pieces: list[bytes] = []
+    position, left = len(_XERIAL_HEADER), bytes_max
+    if len(view) < position:
+        raise CompressionError("snappy: truncated header")
+    while position < len(view):
+        if position + _XERIAL_LENGTH.size > len(view):
+            raise CompressionError("snappy: truncated block length")
+        (length,) = _XERIAL_LENGTH.unpack_from(view, position)
+        position += _XERIAL_LENGTH.size
+        if length < 0 or position + length > len(view):
+            raise CompressionError(f"snappy: block of {length} bytes does not fit")
+        pieces.append(_unsnappy_block(view[position : position + length], left))
+        position += length
+        left -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
+    # The block states its length first; the library would reserve that much before it looks
+    # further.
+    if cramjam.snappy.decompress_raw_len(block) > bytes_max:
+        raise _TooLongError
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    # Independent blocks of 64 KB: the only kind that Java's reader takes.
+    framed: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return framed
+
+
+def _unlz4(data: Buffer, bytes_max: int) -> bytes:
+    pieces: list[bytes] = []
+    left, rest = bytes_max, bytes(data)
+    while rest:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        pieces.append(_within(frame.decompress(rest, left + 1), left))
+        if not frame.eof:
+            raise CompressionError("lz4: truncated")
+        left -= len(pieces[-1])
+        rest = frame.unused_data or b""
+    return b"".join(pieces)
+
+
+@functools.lru_cache(maxsize=32)
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=level)
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    return _zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data)
+
+
+def _unzstd(data: Buffer, bytes_max: int) -> bytes:
+    size_bytes = zstandard.frame_content_size(data)
+    if size_bytes > bytes_max:
+        raise _TooLongError
+    if size_bytes >= 0:
+        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    return _unzstd_stream(data, bytes_max)
+
+
+def _unzstd_stream(data: Buffer, bytes_max: int) -> bytes:
+    """A frame that does not say how long its content is, by chunks.
+
+    The library does not tell a cut stream from a whole one; whoever reads the records in it does.
+    """
+    chunk_bytes = min(bytes_max + 1, max(_ZSTD_CHUNK_BYTES_MIN, 8 * len(data)))
+    pieces: list[bytes] = []
+    left = bytes_max
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        while piece := reader.read(min(chunk_bytes, left + 1)):
+            pieces.append(_within(piece, left))
+            left -= len(piece)
+    return b"".join(pieces)
+
+
+_COMPRESSORS: Final[Mapping[int, Callable[[Buffer, int | None], bytes]]] = {
+    GZIP: _gzip,
+    SNAPPY: _snappy,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}
+_DECOMPRESSORS: Final[Mapping[int, Callable[[Buffer, int], bytes]]] = {
+    NONE: _uncompressed,
+    GZIP: _ungzip,
+    SNAPPY: _unsnappy,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

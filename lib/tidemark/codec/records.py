@@ -1,0 +1,398 @@
+"""Records inside a RecordBatch v2: building and reading them.
+
+One record, after its own length as a varint (KIP-82, KIP-98; every number a zig-zag varint but the
+first):
+
+    attributes int8 (0) · timestamp_delta · offset_delta · key length (-1: null) · key
+    value length (-1: null) · value · header count
+    per header: key length · key · value length (-1: null) · value
+
+For clients, worker processes, tests and tools. A broker's event loop never walks records.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tidemark.codec.compression import CompressionError, decompress
+from tidemark.codec.compression import compress as compress_payload
+from tidemark.codec.record_batch import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    BatchHeader,
+    Buffer,
+    write_header,
+)
+from tidemark.codec.varint import INT32_MAX, ONE_BYTE, SMALL, encode_varint, read_varint
+
+Headers = Sequence[tuple[str, bytes | None]]
+RecordInput = tuple[int, Buffer | None, Buffer | None, Headers]
+"""Timestamp in ms, key, value, headers."""
+
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What one batch may unfold to unless the caller says otherwise."""
+
+_SMALL_END: Final = len(SMALL)
+_NULL: Final = encode_varint(-1)
+# Attributes; five varints of at most 10, 5, 5, 5 and 5 bytes; the record's length before them, 5.
+_RECORD_OVERHEAD_BYTES_MAX: Final = 36
+_HEADER_OVERHEAD_BYTES_MAX: Final = 10
+
+
+class RecordsError(ValueError):
+    """The records of a batch are not what its header says, cannot be decompressed, or unfold beyond
+    the bound.
+    """
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it; ``timestamp`` in ms since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class RecordSpan(NamedTuple):
+    """Where one record lies in the decompressed records, length prefix included, and what decides
+    about it.
+    """
+
+    start: int
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def record_bytes_max(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
+    """At most so many bytes does this record add to a batch, uncompressed."""
+    size = _RECORD_OVERHEAD_BYTES_MAX + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        # A character is at most four bytes in UTF-8; most names are ASCII, so do not pay for
+        # encoding twice.
+        size += (
+            _HEADER_OVERHEAD_BYTES_MAX
+            + (len(name) if name.isascii() else 4 * len(name))
+            + len(content or b"")
+        )
+    return size
+
+
+def encode_record(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Headers = (),
+) -> bytes:
+    """One record with its length before it."""
+    # The producer's hot loop: the table is indexed here because a call for each number would double
+    # the cost.
+    parts: list[Buffer] = [
+        b"\x00",
+        SMALL[timestamp_delta]
+        if 0 <= timestamp_delta < _SMALL_END
+        else encode_varint(timestamp_delta),
+        SMALL[offset_delta] if 0 <= offset_delta < _SMALL_END else encode_varint(offset_delta),
+    ]
+    if key is None:
+        parts.append(_NULL)
+    else:
+        parts += (encode_varint(len(key)), key)
+    if value is None:
+        parts.append(_NULL)
+    else:
+        parts += (encode_varint(len(value)), value)
+    if headers:
+        parts += _encode_headers(headers)
+    else:
+        parts.append(b"\x00")
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def _encode_headers(headers: Headers) -> list[Buffer]:
+    parts: list[Buffer] = [encode_varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (encode_varint(len(encoded)), encoded)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (encode_varint(len(value)), value)
+    return parts
+
+
+def assemble_batch(header: BatchHeader, payload: Buffer, *, level: int | None = None) -> bytes:
+    """A whole batch of encoded, uncompressed records: compressed with the header's codec, length
+    and CRC computed.
+    """
+    codec = header.attributes & COMPRESSION_MASK
+    stored = compress_payload(codec, payload, level) if codec else payload
+    batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(stored)
+    head = header._replace(batch_length=batch_length, magic=MAGIC_V2, crc=0)
+    crc = crc32c(stored, crc32c(write_header(head)[CRC_START:]))
+    return write_header(head._replace(crc=crc)) + stored
+
+
+class BatchBuilder:
+    """A batch in the making: the producer appends until it is full or due, then builds it once."""
+
+    __slots__ = ("_base_timestamp", "_max_timestamp", "_records", "size_bytes")
+
+    def __init__(self) -> None:
+        self._records: list[bytes] = []
+        self._base_timestamp = 0
+        self._max_timestamp = 0
+        self.size_bytes = HEADER_BYTES
+        """Of the batch so far, uncompressed."""
+
+    @property
+    def count(self) -> int:
+        """Records so far."""
+        return len(self._records)
+
+    def append(
+        self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
+    ) -> None:
+        """Add one record; its offset is the next in the batch."""
+        records = self._records
+        if not records:
+            self._base_timestamp = self._max_timestamp = timestamp
+        elif timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        record = encode_record(timestamp - self._base_timestamp, len(records), key, value, headers)
+        records.append(record)
+        self.size_bytes += len(record)
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        compression: int = 0,
+        level: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        leader_epoch: int = -1,
+        attributes_extra: int = 0,
+    ) -> bytes:
+        """The whole batch. The builder stays as it is, so that a retry may build again under
+        another sequence.
+        """
+        assert self._records, "a batch holds at least one record"
+        header = BatchHeader(
+            base_offset=base_offset,
+            batch_length=0,
+            partition_leader_epoch=leader_epoch,
+            magic=MAGIC_V2,
+            crc=0,
+            attributes=compression | attributes_extra,
+            last_offset_delta=len(self._records) - 1,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=len(self._records),
+        )
+        return assemble_batch(header, b"".join(self._records), level=level)
+
+
+def build_batch(
+    records: Sequence[RecordInput],
+    *,
+    base_offset: int = 0,
+    compression: int = 0,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    attributes_extra: int = 0,
+) -> bytes:
+    """One batch of consecutive offsets from ``base_offset``; at least one record."""
+    builder = BatchBuilder()
+    for timestamp, key, value, headers in records:
+        builder.append(timestamp, key, value, headers)
+    return builder.build(
+        base_offset=base_offset,
+        compression=compression,
+        level=level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+        attributes_extra=attributes_extra,
+    )
+
+
+def records_payload(
+    batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """The encoded records of exactly one batch, decompressed. Raises RecordsError."""
+    try:
+        return decompress(header.compression, memoryview(batch)[HEADER_BYTES:], bytes_max=bytes_max)
+    except CompressionError as problem:
+        raise RecordsError(str(problem)) from None
+
+
+def read_records(
+    batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """All records of exactly one batch, with offsets and timestamps made absolute.
+
+    Does not check the CRC. Raises RecordsError.
+    """
+    payload = records_payload(batch, header, bytes_max=bytes_max)
+    try:
+        records, end = _read_all(payload, header)
+    except (IndexError, ValueError) as problem:
+        raise RecordsError(f"malformed record: {problem}") from None
+    if end != len(payload):
+        raise RecordsError(f"{len(payload) - end} bytes left behind the last record")
+    return records
+
+
+def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    stamped = header.max_timestamp if header.is_log_append_time else None
+    records: list[Record] = []
+    new, one_byte, data_end = tuple.__new__, ONE_BYTE, len(data)
+    headers: tuple[tuple[str, bytes | None], ...]
+    position = 0
+    for _ in range(header.record_count):
+        # The consumer's hot loop: one-byte numbers are looked up here, without a call for each.
+        size, position = read_varint(data, position)
+        end = position + size
+        timestamp_delta, position = read_varint(data, position + 1)
+        offset_delta, position = read_varint(data, position)
+        length = one_byte[data[position]]
+        if length is None or length < 0:
+            key, position = _read_bytes(data, position)
+        else:
+            start, position = position + 1, position + 1 + length
+            key = data[start:position]
+        value, position = _read_bytes(data, position)
+        if data[position]:
+            headers, position = _read_headers(data, position)
+        else:
+            headers, position = (), position + 1
+        # A length that points beyond the record, or the data, shows here.
+        if position != end or end > data_end:
+            raise ValueError(f"record {len(records)} does not end where its length says")
+        timestamp = base_timestamp + timestamp_delta if stamped is None else stamped
+        records.append(new(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
+    return records, position
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """A nullable byte string and the position behind it; short at the end of the data, which the
+    caller notices.
+    """
+    length, position = read_varint(data, position)
+    if length >= 0:
+        end = position + length
+        return data[position:end], end
+    if length == -1:
+        return None, position
+    raise ValueError(f"negative length {length}")
+
+
+def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, position = read_varint(data, position)
+    if count < 0:
+        raise ValueError(f"negative header count {count}")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        value, position = _read_bytes(data, position)
+        if name is None:
+            raise ValueError("null header key")
+        headers.append((name.decode(), value))
+    return tuple(headers), position
+
+
+def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
+    """Walk encoded records without making values or headers. Raises RecordsError, also for bytes
+    left over.
+    """
+    try:
+        spans, end = _scan_all(payload, record_count)
+    except (IndexError, ValueError) as problem:
+        raise RecordsError(f"malformed record: {problem}") from None
+    if end != len(payload):
+        raise RecordsError(f"{len(payload) - end} bytes left behind the last record")
+    return spans
+
+
+def _scan_all(data: bytes, record_count: int) -> tuple[list[RecordSpan], int]:
+    # The worker's hot loop; as in _read_all.
+    spans: list[RecordSpan] = []
+    new, one_byte, data_end = tuple.__new__, ONE_BYTE, len(data)
+    end = 0
+    for _ in range(record_count):
+        start = end
+        size, position = read_varint(data, start)
+        end = position + size
+        timestamp_delta, position = read_varint(data, position + 1)
+        offset_delta, position = read_varint(data, position)
+        length = one_byte[data[position]]
+        if length is None or length < 0:
+            key, position = _read_bytes(data, position)
+        else:
+            key_start, position = position + 1, position + 1 + length
+            key = data[key_start:position]
+        value_length, position = read_varint(data, position)
+        if value_length > 0:
+            position += value_length
+        # At least the header count comes after the value.
+        if value_length < -1 or position >= end or end > data_end:
+            raise ValueError("a length points beyond its record")
+        spans.append(
+            new(RecordSpan, (start, end, timestamp_delta, offset_delta, key, value_length >= 0))
+        )
+    return spans, end
+
+
+def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
+    """One encoded record for a batch whose base timestamp is ``shift`` ms earlier; all else
+    unchanged.
+    """
+    _, position = read_varint(payload, span.start)
+    attributes = payload[position : position + 1]
+    _, position = read_varint(payload, position + 1)
+    body = attributes + encode_varint(span.timestamp_delta + shift) + payload[position : span.end]
+    return encode_varint(len(body)) + body
+
+
+def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record not older than ``timestamp`` ms, for ListOffsets.
+
+    With ``timestamp=header.max_timestamp`` it is the first record that carries the batch's highest.
+    None when every record is older (a batch's header may promise more after compaction). Raises
+    RecordsError.
+    """
+    payload = records_payload(batch, header)
+    for span in scan_records(payload, header.record_count):
+        carried = (
+            header.max_timestamp
+            if header.is_log_append_time
+            else header.base_timestamp + span.timestamp_delta
+        )
+        if carried >= timestamp:
+            return header.base_offset + span.offset_delta, carried
+    return None
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Sequence numbers are int32 and wrap to 0."""
+    return (sequence + count) % (INT32_MAX + 1)

@@ -1,0 +1,40 @@
+"""Fetch, versions 4 to 18: request (`fetch_request`) and response (`fetch_response`) under one
+name."""
+
+from tidemark.kafka.fetch_request import (
+    HIGH_WATERMARK_UNSUPPORTED,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    read_fetch_request,
+    write_fetch_request,
+)
+from tidemark.kafka.fetch_response import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartitionResult,
+    FetchResponse,
+    FetchTopicResult,
+    read_fetch_response,
+    write_fetch_response,
+    write_fetch_response_parts,
+)
+from tidemark.kafka.primitives import NodeEndpoint
+
+__all__ = [
+    "HIGH_WATERMARK_UNSUPPORTED",
+    "FetchPartition",
+    "FetchPartitionResult",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchTopicResult",
+    "FetchedPartition",
+    "FetchedTopic",
+    "NodeEndpoint",
+    "read_fetch_request",
+    "read_fetch_response",
+    "write_fetch_request",
+    "write_fetch_response",
+    "write_fetch_response_parts",
+]

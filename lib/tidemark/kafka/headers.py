@@ -1,0 +1,76 @@
+"""Request and response headers.
+
+Request header v1 is api_key int16, api_version int16, correlation_id int32, client_id nullable
+string; v2, used by flexible versions, adds tagged fields. The client id stays a plain string in v2,
+so that a broker can read the header of a version it does not know. Response header v0 is the
+correlation id; v1 adds tagged fields. ApiVersions is always answered under v0, because its client
+does not know yet what the broker speaks (KIP-511).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from tidemark.kafka.apis import ApiKey, is_flexible
+from tidemark.kafka.primitives import (
+    MalformedRequestError as MalformedRequestError,
+)
+from tidemark.kafka.primitives import (
+    guarded,
+    read_nullable_string,
+    skip_tags,
+    string_bytes,
+)
+
+_REQUEST: Final = struct.Struct(">hhi")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_FLEXIBLE_RESPONSE: Final = struct.Struct(">iB")
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what; ``body_position`` is where the message starts in the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+@guarded
+def read_request_header(frame: memoryview) -> RequestHeader:
+    """Parse the header of a frame (without its 4-byte length).
+
+    An API or version that is not in the table is read as header v1: what is common to both headers
+    suffices to answer UNSUPPORTED_VERSION. An unknown version of a known API above its flexible
+    cutoff is read as v2.
+    """
+    api_key, api_version, correlation_id = _REQUEST.unpack_from(frame, 0)
+    client_id, position = read_nullable_string(frame, 8)
+    if is_flexible(api_key, api_version):
+        position = skip_tags(frame, position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header of an answer, v0 or v1 as the API and version want it."""
+    if api_key != _API_VERSIONS and is_flexible(api_key, api_version):
+        return _FLEXIBLE_RESPONSE.pack(correlation_id, 0)
+    return _CORRELATION_ID.pack(correlation_id)
+
+
+def request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """The header of a request that a client sends."""
+    tags = b"\x00" if is_flexible(api_key, api_version) else b""
+    return _REQUEST.pack(api_key, api_version, correlation_id) + string_bytes(client_id) + tags
+
+
+@guarded
+def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
+    """Correlation id, and the position of the body in the frame."""
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
+    if api_key != _API_VERSIONS and is_flexible(api_key, api_version):
+        return correlation_id, skip_tags(frame, 4)
+    return correlation_id, 4

@@ -1,0 +1,54 @@
+"""Clock: the only module that reads a clock.
+
+Cores get the time as an argument; shells get it from here.
+"""
+
+import time
+
+from tidemark.model.ids import InstantMs, WallMs
+
+_NS_PER_MS = 1_000_000
+
+
+class Clock:
+    """The machine's clocks. Milliseconds everywhere."""
+
+    def now_ms(self) -> InstantMs:
+        """Monotonic, for intervals and deadlines; stands still while the machine is suspended."""
+        return InstantMs(time.monotonic_ns() // _NS_PER_MS)
+
+    def boot_ms(self) -> InstantMs:
+        """Monotonic, counting suspension too (CLOCK_BOOTTIME).
+
+        What a lease must be measured with.
+        """
+        return InstantMs(time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)
+
+    def wall_ms(self) -> WallMs:
+        """Since 1970, UTC; may jump. Only for the timestamps of records and for people."""
+        return WallMs(time.time_ns() // _NS_PER_MS)
+
+
+class ManualClock(Clock):
+    """A clock that moves only when told. For tests of shells; a core needs no clock at all."""
+
+    def __init__(self, *, wall_ms: int = 1_700_000_000_000) -> None:
+        self._passed_ms = 0
+        self._wall_start_ms = wall_ms
+
+    def advance(self, passed_ms: int) -> None:
+        """Let time pass, on all clocks alike."""
+        assert passed_ms >= 0, "time does not go back"
+        self._passed_ms += passed_ms
+
+    def now_ms(self) -> InstantMs:
+        """Milliseconds told so far."""
+        return InstantMs(self._passed_ms)
+
+    def boot_ms(self) -> InstantMs:
+        """As ``now_ms``: a manual clock is never suspended."""
+        return InstantMs(self._passed_ms)
+
+    def wall_ms(self) -> WallMs:
+        """The start it was given, and what passed since."""
+        return WallMs(self._wall_start_ms + self._passed_ms)

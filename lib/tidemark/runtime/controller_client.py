@@ -1,0 +1,170 @@
+"""How a service reaches the active controller: found through ZooKeeper or from a list."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import grpc.aio
+from tidemark_wire.v1 import controller_pb2 as pb
+from tidemark_wire.v1 import controller_pb2_grpc
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerEpoch
+from tidemark.runtime import zk_paths
+from tidemark.runtime.channel import open_channel
+from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, ZkSession
+
+_RETRIED_STATUS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+_BACKOFF_S_FIRST: Final = 0.05
+_BACKOFF_S_MAX: Final = 1.0
+_DUPLICATE_RETRY_S: Final = 0.5
+_CHANNELS_MAX: Final = 8
+
+
+class ControllerClient:
+    """Calls whoever is the active controller. One per process, for any number of tasks."""
+
+    def __init__(self, session: ZkSession | None = None, endpoints: Sequence[str] = ()) -> None:
+        """``session`` finds the active one; without it, ``endpoints`` (host:port) take turns."""
+        assert session is not None or endpoints, "nothing to find a controller by"
+        self._session = session
+        self._endpoints = tuple(endpoints)
+        self._tries = 0
+        self._active = ""
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    @property
+    def active_endpoint(self) -> str:
+        """Where the active controller was last found; '' when it must be sought anew."""
+        return self._active
+
+    async def close(self) -> None:
+        """Close every channel; calls still under way fail."""
+        for channel in self._channels.values():
+            await channel.close(None)
+        self._channels.clear()
+
+    async def find(self, timeout_s: float) -> str:
+        """The active controller's gRPC endpoint. Raises TidemarkError REQUEST_TIMED_OUT."""
+        backoff_s = _BACKOFF_S_FIRST
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._active:
+                    self._active = await self._look_up()
+                    await self._close_oldest()
+                    if not self._active:
+                        await asyncio.sleep(backoff_s)
+                        backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+        except TimeoutError:
+            raise TidemarkError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no active controller was found {self._where} within {timeout_s:.1f} s",
+            ) from None
+        return self._active
+
+    async def _look_up(self) -> str:
+        if self._session is None:
+            self._tries += 1
+            return self._endpoints[(self._tries - 1) % len(self._endpoints)]
+        try:
+            data, _ = await self._session.get(zk_paths.CONTROLLER)
+        except NoNodeError:
+            return ""  # between two active controllers
+        except ZkError:
+            return ""  # between two connections
+        return str(zk_paths.decode(zk_paths.CONTROLLER, data)["grpc_endpoint"])
+
+    async def _close_oldest(self) -> None:
+        """Controllers that move leave channels behind; calls on those have failed already."""
+        while len(self._channels) > _CHANNELS_MAX:
+            await self._channels.pop(next(iter(self._channels))).close(None)
+
+    @property
+    def _where(self) -> str:
+        if self._session is not None:
+            return f"through ZooKeeper at {self._session.connect}"
+        return f"among {', '.join(self._endpoints)}"
+
+    def disprove(self, endpoint: str, hint: str = "") -> None:
+        """That endpoint is not the active controller; ``hint`` is who may be, or ''."""
+        if self._active == endpoint:
+            self._active = hint if hint != endpoint else ""
+
+    def stub(self, endpoint: str) -> Any:
+        """The generated stub for one endpoint. Its channel belongs to this client."""
+        return controller_pb2_grpc.ControllerStub(self._channel(endpoint))
+
+    def _channel(self, endpoint: str) -> grpc.aio.Channel:
+        if endpoint not in self._channels:
+            self._channels[endpoint] = open_channel(endpoint)
+        return self._channels[endpoint]
+
+    async def call(self, method: str, request: Any, timeout_s: float) -> Any:
+        """Call ``method`` ("CreateTopics") with its request message; answers its response message.
+
+        NOT_CONTROLLER and a lost connection are retried until the deadline, so that a change may be
+        asked for twice; the second time answers, say, TOPIC_ALREADY_EXISTS. Other errors are in the
+        response. Raises TidemarkError REQUEST_TIMED_OUT at the deadline, UNKNOWN_SERVER_ERROR where
+        gRPC says so.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        backoff_s = _BACKOFF_S_FIRST
+        reason = "none was active"
+        while (left_s := deadline - loop.time()) > 0:
+            endpoint = await self.find(left_s)
+            try:
+                call = getattr(self.stub(endpoint), method)
+                response = await call(request, timeout=deadline - loop.time())
+            except grpc.aio.AioRpcError as error:
+                reason = self._judge(method, endpoint, error)
+                self.disprove(endpoint)
+            else:
+                if response.error_code != ErrorCode.NOT_CONTROLLER:
+                    return response
+                reason = f"{endpoint} is not active"
+                self.disprove(endpoint, response.controller_hint)
+            await asyncio.sleep(max(0.0, min(backoff_s, deadline - loop.time())))
+            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+        raise TidemarkError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the controller did not answer {method} within {timeout_s:.1f} s: {reason}",
+        )
+
+    def _judge(self, method: str, endpoint: str, error: grpc.aio.AioRpcError) -> str:
+        """Words for a failure that is worth another try; raises for the others."""
+        words = f"{endpoint}: {error.code().name} {error.details()}"
+        if error.code() in _RETRIED_STATUS:
+            return words
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise TidemarkError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"controller {endpoint} did not answer {method} in time",
+            ) from None
+        raise TidemarkError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{method} failed at {words}") from None
+
+    async def register_broker(
+        self, request: pb.RegisterBrokerRequest, timeout_s: float
+    ) -> tuple[BrokerEpoch, str]:
+        """Register; answers the broker epoch and the cluster id. The live znode must exist already.
+
+        Another live incarnation of the same id is waited for, as long as ``timeout_s``: after a
+        crash its session has yet to expire. Raises TidemarkError with what the controller said, and
+        SessionLostError when the live znode is gone: make it again, then register again.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            left_s = max(0.001, deadline - loop.time())
+            response: pb.RegisterBrokerResponse = await self.call("RegisterBroker", request, left_s)
+            if response.error_code == ErrorCode.NONE:
+                return BrokerEpoch(response.broker_epoch), response.cluster_id
+            if response.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+                raise SessionLostError(response.error_message)
+            again = response.error_code in (
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+            if not again or loop.time() + _DUPLICATE_RETRY_S > deadline:
+                raise TidemarkError(ErrorCode(response.error_code), response.error_message)
+            await asyncio.sleep(_DUPLICATE_RETRY_S)

@@ -1,0 +1,42 @@
+"""The event loop of a service: uvloop, and what it does with a callback that failed."""
+
+import asyncio
+import gc
+import logging
+
+import uvloop
+
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A uvloop loop. asyncio's own costs 1.5 to 2.5 times the CPU per byte on the hot path."""
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    loop.set_exception_handler(_log_failed_callback)
+    return loop
+
+
+def tune_garbage_collection() -> None:
+    """After start-up: what lives now lives for ever; young collections become rarer, as batches
+    make no cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+def _log_failed_callback(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """A callback raised: a bug of ours. uvloop closes the connection whose callback it was; others
+    go on.
+    """
+    error = context.get("exception")
+    if isinstance(error, ConnectionError | TimeoutError):
+        log.debug("connection failed", extra=fields(reason=str(error)))
+        return
+    log.error(
+        "callback failed",
+        exc_info=error if isinstance(error, BaseException) else None,
+        extra=fields(what=context.get("message", "")),
+    )

@@ -1,0 +1,172 @@
+"""Follows the controller's metadata feed: a snapshot, then deltas, across controller failovers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc.aio
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerEpoch
+from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_wire import apply_update, read_position, write_position
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+OnImage = Callable[[ClusterImage, ClusterDelta | None], None]
+"""Hears each new image, on the loop, and what changed; None: all of it may have."""
+
+_BACKOFF_S_FIRST: Final = 0.05
+_BACKOFF_S_MAX: Final = 1.0
+_FIND_S_MAX: Final = 3600.0
+END_OF_STREAM: Final = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
+
+NOT_A_BROKER: Final = BrokerEpoch(-1)
+
+
+class _FeedEndedError(Exception):
+    """This subscription is over; another one may go on."""
+
+
+class MetadataFollower:
+    """One subscription, renewed whenever it breaks. ``image`` only ever moves forward.
+
+    Until the first snapshot ``image`` is the empty one, at START_OF_FEED. An image is acknowledged
+    to the controller after ``on_image`` returned.
+    """
+
+    def __init__(
+        self,
+        controller: ControllerClient,
+        *,
+        subscriber: str,
+        on_image: OnImage | None = None,
+        broker_epoch: Callable[[], BrokerEpoch] = lambda: NOT_A_BROKER,
+    ) -> None:
+        """``subscriber`` is for people; ``broker_epoch`` is asked at each subscription."""
+        self.image = ClusterImage()
+        self._controller = controller
+        self._subscriber = subscriber
+        self._on_image = on_image
+        self._broker_epoch = broker_epoch
+        self._waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
+        self._backoff_s = _BACKOFF_S_FIRST
+
+    async def run(self) -> None:
+        """Follow until cancelled. Raises TidemarkError STALE_BROKER_EPOCH: register, run again."""
+        while True:
+            endpoint = await self._find()
+            broker_epoch = self._broker_epoch()
+            try:
+                await self._follow(endpoint, broker_epoch)
+            except _FeedEndedError as reason:
+                log.info("metadata feed ended", extra=fields(endpoint=endpoint, reason=str(reason)))
+            except grpc.aio.AioRpcError as error:
+                self._controller.disprove(endpoint)
+                log.info(
+                    "metadata feed broke",
+                    extra=fields(endpoint=endpoint, code=error.code().name, detail=error.details()),
+                )
+            await asyncio.sleep(self._backoff_s)
+            self._backoff_s = min(2 * self._backoff_s, _BACKOFF_S_MAX)
+
+    async def _find(self) -> str:
+        while True:
+            try:
+                return await self._controller.find(_FIND_S_MAX)
+            except TidemarkError as error:
+                log.warning("no active controller", extra=fields(reason=error.message))
+
+    async def _follow(self, endpoint: str, broker_epoch: BrokerEpoch) -> None:
+        call = self._controller.stub(endpoint).WatchMetadata()
+        try:
+            await self._exchange(call, endpoint, broker_epoch)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _FeedEndedError("its channel was closed") from None  # not us: gRPC says it so
+        finally:
+            call.cancel()
+
+    async def _exchange(self, call: Any, endpoint: str, broker_epoch: BrokerEpoch) -> None:
+        await call.write(
+            pb.WatchMetadataRequest(
+                subscriber=self._subscriber,
+                broker_epoch=broker_epoch,
+                applied=write_position(self.image.position),
+            )
+        )
+        snapshot_seen = False
+        while True:
+            update = await call.read()
+            if update is END_OF_STREAM:
+                self._controller.disprove(endpoint)
+                raise _FeedEndedError("the controller closed it")
+            if update.error_code:
+                self._on_error(endpoint, update, broker_epoch)
+            self._take(endpoint, update, snapshot_seen=snapshot_seen)
+            snapshot_seen = True
+            await self._acknowledge(call)
+
+    async def _acknowledge(self, call: Any) -> None:
+        try:
+            await call.write(pb.WatchMetadataRequest(applied=write_position(self.image.position)))
+        except asyncio.InvalidStateError:  # what gRPC says when the stream is over
+            raise _FeedEndedError("it ended before our acknowledgement") from None
+
+    def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:
+        """Raises what the controller's last word means."""
+        code = ErrorCode(update.error_code)
+        if code is ErrorCode.NOT_CONTROLLER:
+            self._controller.disprove(endpoint, update.controller_hint)
+        if code is ErrorCode.STALE_BROKER_EPOCH and self._broker_epoch() == broker_epoch:
+            raise TidemarkError(code, f"{self._subscriber} is registered under another epoch")
+        raise _FeedEndedError(code.name)
+
+    def _take(self, endpoint: str, update: Any, *, snapshot_seen: bool) -> None:
+        """Apply one update; the first of a subscription must be a snapshot."""
+        position = read_position(update.position)
+        is_snapshot = update.HasField("snapshot")
+        if is_snapshot and position < self.image.position:
+            self._controller.disprove(endpoint)
+            raise _FeedEndedError(
+                f"an older controller: at {position}, we know {self.image.position}"
+            )
+        if not is_snapshot and not (snapshot_seen and self._follows(position)):
+            raise _FeedEndedError(f"a gap: {position} after {self.image.position}")
+        if position > self.image.position:
+            self.image, delta = apply_update(self.image, update)
+            if self._on_image is not None:
+                self._on_image(self.image, delta)
+            self._wake()
+        self._backoff_s = _BACKOFF_S_FIRST
+
+    def _follows(self, position: FeedPosition) -> bool:
+        known = self.image.position
+        return position == FeedPosition(known.controller_epoch, known.version + 1)
+
+    async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
+        """Wait until the image is at ``position`` or later; whether it got there in time."""
+        if self.image.position >= position:
+            return True
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (position, reached)
+        self._waiters.append(entry)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await reached
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.remove(entry)
+        return True
+
+    def _wake(self) -> None:
+        for position, reached in self._waiters:
+            if self.image.position >= position and not reached.done():
+                reached.set_result(None)

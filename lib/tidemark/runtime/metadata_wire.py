@@ -1,0 +1,216 @@
+"""Metadata between model and wire: images and deltas to and from protobuf."""
+
+from collections.abc import Mapping
+
+from tidemark_wire.v1 import common_pb2, controller_pb2
+
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import (
+    BrokerImage,
+    ClusterDelta,
+    ClusterImage,
+    Endpoint,
+    FeedPosition,
+    PartitionImage,
+    TopicImage,
+)
+
+Configs = Mapping[str, Mapping[str, str]]
+
+
+def write_position(position: FeedPosition) -> common_pb2.FeedPosition:
+    """Model to wire."""
+    return common_pb2.FeedPosition(
+        controller_epoch=position.controller_epoch, version=position.version
+    )
+
+
+def read_position(wire: common_pb2.FeedPosition) -> FeedPosition:
+    """Wire to model."""
+    return FeedPosition(ControllerEpoch(wire.controller_epoch), wire.version)
+
+
+def write_broker(broker: BrokerImage) -> controller_pb2.BrokerInfo:
+    """Model to wire."""
+    return controller_pb2.BrokerInfo(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        incarnation_id=broker.incarnation_id,
+        endpoints=[
+            controller_pb2.Endpoint(
+                listener=point.listener,
+                host=point.host,
+                port=point.port,
+                security_protocol=point.security_protocol,
+            )
+            for point in broker.endpoints
+        ],
+        grpc_endpoint=broker.grpc_endpoint,
+        rack=broker.rack or "",
+        node=broker.node,
+        fenced=broker.fenced,
+    )
+
+
+def read_broker(wire: controller_pb2.BrokerInfo) -> BrokerImage:
+    """Wire to model."""
+    return BrokerImage(
+        broker_id=BrokerId(wire.broker_id),
+        broker_epoch=BrokerEpoch(wire.broker_epoch),
+        incarnation_id=wire.incarnation_id,
+        endpoints=tuple(
+            Endpoint(point.listener, point.host, point.port, point.security_protocol or "PLAINTEXT")
+            for point in wire.endpoints
+        ),
+        grpc_endpoint=wire.grpc_endpoint,
+        rack=wire.rack or None,
+        node=wire.node,
+        fenced=wire.fenced,
+    )
+
+
+def write_partition(partition: PartitionImage) -> controller_pb2.PartitionState:
+    """Model to wire."""
+    return controller_pb2.PartitionState(
+        partition=partition.partition,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        elr=partition.elr,
+        last_known_leader=partition.last_known_leader,
+    )
+
+
+def read_partition(wire: controller_pb2.PartitionState) -> PartitionImage:
+    """Wire to model."""
+    return PartitionImage(
+        partition=wire.partition,
+        replicas=tuple(map(BrokerId, wire.replicas)),
+        isr=tuple(map(BrokerId, wire.isr)),
+        leader=BrokerId(wire.leader),
+        leader_epoch=LeaderEpoch(wire.leader_epoch),
+        partition_epoch=PartitionEpoch(wire.partition_epoch),
+        elr=tuple(map(BrokerId, wire.elr)),
+        last_known_leader=BrokerId(wire.last_known_leader),
+    )
+
+
+def write_topic(topic: TopicImage) -> controller_pb2.TopicState:
+    """Model to wire."""
+    return controller_pb2.TopicState(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        configs=topic.configs,
+        partitions=map(write_partition, topic.partitions),
+    )
+
+
+def read_topic(wire: controller_pb2.TopicState) -> TopicImage:
+    """Wire to model."""
+    return TopicImage(
+        name=wire.name,
+        topic_id=TopicId(wire.topic_id),
+        configs=dict(wire.configs),
+        partitions=tuple(map(read_partition, wire.partitions)),
+    )
+
+
+def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
+    """Model to wire."""
+    return controller_pb2.MetadataDelta(
+        brokers_changed=map(write_broker, delta.brokers_changed),
+        brokers_gone=delta.brokers_gone,
+        topics_changed=map(write_topic, delta.topics_changed),
+        topics_deleted=delta.topics_deleted,
+        broker_configs_changed=_write_configs(delta.broker_configs_changed),
+        finalized_features=delta.finalized_features,
+    )
+
+
+def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
+    """Wire to model."""
+    return ClusterDelta(
+        brokers_changed=tuple(map(read_broker, wire.brokers_changed)),
+        brokers_gone=tuple(map(BrokerId, wire.brokers_gone)),
+        topics_changed=tuple(map(read_topic, wire.topics_changed)),
+        topics_deleted=tuple(map(TopicId, wire.topics_deleted)),
+        broker_configs_changed=_read_configs(wire.broker_configs_changed),
+        finalized_features=dict(wire.finalized_features),
+    )
+
+
+def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
+    """Model to wire. The position and the controller travel in the update around it."""
+    return controller_pb2.MetadataSnapshot(
+        cluster_id=image.cluster_id,
+        brokers=map(write_broker, image.brokers.values()),
+        topics=map(write_topic, image.topics.values()),
+        broker_configs=_write_configs(image.broker_configs),
+        finalized_features=image.finalized_features,
+    )
+
+
+def read_snapshot(
+    wire: controller_pb2.MetadataSnapshot, position: FeedPosition, controller_id: ControllerId
+) -> ClusterImage:
+    """Wire to model: a whole image."""
+    topics = [read_topic(topic) for topic in wire.topics]
+    brokers = [read_broker(broker) for broker in wire.brokers]
+    return ClusterImage(
+        position=position,
+        cluster_id=wire.cluster_id,
+        controller_id=controller_id,
+        brokers={broker.broker_id: broker for broker in brokers},
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        broker_configs=_read_configs(wire.broker_configs),
+        finalized_features=dict(wire.finalized_features),
+    )
+
+
+def snapshot_update(image: ClusterImage) -> controller_pb2.MetadataUpdate:
+    """What a new subscriber is sent first."""
+    return controller_pb2.MetadataUpdate(
+        position=write_position(image.position),
+        controller_id=image.controller_id,
+        snapshot=write_snapshot(image),
+    )
+
+
+def delta_update(
+    delta: ClusterDelta, position: FeedPosition, controller_id: ControllerId
+) -> controller_pb2.MetadataUpdate:
+    """What every subscriber is sent at each change."""
+    return controller_pb2.MetadataUpdate(
+        position=write_position(position), controller_id=controller_id, delta=write_delta(delta)
+    )
+
+
+def apply_update(
+    image: ClusterImage, update: controller_pb2.MetadataUpdate
+) -> tuple[ClusterImage, ClusterDelta | None]:
+    """The image after an update, and its delta; None: a snapshot, everything may have changed."""
+    position = read_position(update.position)
+    controller_id = ControllerId(update.controller_id)
+    if update.HasField("snapshot"):
+        return read_snapshot(update.snapshot, position, controller_id), None
+    delta = read_delta(update.delta)
+    return image.apply(delta, position, controller_id), delta
+
+
+def _write_configs(configs: Configs) -> dict[str, controller_pb2.BrokerConfigs]:
+    return {name: controller_pb2.BrokerConfigs(configs=values) for name, values in configs.items()}
+
+
+def _read_configs(wire: Mapping[str, controller_pb2.BrokerConfigs]) -> dict[str, dict[str, str]]:
+    return {name: dict(values.configs) for name, values in wire.items()}

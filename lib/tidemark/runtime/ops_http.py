@@ -1,0 +1,265 @@
+"""The operator's HTTP door, in the service's own event loop: /metrics /livez /readyz /loglevel.
+
+``HttpServer`` runs any ASGI application that way: it installs no signal handlers, logs nothing of
+its own, and says clearly when its port is taken.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs
+
+import uvicorn
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import CollectorRegistry
+
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.service_config import HostPort
+from tidemark.runtime.telemetry import levels, set_level
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Health = Callable[[], str | None]
+"""None: all is well; else why not, in words for an operator."""
+
+_BODY_BYTES_MAX: Final = 1_024
+_BACKLOG: Final = 128
+_CONNECTIONS_MAX: Final = 256
+_PLAIN: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
+
+
+class AddressTakenError(Exception):
+    """A listener's address cannot be had. Says which key to change."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+
+def bind_listener(address: HostPort, key: str) -> socket.socket:
+    """A bound, non-blocking TCP socket; port 0: any free one.
+
+    Raises AddressTakenError naming ``key``, the setting to change.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address.host, address.port))
+        sock.settimeout(0)
+    except OSError as error:
+        sock.close()
+        raise AddressTakenError(
+            f"cannot listen at {address}: {error.strerror};"
+            f" stop what listens there, or change {key}"
+        ) from None
+    return sock
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without signal handlers and without its tick ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serving = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are ``run_service``'s."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell whoever waits that requests are answered from now on."""
+        await super().startup(sockets)
+        self.serving.set()
+
+    async def main_loop(self) -> None:
+        """Wait to be stopped."""
+        await self.stopping.wait()
+
+
+class HttpServer:
+    """An ASGI application on one listener, as an async context manager.
+
+    Leaving it stops the server.
+    """
+
+    def __init__(
+        self, application: Application, listen: str, *, key: str, drain_seconds: int = 2
+    ) -> None:
+        self._application = application
+        self._listen = HostPort.parse(listen)
+        self._key = key
+        self._drain_seconds = drain_seconds
+        self._tasks = asyncio.TaskGroup()
+        self._server: _QuietServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._address = self._listen
+
+    @property
+    def address(self) -> HostPort:
+        """Where it really listens: with port 0 known once it has started."""
+        return self._address
+
+    async def __aenter__(self) -> "HttpServer":
+        """Returns when requests are answered. Raises AddressTakenError."""
+        sock = bind_listener(self._listen, self._key)
+        host, port = sock.getsockname()[:2]
+        self._address = HostPort(host, port)
+        config = uvicorn.Config(
+            self._application,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            ws="none",
+            backlog=_BACKLOG,
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=self._drain_seconds,
+        )
+        self._server = _QuietServer(config)
+        await self._tasks.__aenter__()
+        serving = self._server.serve(sockets=[sock])
+        self._serving = self._tasks.create_task(serving, name=f"http-{self._key}")
+        await self._server.serving.wait()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._server is not None, "stopped before it was started"
+        assert self._serving is not None, "started in one step with the server"
+        self._server.should_exit = True
+        self._server.stopping.set()
+        # A failure of the body is not the server's: let it stop in order, and pass the failure on.
+        cancelled = isinstance(error, asyncio.CancelledError)
+        try:
+            await asyncio.wait([self._serving])
+        finally:
+            await self._tasks.__aexit__(*((kind, error, traceback) if cancelled else (None,) * 3))
+
+
+class _Answer(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
+
+
+class OpsApplication:
+    """The ASGI application behind ``OpsServer``; bare, for a broker carries no web framework."""
+
+    def __init__(self, registry: CollectorRegistry, *, ready: Health, live: Health) -> None:
+        self._registry = registry
+        self._ready = ready
+        self._live = live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        assert scope["type"] == "http", f"only HTTP is served here, not {scope['type']}"
+        answer = await self._answer(scope, receive)
+        headers = [
+            (b"content-type", answer.content_type.encode()),
+            (b"content-length", str(len(answer.body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        body = b"" if scope["method"] == "HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> _Answer:
+        path, method = scope["path"], scope["method"]
+        if path == "/loglevel" and method == "PUT":
+            return await self._put_log_level(scope, receive)
+        readers: dict[str, Callable[[Scope], _Answer]] = {
+            "/metrics": self._metrics,
+            "/livez": lambda _: _health(self._live()),
+            "/readyz": lambda _: _health(self._ready()),
+            "/loglevel": lambda _: _log_levels(),
+        }
+        if path not in readers:
+            return _text(404, f"{path} is not here; there are {', '.join(readers)}")
+        if method not in ("GET", "HEAD"):
+            return _text(405, f"{method} {path} is not possible")
+        return readers[path](scope)
+
+    def _metrics(self, scope: Scope) -> _Answer:
+        accept = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"accept"), "")
+        encode, content_type = choose_encoder(accept)
+        return _Answer(200, content_type, encode(self._registry))
+
+    async def _put_log_level(self, scope: Scope, receive: Receive) -> _Answer:
+        """Body ``DEBUG`` or ``{"level":
+
+        "DEBUG", "logger": "broker.shell"}``; the logger also as ?logger=.
+        """
+        body = await _read_body(receive)
+        if body is None:
+            return _text(413, f"a body here has at most {_BODY_BYTES_MAX} bytes")
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        logger = query.get("logger", [""])[0]
+        try:
+            text = body.decode().strip()
+            wanted = json.loads(text) if text.startswith(("{", '"')) else text
+            if isinstance(wanted, dict):
+                logger, wanted = str(wanted.get("logger", logger)), wanted.get("level", "")
+            set_level(str(wanted), logger)
+        except ValueError as error:
+            return _text(400, str(error))
+        return _log_levels()
+
+
+class OpsServer(HttpServer):
+    """/metrics /livez /readyz /loglevel of one service.
+
+    ``ready`` says why the service cannot do its work yet (or None); ``live`` why it must be
+    restarted (or None).
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        registry: CollectorRegistry,
+        *,
+        ready: Health,
+        live: Health = lambda: None,
+    ) -> None:
+        super().__init__(OpsApplication(registry, ready=ready, live=live), listen, key="ops.listen")
+
+
+def _text(status: int, text: str) -> _Answer:
+    return _Answer(status, _PLAIN, f"{text}\n".encode())
+
+
+def _health(problem: str | None) -> _Answer:
+    return _text(200, "ok") if problem is None else _text(503, problem)
+
+
+def _log_levels() -> _Answer:
+    found = levels()
+    body = {"level": found.pop(""), "loggers": found}
+    return _Answer(200, _JSON, json.dumps(body).encode() + b"\n")
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The whole body; None when it is larger than anything we expect."""
+    body = bytearray()
+    while True:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            return bytes(body)
+        body += part.get("body", b"")
+        if len(body) > _BODY_BYTES_MAX:
+            return None
+        if not part.get("more_body", False):
+            return bytes(body)

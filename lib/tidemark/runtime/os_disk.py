@@ -1,0 +1,315 @@
+"""OsDisk: the real file system behind the Disk protocol. Nothing but this module (and the send
+queue) sees descriptors.
+
+Every failed call becomes a DiskError that names the path; ENOSPC and EDQUOT become DiskFullError.
+Nothing is retried: after a failed fsync Linux may have dropped the dirty pages, so that a second
+call would succeed and say nothing.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidemark.storage.disk import NEVER_TRUNCATED, Buffer, DiskError, DiskFullError
+
+_IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE_STEP_BYTES: Final = 64 * 1024
+"""At most this far apart are the pages that ``resident`` looks at; the kernel reads ahead in
+larger steps.
+"""
+_FILE_MODE: Final = 0o644
+
+
+def _disk_error(path: str, error: OSError) -> DiskError:
+    kind = DiskFullError if error.errno in _FULL else DiskError
+    return kind(path, error.strerror or str(error))
+
+
+class OsFile:
+    """One open descriptor; see tidemark.storage.disk.File for the contract.
+
+    The descriptor lives as long as the object: whoever lets go of a file that others may still be
+    reading (a queued slice, a sync in a thread) drops the reference instead of calling ``close``,
+    and the last one closes it. So a descriptor's number is never reused under a reader.
+    """
+
+    __slots__ = ("_probe", "descriptor", "path", "size_bytes", "truncated_to")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self.size_bytes = os.fstat(descriptor).st_size
+        self.truncated_to = NEVER_TRUNCATED
+        self._probe: bytearray | None = None
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """One pwrite or pwritev; a short one is carried on. Buffers are byte views (itemsize 1)."""
+        total = sum(map(len, buffers))
+        try:
+            if len(buffers) == 1:
+                written = os.pwrite(self.descriptor, buffers[0], position)
+            else:
+                written = os.pwritev(self.descriptor, buffers[:_IOV_MAX], position)
+            if written != total:
+                self._write_rest(position, buffers, written, total)
+        except OSError as error:
+            raise _disk_error(self.path, error) from error
+        if position + total > self.size_bytes:
+            self.size_bytes = position + total
+        return total
+
+    def _write_rest(
+        self, position: int, buffers: Sequence[Buffer], written: int, total: int
+    ) -> None:
+        """Carry on behind the first ``written`` bytes (many buffers, or a nearly full disk) until
+        all is written.
+        """
+        views = [memoryview(buffer) for buffer in buffers]
+        first, skip = 0, written
+        while written < total:
+            while skip >= len(views[first]):
+                skip -= len(views[first])
+                first += 1
+            head = views[first][skip:]
+            step = os.pwritev(
+                self.descriptor, [head, *views[first + 1 : first + _IOV_MAX]], position + written
+            )
+            if step == 0:
+                raise OSError(errno.EIO, "a write made no progress")
+            written += step
+            skip += step
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """One pread; carried on when short before the end of the file."""
+        try:
+            data = os.pread(self.descriptor, length, position)
+            while len(data) < length and position + len(data) < self.size_bytes:
+                more = os.pread(self.descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise _disk_error(self.path, error) from error
+        return data
+
+    def sync(self) -> None:
+        """Fdatasync; releases the GIL, so that it belongs in a thread."""
+        try:
+            os.fdatasync(self.descriptor)
+        except OSError as error:
+            raise DiskError(self.path, error.strerror or str(error)) from error
+
+    def truncate(self, size_bytes: int) -> None:
+        """Ftruncate; slices that reach beyond are void from here on (``truncated_to``)."""
+        try:
+            os.ftruncate(self.descriptor, size_bytes)
+        except OSError as error:
+            raise _disk_error(self.path, error) from error
+        self.size_bytes = size_bytes
+        self.truncated_to = min(self.truncated_to, size_bytes)
+
+    def resident(self, position: int, length: int) -> bool:
+        """Whether a read of the range would probably not wait for the device (RWF_NOWAIT, Linux
+        4.14).
+
+        Looks at one byte every 64 KB and at the last. True where the file system cannot tell.
+        """
+        probe = self._probe
+        if probe is None:
+            probe = self._probe = bytearray(1)
+        last = position + length - 1
+        at = position
+        try:
+            while True:
+                os.preadv(self.descriptor, (probe,), at, os.RWF_NOWAIT)
+                if at >= last:
+                    return True
+                at = min(at + _PROBE_STEP_BYTES, last)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return True
+            raise _disk_error(self.path, error) from error
+
+    def close(self) -> None:
+        """Idempotent. Only where nobody else can hold the file."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+        descriptor = getattr(self, "descriptor", -1)
+        if descriptor >= 0:
+            self.descriptor = -1
+            with contextlib.suppress(OSError):
+                _close(descriptor)
+
+
+class OsDisk:
+    """One directory of a real file system; made if missing. See tidemark.storage.disk.Disk for the
+    contract.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = os.path.abspath(root)
+        self._lock = -1
+        self.make_directory("")
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def lock(self) -> None:
+        """Keep other processes out for as long as this one lives; raises DiskError when one is in
+        already.
+        """
+        path = self._at(".lock")
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            raise DiskError(path, "another process holds this log directory") from None
+        except OSError as error:
+            self.unlock()
+            raise _disk_error(path, error) from error
+
+    def unlock(self) -> None:
+        """Let others in; idempotent."""
+        descriptor, self._lock = self._lock, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return OsFile(os.open(self._at(path), flags, _FILE_MODE), path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return os.path.lexists(self._at(path))
+
+    def size_of(self, path: str) -> int:
+        """Bytes of a file, without opening it. Raises FileNotFoundError."""
+        try:
+            return os.stat(self._at(path)).st_size
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(path, error) from error
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; [] if there is none."""
+        try:
+            return sorted(os.listdir(self._at(directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _disk_error(directory, error) from error
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; silent if it exists."""
+        try:
+            os.makedirs(self._at(path), exist_ok=True)
+        except OSError as error:
+            raise _disk_error(path, error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or directory atomically; an existing file at ``new`` is replaced."""
+        try:
+            os.rename(self._at(old), self._at(new))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(old, error) from error
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; silent if it is gone."""
+        full = self._at(path)
+        try:
+            if os.path.isdir(full) and not os.path.islink(full):
+                shutil.rmtree(full)
+            else:
+                os.unlink(full)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _disk_error(path, error) from error
+
+    def read_whole(self, path: str) -> bytes:
+        """A small file's content. Raises FileNotFoundError."""
+        try:
+            with open(self._at(path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(path, error) from error
+
+    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        """Write beside it, then rename over it. With ``sync`` it is durable on return."""
+        full = self._at(path)
+        try:
+            with open(full + ".tmp", "wb", buffering=0) as file:
+                view = memoryview(content)
+                while view:
+                    view = view[file.write(view) or 0 :]
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(full + ".tmp", full)
+        except OSError as error:
+            raise _disk_error(path, error) from error
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Fsync of the directory itself."""
+        try:
+            descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise DiskError(path, error.strerror or str(error)) from error
+
+    def free_bytes(self) -> int:
+        """Space that an ordinary user may still fill."""
+        try:
+            space = os.statvfs(self.root)
+        except OSError as error:
+            raise _disk_error("", error) from error
+        return space.f_bavail * space.f_frsize
+
+
+def raise_descriptor_limit() -> int:
+    """Lift the soft limit of open files to the hard one; returns what now holds. A log with
+    unsynced data needs one.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def kernel_boot_id() -> str:
+    """This boot's id: the same as in the disk's stamp means that the page cache survived. Empty
+    where unknown.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,283 @@
+"""SendQueue: what goes out on one connection, in order: bytes from memory and slices of files by
+sendfile.
+
+It owns a duplicate of the socket's descriptor and all writing to the connection, so that a loop's
+transport and raw writes never mix; writability is watched on the duplicate. Small pieces before a
+slice go with MSG_MORE, in one segment with its beginning. A slice whose pages are cold is sent by a
+thread: sendfile on a non-blocking socket still waits for the disk. A queued slice holds its file
+open; a file that became shorter than its slice, or was truncated below it since, closes the
+connection: other bytes are never sent in its place.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Final
+
+from tidemark.runtime.os_disk import OsFile
+from tidemark.storage.disk import DiskError, File
+
+SENDFILE_BYTES_MAX: Final = 256 * 1024
+TURN_BYTES_MAX: Final = 1024 * 1024
+"""After so many bytes of one connection the loop looks at the others."""
+COPY_BYTES_MAX: Final = 64 * 1024
+"""Of a file without a descriptor (in-memory disks) so much is copied at a time."""
+
+
+class _Slice:
+    """A range of a file on its way out."""
+
+    __slots__ = ("file", "left", "position", "truncated_to")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.left = length
+        self.truncated_to = file.truncated_to
+
+
+class SendQueue:
+    """Outgoing bytes of one connection.
+
+    ``queued_bytes`` counts what is held in memory (not the slices, which stay on disk).
+    ``on_drained`` is called when the queue has become empty, ``on_broken`` once when nothing more
+    can be sent.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_closing",
+        "_executor",
+        "_in_thread",
+        "_loop",
+        "_on_broken",
+        "_on_drained",
+        "_queue",
+        "_socket",
+        "_watching",
+        "queued_bytes",
+        "sent_bytes",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: int,
+        executor: Executor,
+        *,
+        on_drained: Callable[[], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
+        """``descriptor`` is duplicated. ``executor`` has the threads for cold reads."""
+        self._loop = loop
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.settimeout(0)
+        self._executor = executor
+        self._on_drained = on_drained
+        self._on_broken = on_broken
+        self._queue: deque[bytes | memoryview | _Slice] = deque()
+        self.queued_bytes = 0
+        self.sent_bytes = 0
+        self._watching = False
+        self._in_thread = False
+        self._broken = False
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued or under way."""
+        return not self._queue and not self._in_thread
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes and send what goes. The hot path: nothing queued, one call."""
+        if self._queue or self._in_thread or self._broken:
+            if not self._broken:
+                self._queue.append(data)
+                self.queued_bytes += len(data)
+            return
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        self.sent_bytes += sent
+        if sent < len(data):
+            rest = memoryview(data)[sent:]
+            self._queue.append(rest)
+            self.queued_bytes += len(rest)
+            self._watch()
+
+    def send_parts(self, parts: Sequence[bytes | tuple[File, int, int]]) -> None:
+        """Queue bytes and slices (file, position, length), in order, and send what goes."""
+        if self._broken:
+            return
+        idle = not self._queue and not self._in_thread
+        for part in parts:
+            if isinstance(part, tuple):
+                if part[2] > 0:
+                    self._queue.append(_Slice(*part))
+            elif part:
+                self._queue.append(part)
+                self.queued_bytes += len(part)
+        if idle:
+            self._pump()
+
+    def close(self) -> None:
+        """Drop what is queued and give the descriptor back; idempotent. Files are let go."""
+        if self._closing:
+            return
+        self._closing = True
+        self._broken = True
+        self._unwatch()
+        self._queue.clear()
+        self.queued_bytes = 0
+        if not self._in_thread:
+            # Else the thread's end closes it: the number must not be reused under its sendfile.
+            self._socket.close()
+
+    # -- sending
+
+    def _pump(self) -> None:
+        """Send until the socket is full, a thread must help, or the turn is over."""
+        queue = self._queue
+        budget = TURN_BYTES_MAX
+        try:
+            while queue and budget > 0:
+                head = queue[0]
+                if isinstance(head, _Slice):
+                    sent = self._send_slice(head)
+                else:
+                    sent = self._send_bytes(head)
+                if sent < 0:
+                    return
+                budget -= sent
+        except (BlockingIOError, InterruptedError):
+            self._watch()
+            return
+        except DiskError as error:
+            self._break(str(error))
+            return
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        if queue:
+            self._watch()
+            return
+        self._unwatch()
+        self._on_drained()
+
+    def _send_bytes(self, head: bytes | memoryview) -> int:
+        more = len(self._queue) > 1
+        sent = self._socket.send(head, socket.MSG_MORE if more else 0)
+        self.sent_bytes += sent
+        self.queued_bytes -= sent
+        if sent == len(head):
+            self._queue.popleft()
+        else:
+            self._queue[0] = memoryview(head)[sent:]
+        return sent
+
+    def _send_slice(self, head: _Slice) -> int:
+        """One call's worth of a slice; -1 when it went to a thread or the connection broke."""
+        file = head.file
+        if file.truncated_to < head.truncated_to and file.truncated_to < head.position + head.left:
+            self._break(f"{file.path}: truncated while it was being sent")
+            return -1
+        count = min(head.left, SENDFILE_BYTES_MAX)
+        if not isinstance(file, OsFile):
+            sent = self._send_copy(head, count)
+        elif file.resident(head.position, count):
+            sent = os.sendfile(self._socket.fileno(), file.descriptor, head.position, count)
+        else:
+            self._send_in_thread(head, count)
+            return -1
+        return self._advance(head, sent)
+
+    def _send_copy(self, head: _Slice, count: int) -> int:
+        data = head.file.read_at(head.position, min(count, COPY_BYTES_MAX))
+        return self._socket.send(data) if data else 0
+
+    def _advance(self, head: _Slice, sent: int) -> int:
+        if sent == 0:
+            self._break(f"{head.file.path}: shorter than the slice that was being sent")
+            return -1
+        self.sent_bytes += sent
+        head.position += sent
+        head.left -= sent
+        if head.left == 0:
+            self._queue.popleft()
+        return sent
+
+    def _send_in_thread(self, head: _Slice, count: int) -> None:
+        file = head.file
+        assert isinstance(file, OsFile)
+        self._in_thread = True
+        self._unwatch()
+        work = self._loop.run_in_executor(
+            self._executor, _sendfile, self._socket.fileno(), file, head.position, count
+        )
+        work.add_done_callback(self._thread_done)
+
+    def _thread_done(self, work: "asyncio.Future[int]") -> None:
+        self._in_thread = False
+        if self._closing:
+            self._socket.close()
+            work.cancelled() or work.exception()
+            return
+        if work.cancelled():
+            self._break("stopped")
+            return
+        error = work.exception()
+        if error is not None:
+            assert isinstance(error, OSError), error
+            self._break(error.strerror or str(error))
+            return
+        sent = work.result()
+        head = self._queue[0]
+        assert isinstance(head, _Slice)
+        if sent < 0:
+            self._watch()  # the socket was full; the pages are warm by the time it is writable
+            return
+        if self._advance(head, sent) > 0:
+            self._pump()
+
+    # -- the descriptor
+
+    def _watch(self) -> None:
+        if not self._watching and not self._broken:
+            self._watching = True
+            self._loop.add_writer(self._socket.fileno(), self._pump)
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _break(self, reason: str) -> None:
+        if self._broken:
+            return
+        self._broken = True
+        self._unwatch()
+        self._queue.clear()
+        self.queued_bytes = 0
+        self._on_broken(reason)
+
+
+def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
+    """In a thread: bytes sent, or -1 when the socket was full. ``file`` is held for as long as it
+    runs.
+    """
+    try:
+        return os.sendfile(descriptor, file.descriptor, position, count)
+    except BlockingIOError:
+        # Sendfile may say so before it has read anything: touch the pages here, not on the loop.
+        os.pread(file.descriptor, count, position)
+        return -1

@@ -1,0 +1,125 @@
+"""gRPC servers: one factory for all services, with health, reflection, request ids and bounds."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from tidemark.runtime.ops_http import AddressTakenError
+from tidemark.runtime.service_config import HostPort
+from tidemark.runtime.telemetry import REQUEST_ID, new_request_id
+
+REQUEST_ID_METADATA: Final = "x-request-id"
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+_RPCS_MAX: Final = 4_096
+
+
+class _RequestIds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
+    """Every RPC works under the caller's request id, or a new one."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Runs in the RPC's own task, so the id ends with it."""
+        metadata = handler_call_details.invocation_metadata or ()
+        given = next((value for key, value in metadata if key == REQUEST_ID_METADATA), None)
+        REQUEST_ID.set(str(given) if given else new_request_id())
+        return await continuation(handler_call_details)
+
+
+class GrpcServer:
+    """A grpc.aio server with health and reflection, as an async context manager.
+
+    Leaving it drains and stops.
+
+    ``register`` the services first (``add_XServicer_to_server(servicer, server.grpc)``).
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        service_names: Sequence[str],
+        *,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+        drain_seconds: float = 5.0,
+    ) -> None:
+        self._listen = HostPort.parse(listen)
+        self._address = self._listen
+        self._drain_seconds = drain_seconds
+        self._health = HealthServicer()
+        self._service_names = tuple(service_names)
+        self.grpc: grpc.aio.Server = grpc.aio.server(
+            interceptors=(_RequestIds(),),
+            maximum_concurrent_rpcs=_RPCS_MAX,
+            options=(
+                ("grpc.max_receive_message_length", message_bytes_max),
+                ("grpc.max_send_message_length", message_bytes_max),
+                # Two processes on one port would each get half of the calls.
+                ("grpc.so_reuseport", 0),
+                # Clients ping idle channels to notice a dead peer (channel.py); do not take it
+                # for abuse.
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ),
+        )
+
+    @property
+    def address(self) -> HostPort:
+        """Where it really listens: with port 0 known once it has started."""
+        return self._address
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """What the health service answers for each service, and for '' (the whole server)."""
+        status = health_pb2.HealthCheckResponse
+        value = status.SERVING if serving else status.NOT_SERVING
+        for name in ("", *self._service_names):
+            await self._health.set(name, value)
+
+    async def __aenter__(self) -> "GrpcServer":
+        """Listen and serve; health says NOT_SERVING until told. Raises AddressTakenError."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        names = (*self._service_names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self.grpc)
+        try:
+            port = self.grpc.add_insecure_port(str(self._listen))
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            raise AddressTakenError(
+                f"cannot listen at {self._listen}: stop what listens there, or change grpc.listen"
+            )
+        self._address = HostPort(self._listen.host, port)
+        await self.set_serving(serving=False)
+        await self.grpc.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._health.enter_graceful_shutdown()
+        await self.grpc.stop(self._drain_seconds)
+
+
+def make_grpc_server(
+    listen: str,
+    service_names: Sequence[str],
+    register: Callable[[Any], None],
+    *,
+    message_bytes_max: int = MESSAGE_BYTES_MAX,
+) -> GrpcServer:
+    """A server with its services registered: ``register(grpc_server)`` adds the servicers."""
+    server = GrpcServer(listen, service_names, message_bytes_max=message_bytes_max)
+    register(server.grpc)
+    return server

@@ -1,0 +1,404 @@
+"""Configuration of a service: file < environment < flag, with Kafka's names where there is one.
+
+A field ``num_partitions`` is the key ``num.partitions``; in a file, in the environment and as a
+flag it may be written with '.', '_' or '-'. An unknown key is refused, in all three places, with
+the nearest name there is.
+"""
+
+import difflib
+import importlib.metadata
+import os
+import re
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tidemark.runtime.exit_codes import MEANING, ExitCode
+
+Config = TypeVar("Config", bound="ServiceConfig")
+
+_CONFIG_FLAG: Final = "config"
+# Kubernetes puts the addresses of every Service of a namespace into the environment; one named
+# tidemark-broker looks like our keys. (Pods can switch it off: enableServiceLinks.)
+_SERVICE_LINK: Final = re.compile(r"(.*_)?(service_host|(service_)?port(_.*)?)")
+
+
+def version() -> str:
+    """The release that is installed."""
+    try:
+        return importlib.metadata.version("tidemark")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+source"
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be. ``problems`` has one line for each thing that is wrong."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class HostPort(NamedTuple):
+    """An address to listen at or to call.
+
+    ``127.0.0.1:9092``, ``[::1]:9092``, ``broker-1.local:9092``.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "HostPort":
+        """Read ``host:port``. Raises ValueError that says what is expected."""
+        host, _, port = text.strip().rpartition(":")
+        if not host or re.fullmatch(r"\d{1,5}", port) is None or int(port) > 65_535:
+            raise ValueError(f"expected host:port with a port from 0 to 65535, not {text!r}")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _check_host_port(text: str) -> str:
+    HostPort.parse(text)
+    return text
+
+
+def _split_list(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return value
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+LogLevel = Annotated[
+    Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)
+]
+
+Address = Annotated[str, AfterValidator(_check_host_port)]
+"""A field that holds ``host:port``; read it with ``HostPort.parse``."""
+
+CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+"""A field written as ``a,b,c`` (or as a list in a file)."""
+
+
+class ServiceConfig(BaseSettings):
+    """What every service can be told.
+
+    Subclass it; give each field a default, bounds and a description.
+
+    Built directly (``BrokerConfig(broker_id=1)``) it reads neither environment nor files;
+    ``load`` does.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", validate_default=True, coerce_numbers_to_str=True
+    )
+
+    log_level: LogLevel = Field(
+        default="INFO", description="what is logged; can be changed while running: PUT /loglevel"
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="text", description="form of a log line: json for machines, text for people"
+    )
+    ops_listen: Address = Field(
+        default="127.0.0.1:0",
+        description="where /metrics, /livez, /readyz and /loglevel are served",
+    )
+    zookeeper_connect: str = Field(
+        default="127.0.0.1:2181",
+        min_length=1,
+        description="ZooKeeper servers, host:port,host:port, with an optional chroot at the end",
+    )
+    zookeeper_session_timeout_ms: int = Field(
+        default=9_000,
+        ge=1_000,
+        le=120_000,
+        description="after so long without a sign of life it is gone",
+    )
+    shutdown_deadline_ms: int = Field(
+        default=20_000,
+        ge=0,
+        description="SIGTERM drains for at most so long, then what is left is cut off",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is handed in.
+
+        ``load`` merges file, environment and flags and knows each one's origin.
+        """
+        return (init_settings,)
+
+
+class ConfigKey(NamedTuple):
+    """One key as people see it, for ``--help`` and the reference."""
+
+    name: str
+    accepts: str
+    default: str
+    doc: str
+
+
+class _Setting(NamedTuple):
+    value: Any
+    origin: str  # as the user wrote it: "--num.partitions", "TIDEMARK_BROKER_X in the environment"
+
+
+def config_keys(config_class: type[ServiceConfig]) -> list[ConfigKey]:
+    """Every key of a service, in the order of its fields."""
+    return [
+        ConfigKey(dotted(name), _accepts(info), _default_text(info), info.description or "")
+        for name, info in config_class.model_fields.items()
+    ]
+
+
+def dotted(field_name: str) -> str:
+    """``num_partitions`` -> ``num.partitions``: the key as Kafka spells it."""
+    return field_name.replace("_", ".")
+
+
+def load(
+    config_class: type[Config],
+    argv: Sequence[str],
+    env_prefix: str,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Read file (``--config PATH``), environment (``env_prefix`` + KEY) and flags; the later wins.
+
+    Raises ConfigError with every problem found. ``--help`` and ``--version`` are
+    ``load_or_exit``'s.
+    """
+    flags = _read_flags(argv)
+    environment = _read_environment(os.environ if environ is None else environ, env_prefix)
+    path = {**environment, **flags}.get(_CONFIG_FLAG)
+    from_file = _read_file(Path(str(path.value))) if path is not None else {}
+    settings = {**from_file, **environment, **flags}
+    settings.pop(_CONFIG_FLAG, None)
+    problems = _unknown_keys(config_class, settings)
+    known = {name: item for name, item in settings.items() if name in config_class.model_fields}
+    try:
+        config = config_class(**{name: item.value for name, item in known.items()})
+    except ValidationError as error:
+        raise ConfigError(problems + _bad_values(config_class, known, error)) from None
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def load_or_exit(config_class: type[Config], argv: Sequence[str], *, service: str) -> Config:
+    """``load`` for a process's main.
+
+    Answers --help and --version, and says on stderr what is wrong.
+
+    Raises SystemExit: 0 after --help or --version, ExitCode.CONFIG on a bad configuration.
+    """
+    env_prefix = f"TIDEMARK_{service.upper().replace('-', '_')}_"
+    if "--version" in argv:
+        sys.stdout.write(f"tidemark-{service} {version()}\n")
+        raise SystemExit(ExitCode.OK)
+    if "--help" in argv or "-h" in argv:
+        sys.stdout.write(help_text(config_class, service=service, env_prefix=env_prefix))
+        raise SystemExit(ExitCode.OK)
+    try:
+        return load(config_class, argv, env_prefix)
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"tidemark-{service}: {problem}\n")
+        sys.stderr.write(f"tidemark-{service}: --help lists every key\n")
+        raise SystemExit(ExitCode.CONFIG) from None
+
+
+def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: str) -> str:
+    """What ``--help`` prints.
+
+    How to configure, then each key with what it accepts and its default.
+    """
+    lines = [
+        f"tidemark-{service} {version()}",
+        "",
+        f"usage: tidemark-{service} [--config FILE] [--KEY VALUE]... | --help | --version",
+        "",
+        f"A key may stand in the file, in the environment ({env_prefix}NUM_PARTITIONS) or as a",
+        "flag (--num.partitions 3); a flag overrides the environment, which overrides the file.",
+        "",
+    ]
+    for key in config_keys(config_class):
+        lines += [f"  --{key.name}", f"      {key.doc}" if key.doc else "      -"]
+        lines.append(f"      {key.accepts}; default: {key.default}")
+    lines += [
+        "",
+        "exit codes:",
+        *(f"  {int(code):>3}  {text}" for code, text in MEANING.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# The three places a key can come from.
+
+
+def _field_name(key: str) -> str:
+    return re.sub(r"[.\-]", "_", key.strip()).lower()
+
+
+def _read_flags(argv: Sequence[str]) -> dict[str, _Setting]:
+    found: dict[str, _Setting] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise ConfigError([f"{word!r} is not a flag: write --key value or --key=value"])
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not words:
+                raise ConfigError([f"--{key} needs a value: --{key} VALUE"])
+            value = words.pop(0)
+        found[_field_name(key)] = _Setting(value, f"--{key}")
+    return found
+
+
+def _read_environment(environ: Mapping[str, str], prefix: str) -> dict[str, _Setting]:
+    found = {
+        _field_name(name[len(prefix) :]): _Setting(value, f"{name} in the environment")
+        for name, value in sorted(environ.items())
+        if name.startswith(prefix) and len(name) > len(prefix)
+    }
+    return {name: item for name, item in found.items() if not _SERVICE_LINK.fullmatch(name)}
+
+
+def _read_file(path: Path) -> dict[str, _Setting]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            [f"cannot read the configuration file {path}: {error.strerror}"]
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path} is not YAML: {error}"]) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError([f"{path} must hold 'key: value' lines, not a {type(content).__name__}"])
+    found: dict[str, _Setting] = {}
+    for key, value in _flatten(content):
+        name = _field_name(key)
+        if name in found:
+            raise ConfigError([f"{path} sets {dotted(name)} twice"])
+        found[name] = _Setting(value, f"{key} in {path}")
+    return found
+
+
+def _flatten(mapping: Mapping[object, object], prefix: str = "") -> list[tuple[str, object]]:
+    """``{log: {dirs: a}}`` reads as ``log.dirs: a``."""
+    flat: list[tuple[str, object]] = []
+    for key, value in mapping.items():
+        name = f"{prefix}{key}"
+        flat += _flatten(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
+    return flat
+
+
+# What is said about a key that is wrong.
+
+
+def _unknown_keys(config_class: type[ServiceConfig], settings: Mapping[str, _Setting]) -> list[str]:
+    known = [*config_class.model_fields, _CONFIG_FLAG]
+    problems = []
+    for name, item in settings.items():
+        if name in config_class.model_fields:
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean {dotted(near[0])}?" if near else "--help lists every key"
+        problems.append(f"unknown key: {item.origin}; {hint}")
+    return problems
+
+
+def _bad_values(
+    config_class: type[ServiceConfig], settings: Mapping[str, _Setting], error: ValidationError
+) -> list[str]:
+    problems = []
+    for detail in error.errors():
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        if name not in config_class.model_fields:  # a check over several fields
+            problems.append(str(detail["msg"]).removeprefix("Value error, "))
+            continue
+        accepts = _accepts(config_class.model_fields[name])
+        if detail["type"] == "missing":
+            problems.append(f"{dotted(name)} must be set: {accepts}")
+            continue
+        item = settings.get(name, _Setting(detail.get("input"), f"{dotted(name)}'s default"))
+        problems.append(f"{item.origin}: {item.value!r} cannot stand here; expected {accepts}")
+    return problems
+
+
+_PLAIN_TYPES: Final[Mapping[object, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+}
+
+
+def _accepts(info: FieldInfo) -> str:
+    """What may stand at a key, in words, from its type and its bounds."""
+    words = _type_words(info.annotation)
+    if _check_host_port in {getattr(item, "func", None) for item in info.metadata}:
+        words = "host:port"
+    bounds = []
+    for item in info.metadata:
+        for attribute, word in (
+            ("ge", "at least"),
+            ("gt", "above"),
+            ("le", "at most"),
+            ("lt", "below"),
+        ):
+            bound = getattr(item, attribute, None)
+            if bound is not None:
+                bounds.append(f"{word} {bound}")
+    return " ".join([words, " and ".join(bounds)]).strip()
+
+
+def _type_words(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _type_words(get_args(annotation)[0])
+    if origin is Literal:
+        return "one of: " + ", ".join(str(choice) for choice in get_args(annotation))
+    if origin in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        return " or ".join(_type_words(kind) for kind in kinds)
+    if origin in (tuple, list, frozenset, set):
+        return "a comma-separated list"
+    return _PLAIN_TYPES.get(annotation, "text")
+
+
+def _default_text(info: FieldInfo) -> str:
+    if info.default is PydanticUndefined:
+        return "none, must be set" if info.default_factory is None else "computed"
+    if info.default is None or info.default in ("", ()):
+        return "none"
+    if isinstance(info.default, bool):
+        return str(info.default).lower()
+    if isinstance(info.default, (tuple, list)):
+        return ",".join(str(word) for word in info.default)
+    return str(info.default)

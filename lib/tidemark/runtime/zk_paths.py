@@ -1,0 +1,124 @@
+"""Where everything is in ZooKeeper, below the chroot, and the envelope every znode's JSON has.
+
+/controller                          ephemeral: who is active, and its gRPC endpoint
+/controller_epoch                    raised at every election; every controller write checks it
+/cluster                             cluster id, finalized features
+/brokers/live/<id>-<incarnation>     ephemeral: this incarnation of this broker has a session
+/brokers/registered/<id>             what the broker said of itself when it registered
+/topics/<name>                       topic id, assignment, configs: it exists while this does
+/partitions/<topic id>/<number>      leader, ISR and epochs
+/configs/brokers/<id or "default">   dynamic configuration
+/producer_ids                        the first producer id not yet given out
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tidemark.model.ids import BrokerId, TopicId
+from tidemark.runtime.exit_codes import ExitCode
+
+CHROOT_DEFAULT: Final = "/tidemark"
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER: Final = "/cluster"
+LIVE_BROKERS: Final = "/brokers/live"
+REGISTERED_BROKERS: Final = "/brokers/registered"
+TOPICS: Final = "/topics"
+PARTITIONS: Final = "/partitions"
+BROKER_CONFIGS: Final = "/configs/brokers"
+PRODUCER_IDS: Final = "/producer_ids"
+
+PERSISTENT_PARENTS: Final = (LIVE_BROKERS, REGISTERED_BROKERS, TOPICS, PARTITIONS, BROKER_CONFIGS)
+
+FORMAT: Final = 1
+"""The znode format that this release writes, and the newest it reads."""
+
+_CLUSTER_WIDE: Final = "default"
+
+
+class UnknownZnodeFormatError(ValueError):
+    """A znode that this release cannot read: written by a newer one, or by something else."""
+
+    exit_code = ExitCode.DATA
+
+
+class LiveBroker(NamedTuple):
+    """One incarnation of one broker that has a ZooKeeper session."""
+
+    broker_id: BrokerId
+    incarnation_id: bytes
+
+    @property
+    def path(self) -> str:
+        """Its ephemeral znode."""
+        return f"{LIVE_BROKERS}/{self.broker_id}-{self.incarnation_id.hex()}"
+
+    @classmethod
+    def parse(cls, name: str) -> "LiveBroker":
+        """Read a child's name. Raises UnknownZnodeFormatError."""
+        broker_id, _, incarnation = name.partition("-")
+        try:
+            live = cls(BrokerId(int(broker_id)), bytes.fromhex(incarnation))
+        except ValueError:
+            live = None
+        if live is None or not live.incarnation_id:
+            raise UnknownZnodeFormatError(f"{LIVE_BROKERS}/{name}: expected <id>-<hex>")
+        return live
+
+
+def registered_broker(broker_id: BrokerId) -> str:
+    """Where a broker's registration is kept."""
+    return f"{REGISTERED_BROKERS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    """Where a topic's assignment and configuration are kept."""
+    return f"{TOPICS}/{name}"
+
+
+def partitions_of(topic_id: TopicId) -> str:
+    """The parent of a topic's partitions."""
+    return f"{PARTITIONS}/{topic_id.hex()}"
+
+
+def partition(topic_id: TopicId, number: int) -> str:
+    """Where one partition's leader, ISR and epochs are kept."""
+    return f"{PARTITIONS}/{topic_id.hex()}/{number}"
+
+
+def broker_configs(broker: str) -> str:
+    """Where a broker's dynamic configuration is kept; '' is the cluster-wide default."""
+    return f"{BROKER_CONFIGS}/{broker or _CLUSTER_WIDE}"
+
+
+def broker_of_configs(name: str) -> str:
+    """The inverse of ``broker_configs``, for a child's name."""
+    return "" if name == _CLUSTER_WIDE else name
+
+
+def with_chroot(connect: str) -> str:
+    """A connect string with the default chroot where it names none."""
+    return connect if "/" in connect else connect + CHROOT_DEFAULT
+
+
+def encode(content: Mapping[str, object]) -> bytes:
+    """A znode's bytes: compact JSON that begins with the format."""
+    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
+
+
+def decode(path: str, data: bytes) -> dict[str, Any]:
+    """A znode's content. Raises UnknownZnodeFormatError, which names the path."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        raise UnknownZnodeFormatError(f"znode {path} does not hold JSON") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(found, int) or not 1 <= found <= FORMAT:
+        raise UnknownZnodeFormatError(
+            f"znode {path} has format {found}; this release reads formats up to {FORMAT}:"
+            " run the release that wrote it, or a newer one"
+        )
+    assert isinstance(content, dict)
+    return content

@@ -1,0 +1,391 @@
+"""A ZooKeeper session for asyncio, over kazoo; no kazoo type leaves this module.
+
+kazoo has threads of its own. All that happens on them here is ``loop.call_soon_threadsafe``.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.zk_paths import with_chroot
+
+# kazoo wakes its thread with a byte in a pipe for each call, and blocks the loop when that is full.
+_READS_IN_FLIGHT_MAX: Final = 128
+
+OnChange = Callable[[], None]
+"""Called on the loop, once, when what was read may have changed or the connection broke."""
+
+
+class SessionState(Enum):
+    """What is known of the session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # connection broken: the session may or may not still be alive
+    LOST = "lost"  # expired: its ephemeral znodes are gone; a new session follows by itself
+
+
+class ZkError(Exception):
+    """A ZooKeeper call failed."""
+
+
+class NoNodeError(ZkError):
+    """There is no such znode."""
+
+
+class NodeExistsError(ZkError):
+    """There is such a znode already."""
+
+
+class BadVersionError(ZkError):
+    """A checked version is not the current one."""
+
+
+class NotEmptyError(ZkError):
+    """A znode with children cannot be removed."""
+
+
+class UnknownOutcomeError(ZkError):
+    """The connection broke: what was asked may or may not have happened. Read again."""
+
+
+class SessionLostError(ZkError):
+    """The session ended before the call was answered: it may or may not have happened."""
+
+
+class ZkUnavailableError(ZkError):
+    """No ZooKeeper server could be reached in time."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class ZnodeStat(NamedTuple):
+    """What ZooKeeper says of a znode. A ``*_zxid`` is a transaction id: they only rise."""
+
+    version: int
+    created_zxid: int
+    children_zxid: int
+    owner_session: int  # 0 unless ephemeral
+    child_count: int
+
+
+class Create(NamedTuple):
+    """Of a multi: make a znode."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+class SetData(NamedTuple):
+    """Of a multi: replace a znode's content; version -1 means any."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+class Delete(NamedTuple):
+    """Of a multi: remove a znode; version -1 means any."""
+
+    path: str
+    version: int = -1
+
+
+class Check(NamedTuple):
+    """Of a multi: the whole fails unless the znode has this version."""
+
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+_ERRORS: Final[tuple[tuple[type[Exception], type[ZkError]], ...]] = (
+    (kazoo_errors.NoNodeError, NoNodeError),
+    (kazoo_errors.NodeExistsError, NodeExistsError),
+    (kazoo_errors.BadVersionError, BadVersionError),
+    (kazoo_errors.NotEmptyError, NotEmptyError),
+    (kazoo_errors.SessionExpiredError, SessionLostError),
+    (kazoo_errors.ConnectionClosedError, SessionLostError),
+    (kazoo_errors.ConnectionLoss, UnknownOutcomeError),
+    (kazoo_errors.OperationTimeoutError, UnknownOutcomeError),
+)
+
+
+def _translate(error: BaseException, what: str) -> BaseException:
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(f"{what}: {type(error).__name__}")
+    if isinstance(error, kazoo_errors.KazooException):
+        return ZkError(f"{what}: {type(error).__name__} {error}")
+    return error
+
+
+def _stat(raw: Any) -> ZnodeStat:
+    return ZnodeStat(raw.version, raw.czxid, raw.pzxid, raw.ephemeralOwner, raw.numChildren)
+
+
+class _Window:
+    """Reads under way together. ``take`` runs on kazoo's completion thread, one call at a time."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        answer: "asyncio.Future[list[bytes | None]]",
+        on_loop: Callable[..., None],
+    ) -> None:
+        self.answer = answer
+        self._paths = paths
+        self._contents: list[bytes | None] = [None] * len(paths)
+        self._missing = len(paths)
+        self._error: BaseException | None = None
+        self._on_loop = on_loop
+
+    def taker(self, index: int) -> Callable[[Any], None]:
+        """What kazoo is to call with the read of the path at ``index``."""
+        return lambda result: self._take(index, result)
+
+    def _take(self, index: int, result: Any) -> None:
+        error = result.exception
+        if error is None:
+            self._contents[index] = bytes(result.value[0])
+        elif not isinstance(error, kazoo_errors.NoNodeError):
+            self._error = _translate(error, f"get {self._paths[index]}")
+        self._missing -= 1
+        if self._missing == 0:
+            self._on_loop(self._settle)
+
+    def _settle(self) -> None:
+        if self.answer.done():
+            return  # whoever waited has been cancelled
+        if self._error is None:
+            self.answer.set_result(self._contents)
+        else:
+            self.answer.set_exception(self._error)
+
+
+class ZkSession:
+    """One client of an ensemble; reconnects by itself, with a new session when the old one expired.
+
+    Calls fail with the errors above and are never repeated here: only the caller knows whether
+    repeating is safe. A call made while SUSPENDED waits for the connection.
+    """
+
+    def __init__(self, connect: str, *, session_timeout_ms: int = 9_000) -> None:
+        """``connect`` is ``host:port,host:port/chroot``; without a chroot it is /tidemark."""
+        self.connect = with_chroot(connect)
+        self.session_timeout_ms = session_timeout_ms
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._state = SessionState.LOST
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._state_changed = asyncio.Event()
+        retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0)
+        self._client = KazooClient(
+            hosts=self.connect, timeout=session_timeout_ms / 1000, connection_retry=retry
+        )
+
+    @property
+    def state(self) -> SessionState:
+        """As last heard, on the loop."""
+        return self._state
+
+    @property
+    def session_id(self) -> int:
+        """Of the current session, as in ``ZnodeStat.owner_session``; 0 before the first."""
+        known = self._client.client_id
+        return 0 if known is None else int(known[0])
+
+    def add_listener(self, on_state: Callable[[SessionState], None]) -> None:
+        """Hear every change of state, on the loop, in order."""
+        self._listeners.append(on_state)
+
+    def remove_listener(self, on_state: Callable[[SessionState], None]) -> None:
+        """Hear no more."""
+        self._listeners.remove(on_state)
+
+    async def start(self, timeout_s: float = 15.0) -> None:
+        """Connect, and make the chroot. Raises ZkUnavailableError, naming the connect string."""
+        assert self._loop is None, "a session is started once"
+        self._loop = asyncio.get_running_loop()
+        self._client.add_listener(self._on_kazoo_state)
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait_connected()
+                await self.ensure_path("/")
+        except TimeoutError:
+            await self.stop()
+            raise ZkUnavailableError(
+                f"no ZooKeeper server of {self.connect} answered within {timeout_s:g} s:"
+                " is one running there, and may this host reach it?"
+            ) from None
+
+    async def stop(self) -> None:
+        """End the session: its ephemeral znodes go at once."""
+        if self._loop is None:
+            return
+        self._client.remove_listener(self._on_kazoo_state)
+        await asyncio.to_thread(self._stop_blocking)
+        self._enter(SessionState.LOST)
+
+    def _stop_blocking(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    async def wait_connected(self) -> None:
+        """Return once the state is CONNECTED."""
+        while self._state is not SessionState.CONNECTED:
+            self._state_changed.clear()
+            await self._state_changed.wait()
+
+    # Reads. A watch is called once, and also when the connection breaks.
+
+    async def get(self, path: str, on_change: OnChange | None = None) -> tuple[bytes, ZnodeStat]:
+        """Content and stat. Raises NoNodeError."""
+        data, stat = await self._call(
+            lambda: self._client.get_async(path, self._watch(on_change)), f"get {path}"
+        )
+        return bytes(data), _stat(stat)
+
+    async def exists(self, path: str, on_change: OnChange | None = None) -> ZnodeStat | None:
+        """Stat, or None. The watch hears of making, change and removal."""
+        stat = await self._call(
+            lambda: self._client.exists_async(path, self._watch(on_change)), f"exists {path}"
+        )
+        return None if stat is None else _stat(stat)
+
+    async def children(
+        self, path: str, on_change: OnChange | None = None
+    ) -> tuple[list[str], ZnodeStat]:
+        """Names of the children, sorted, and the stat of the parent. Raises NoNodeError."""
+        names, stat = await self._call(
+            lambda: self._client.get_children_async(
+                path, self._watch(on_change), include_data=True
+            ),
+            f"children of {path}",
+        )
+        return sorted(names), _stat(stat)
+
+    async def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Contents, None for what is not there. Pipelined: thousands of reads a second.
+
+        The reads are counted on kazoo's thread, and the loop hears once for each window of them.
+        """
+        contents: list[bytes | None] = []
+        for start in range(0, len(paths), _READS_IN_FLIGHT_MAX):
+            contents += await self._get_window(paths[start : start + _READS_IN_FLIGHT_MAX])
+        return contents
+
+    async def _get_window(self, paths: Sequence[str]) -> list[bytes | None]:
+        assert self._loop is not None, "start the session first"
+        window = _Window(paths, self._loop.create_future(), self._on_loop)
+        for index, path in enumerate(paths):
+            self._client.get_async(path).rawlink(window.taker(index))
+        return await window.answer
+
+    async def sync(self, path: str) -> None:
+        """Reads that follow see all that was written anywhere before this."""
+        await self._call(lambda: self._client.sync_async(path), f"sync {path}")
+
+    # Writes.
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        """Make a znode. Raises NodeExistsError, NoNodeError (no parent)."""
+        await self._call(
+            lambda: self._client.create_async(path, data, ephemeral=ephemeral), f"create {path}"
+        )
+
+    async def set(self, path: str, data: bytes, *, version: int = -1) -> ZnodeStat:
+        """Replace the content. Raises NoNodeError, BadVersionError."""
+        return _stat(
+            await self._call(lambda: self._client.set_async(path, data, version), f"set {path}")
+        )
+
+    async def delete(self, path: str, *, version: int = -1) -> None:
+        """Remove a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        await self._call(lambda: self._client.delete_async(path, version), f"delete {path}")
+
+    async def ensure_path(self, path: str) -> None:
+        """Make a znode and its parents where they are missing."""
+        await self._call(lambda: self._client.ensure_path_async(path), f"ensure {path}")
+
+    async def multi(self, ops: Sequence[Op]) -> list[ZnodeStat | None]:
+        """All or nothing. A SetData's place in the answer has the new stat, the others None.
+
+        Raises what the first failing operation would; its message names the operation.
+        """
+        results = await self._call(lambda: self._transaction(ops).commit_async(), "multi")
+        for op, result in zip(ops, results, strict=False):
+            if isinstance(result, kazoo_errors.RolledBackError):
+                continue
+            if isinstance(result, Exception):
+                raise _translate(result, f"{type(op).__name__} {op.path}, in a multi")
+        assert len(results) == len(ops), f"{len(results)} results for {len(ops)} operations"
+        return [_stat(result) if hasattr(result, "czxid") else None for result in results]
+
+    def _transaction(self, ops: Sequence[Op]) -> Any:
+        transaction = self._client.transaction()
+        for op in ops:
+            match op:
+                case Create(path, data, ephemeral):
+                    transaction.create(path, data, ephemeral=ephemeral)
+                case SetData(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        return transaction
+
+    # From kazoo's threads to the loop.
+
+    async def _call(self, begin: Callable[[], Any], what: str) -> Any:
+        assert self._loop is not None, "start the session first"
+        loop = self._loop
+        answer: asyncio.Future[Any] = loop.create_future()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if answer.done():
+                return  # whoever waited has been cancelled
+            if error is None:
+                answer.set_result(value)
+            else:
+                answer.set_exception(error)
+
+        def done(result: Any) -> None:
+            error = result.exception
+            self._on_loop(settle, result.value, None if error is None else _translate(error, what))
+
+        begin().rawlink(done)
+        return await answer
+
+    def _watch(self, on_change: OnChange | None) -> Callable[[object], None] | None:
+        return None if on_change is None else lambda _event: self._on_loop(on_change)
+
+    def _on_kazoo_state(self, state: str) -> None:
+        known = {
+            KazooState.CONNECTED: SessionState.CONNECTED,
+            KazooState.SUSPENDED: SessionState.SUSPENDED,
+        }
+        self._on_loop(self._enter, known.get(state, SessionState.LOST))
+
+    def _on_loop(self, call: Callable[..., None], *args: object) -> None:
+        """A closed loop has nobody left to tell."""
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        self._state_changed.set()
+        for listener in tuple(self._listeners):
+            listener(state)

@@ -1,0 +1,268 @@
+"""MemDisk: a disk in memory that forgets what was not synced, and fails when told to.
+
+Every file has two images, what was written and what was synced; the tree has the names as they are
+and a journal of the changes that no ``sync_directory`` (nor synced ``replace_whole``) covers yet.
+``crash`` keeps what was synced and, as dice from outside decide, some of the rest: a prefix of the
+journal (as a journalling file system does), and for each file a prefix of what was appended, whose
+last bytes may be zeros.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from tidemark.storage.disk import NEVER_TRUNCATED, Buffer, DiskError, DiskFullError
+
+_UNBOUNDED: Final = 2**62
+_TORN_BYTES: Final = 512
+
+
+class _Inode:
+    """One file's bytes, whatever its names are."""
+
+    __slots__ = ("synced", "written")
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.synced = b""
+
+
+_Tree = dict[str, _Inode | None]
+"""Path to file, or to None for a directory."""
+
+
+class MemFile:
+    """One open file; see tidemark.storage.disk.File for the contract."""
+
+    __slots__ = ("_disk", "_inode", "_life", "path", "truncated_to")
+
+    def __init__(self, disk: "MemDisk", inode: _Inode, path: str) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._life = disk.life
+        self.path = path
+        self.truncated_to = NEVER_TRUNCATED
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far, synced or not."""
+        return len(self._inode.written)
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Writes what fits; raises DiskFullError when that is not all."""
+        self._check()
+        content = b"".join(buffers)
+        written = self._inode.written
+        room = self._disk.room_for(max(position + len(content) - len(written), 0))
+        fits = len(content) - room
+        if position > len(written):
+            written.extend(bytes(position - len(written)))
+        written[position : position + fits] = content[:fits]
+        if room:
+            raise DiskFullError(self.path, "No space left on device")
+        return len(content)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes; fewer only at the end of the file."""
+        self._check()
+        return bytes(self._inode.written[position : position + length])
+
+    def sync(self) -> None:
+        """What is written becomes what a crash leaves."""
+        self._check()
+        if self._disk.syncs_fail:
+            raise DiskError(self.path, "Input/output error")
+        self._inode.synced = bytes(self._inode.written)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend with zeros."""
+        self._check()
+        written = self._inode.written
+        del written[size_bytes:]
+        written.extend(bytes(size_bytes - len(written)))
+        self.truncated_to = min(self.truncated_to, size_bytes)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _check(self) -> None:
+        if self._life != self._disk.life:
+            raise DiskError(self.path, "opened before the crash")
+
+
+class MemDisk:
+    """A directory tree in memory. See tidemark.storage.disk.Disk for the contract."""
+
+    def __init__(self, capacity_bytes: int = _UNBOUNDED) -> None:
+        self.capacity_bytes = capacity_bytes
+        """Set it lower to fill the disk, higher to make room."""
+        self.syncs_fail = False
+        """From now on every sync raises DiskError, as a broken device does."""
+        self.life = 0
+        """Raised by every crash: handles of an earlier life are dead."""
+        self._tree: _Tree = {"": None}
+        self._synced_tree: _Tree = {"": None}
+        self._journal: list[tuple[str, str, _Inode | None]] = []
+
+    # -- the contract
+
+    def open(self, path: str, *, create: bool = False) -> MemFile:
+        """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
+        inode = self._tree.get(path)
+        if inode is None:
+            if not create or path in self._tree or _parent(path) not in self._tree:
+                raise FileNotFoundError(path)
+            inode = _Inode()
+            self._change("link", path, inode)
+        return MemFile(self, inode, path)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return path in self._tree
+
+    def size_of(self, path: str) -> int:
+        """Bytes of a file. Raises FileNotFoundError."""
+        return len(self._file(path).written)
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; [] if there is none."""
+        start = f"{directory}/" if directory else ""
+        return sorted(
+            path[len(start) :]
+            for path in self._tree
+            if path and path.startswith(start) and "/" not in path[len(start) :]
+        )
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; silent if it exists."""
+        if path not in self._tree:
+            self.make_directory(_parent(path))
+            self._change("link", path, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or directory; an existing file at ``new`` is replaced."""
+        if old not in self._tree:
+            raise FileNotFoundError(old)
+        self._change(old, new, None, rename=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it; silent if it is gone."""
+        if path in self._tree:
+            self._change("unlink", path, None)
+
+    def read_whole(self, path: str) -> bytes:
+        """A small file's content. Raises FileNotFoundError."""
+        return bytes(self._file(path).written)
+
+    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        """The new content appears whole; with ``sync`` it is durable on return."""
+        inode = _Inode()
+        if self.room_for(len(content)):
+            raise DiskFullError(path, "No space left on device")
+        if sync and self.syncs_fail:
+            raise DiskError(path, "Input/output error")
+        # As ext4 does (auto_da_alloc), the bytes are on disk before the rename is.
+        inode.written, inode.synced = bytearray(content), content
+        self._change("link", path, inode)
+        if sync:
+            self.sync_directory(_parent(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Commit the journal: all names, as one transaction."""
+        if self.syncs_fail:
+            raise DiskError(path, "Input/output error")
+        self._synced_tree = dict(self._tree)
+        self._journal.clear()
+
+    def free_bytes(self) -> int:
+        """Space left."""
+        return max(self.capacity_bytes - self._used_bytes(), 0)
+
+    # -- faults
+
+    def room_for(self, growth_bytes: int) -> int:
+        """How many of ``growth_bytes`` do not fit."""
+        if self.capacity_bytes == _UNBOUNDED:
+            return 0
+        return max(growth_bytes - self.free_bytes(), 0)
+
+    def crash(self, dice: Iterable[int] = ()) -> None:
+        """The power fails: keep what was synced, and of the rest what the dice say (0 when out).
+
+        Each die is used modulo the number of outcomes, so that any non-negative ints do.
+        """
+        rolls = iter(dice)
+        kept = _roll(rolls, len(self._journal) + 1)
+        tree = dict(self._synced_tree)
+        for kind, path, inode in self._journal[:kept]:
+            _apply(tree, kind, path, inode)
+        for inode in {id(one): one for one in tree.values() if one is not None}.values():
+            inode.written = bytearray(_after_crash(inode, rolls))
+            inode.synced = bytes(inode.written)
+        self._tree, self._synced_tree = tree, dict(tree)
+        self._journal.clear()
+        self.life += 1
+        self.syncs_fail = False
+
+    def kill(self) -> None:
+        """The process dies, the kernel lives on: all that was written is there, handles are not."""
+        self.life += 1
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Damage one bit of a file, in both images."""
+        inode = self._file(path)
+        inode.written[position] ^= 1 << bit
+        if position < len(inode.synced):
+            synced = bytearray(inode.synced)
+            synced[position] ^= 1 << bit
+            inode.synced = bytes(synced)
+
+    # -- inside
+
+    def _file(self, path: str) -> _Inode:
+        inode = self._tree.get(path)
+        if inode is None:
+            raise FileNotFoundError(path)
+        return inode
+
+    def _used_bytes(self) -> int:
+        inodes = {id(one): one for one in self._tree.values() if one is not None}
+        return sum(len(one.written) for one in inodes.values())
+
+    def _change(self, kind: str, path: str, inode: _Inode | None, *, rename: bool = False) -> None:
+        change = (f"rename {kind}" if rename else kind, path, inode)
+        _apply(self._tree, *change)
+        self._journal.append(change)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _apply(tree: _Tree, kind: str, path: str, inode: _Inode | None) -> None:
+    """One change of names: link, unlink, or rename of the path after the word."""
+    if kind == "link":
+        tree[path] = inode
+        return
+    old = path if kind == "unlink" else kind.removeprefix("rename ")
+    moved = [name for name in tree if name == old or name.startswith(f"{old}/")]
+    for name in moved:
+        one = tree.pop(name)
+        if kind != "unlink":
+            tree[path + name[len(old) :]] = one
+
+
+def _roll(rolls: Iterator[int], outcomes: int) -> int:
+    return next(rolls, 0) % outcomes
+
+
+def _after_crash(inode: _Inode, rolls: Iterator[int]) -> bytes:
+    """Synced bytes, then a prefix of what was appended to them, the last of it perhaps zeros."""
+    written, synced = bytes(inode.written), inode.synced
+    if not written.startswith(synced):
+        return written if _roll(rolls, 2) else synced
+    tail = written[len(synced) :]
+    if not tail:
+        return synced
+    kept = _roll(rolls, len(tail) + 1)
+    torn = min(_roll(rolls, _TORN_BYTES + 1), kept)
+    return synced + tail[: kept - torn] + bytes(torn)

@@ -1,0 +1,116 @@
+"""The broker process: read the configuration, build the object graph, serve until told to stop."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+
+from prometheus_client.registry import CollectorRegistry
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.event_loop import new_event_loop
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.ops_http import OpsServer
+from tidemark.runtime.os_disk import kernel_boot_id, raise_descriptor_limit
+from tidemark.runtime.server import GrpcServer, make_grpc_server
+from tidemark.runtime.service import ServiceError, run_process
+from tidemark.runtime.zk_session import ZkSession, ZkUnavailableError
+
+from broker.config import BrokerConfig
+from broker.shell.broker_server import BrokerServer
+from broker.shell.membership import Announcement, Membership
+from broker.shell.metrics import BrokerCollector
+from broker.shell.rpc.partition_store import SERVICE_NAME, PartitionStore, registration
+from broker.shell.start import open_directories
+
+SERVICE = "broker"
+INCARNATION_BYTES = 16
+
+
+async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
+    """One broker's life: disks, listeners, membership, service; on ``stop`` drain and close
+    cleanly.
+    """
+    raise_descriptor_limit()
+    directories = await asyncio.to_thread(open_directories, config)
+    session = ZkSession(
+        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+    )
+    controller = ControllerClient(session)
+    server = BrokerServer(config, directories.managers, controller)
+    metrics = Metrics(SERVICE)
+    metrics.registry.register(BrokerCollector(server.node))
+    try:
+        async with contextlib.AsyncExitStack() as open_things:
+            await open_things.enter_async_context(_ops(config, server, metrics.registry))
+            endpoints = await server.open()
+            grpc = await open_things.enter_async_context(_grpc(config, server))
+            await _start_session(session)
+            open_things.push_async_callback(session.stop)
+            open_things.push_async_callback(controller.close)
+            membership = Membership(
+                server.node,
+                session,
+                controller,
+                Announcement(
+                    endpoints=endpoints,
+                    grpc_endpoint=config.grpc_advertised or str(grpc.address),
+                    rack=config.rack,
+                    machine=config.node or socket.gethostname(),
+                    boot_id=kernel_boot_id(),
+                    log_dir_ids=directories.directory_ids,
+                    clean_stop=directories.clean_stop,
+                    previous_broker_epoch=directories.previous_broker_epoch,
+                ),
+                incarnation_id=os.urandom(INCARNATION_BYTES),
+                cluster_id=directories.cluster_id,
+            )
+            membership.on_joined = directories.stamp
+            await _serve_until(stop, server, membership, grpc)
+    finally:
+        await server.close()
+        directories.unlock()
+
+
+async def _serve_until(
+    stop: asyncio.Event, server: BrokerServer, membership: Membership, grpc: GrpcServer
+) -> None:
+    """Membership ends after the drain: until then clients are still answered."""
+    async with asyncio.TaskGroup() as tasks:
+        member = tasks.create_task(membership.run(server.take_image), name="membership")
+        ready = tasks.create_task(_say_ready(server, grpc), name="grpc-health")
+        serving = tasks.create_task(server.run(stop), name="serve")
+        await asyncio.wait((member, serving), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        member.cancel()
+
+
+async def _say_ready(server: BrokerServer, grpc: GrpcServer) -> None:
+    await server.wait_ready()
+    await grpc.set_serving(serving=True)
+
+
+def _ops(config: BrokerConfig, server: BrokerServer, registry: CollectorRegistry) -> OpsServer:
+    return OpsServer(config.ops_listen, registry, ready=server.not_ready)
+
+
+def _grpc(config: BrokerConfig, server: BrokerServer) -> GrpcServer:
+    in_flight_max = config.grpc_bulk_bytes_in_flight_max
+    store = PartitionStore(server.node, bytes_in_flight_max=in_flight_max)
+    return make_grpc_server(config.grpc_listen, [SERVICE_NAME], registration(store))
+
+
+async def _start_session(session: ZkSession) -> None:
+    try:
+        await session.start()
+    except ZkUnavailableError as failure:
+        raise ServiceError(str(failure)) from failure
+
+
+def main() -> None:
+    """Entry point of ``tidemark-broker`` and ``python -m broker``."""
+    sys.exit(run_process(serve, BrokerConfig, service=SERVICE, loop_factory=new_event_loop))
+
+
+if __name__ == "__main__":
+    main()

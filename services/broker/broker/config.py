@@ -1,0 +1,240 @@
+"""Every option of a broker: Kafka's names where Kafka has one, each with its unit, bounds, default
+and reason.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field, model_validator
+from tidemark.model.config_values import InvalidConfigError
+from tidemark.model.metadata import Endpoint
+from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
+from tidemark.runtime.service_config import Address, CommaList, HostPort, ServiceConfig
+
+_HOUR_MS: Final = 3_600_000
+_MIB: Final = 1024 * 1024
+
+Text = str | None
+
+
+def _for_topics(topic_key: str) -> Any:
+    """The field of a broker-wide key that stands in for a topic's."""
+    key = TOPIC_CONFIG_KEYS[topic_key]
+    return Field(
+        None, description=f"{key.name} of topics that do not set it (else {key.default}): {key.doc}"
+    )
+
+
+class Listener(NamedTuple):
+    """One named listening address: ``CLIENT://127.0.0.1:9092``."""
+
+    name: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Listener":
+        """Read ``NAME://host:port``; an empty host means every interface. Raises ValueError."""
+        name, separator, address = text.strip().partition("://")
+        if not separator or not name.isidentifier():
+            raise ValueError(f"expected NAME://host:port, not {text!r}")
+        host, port = HostPort.parse(address if not address.startswith(":") else f"0.0.0.0{address}")
+        return cls(name, host, port)
+
+
+class BrokerConfig(ServiceConfig):
+    """A broker's configuration."""
+
+    broker_id: int = Field(
+        ge=0, description="unique in the cluster, and kept for the life of its disks"
+    )
+    log_dirs: CommaList = Field(
+        ("data",), min_length=1, description="directories that hold partitions, best one a device"
+    )
+    listeners: CommaList = Field(
+        ("CLIENT://127.0.0.1:9092",),
+        min_length=1,
+        description="Kafka listeners: NAME://host:port,...",
+    )
+    advertised_listeners: CommaList = Field(
+        (), description="what clients are told instead, by listener name; default: listeners"
+    )
+    grpc_listen: Address = Field("127.0.0.1:9292", description="where gRPC is served")
+    grpc_advertised: str = Field(
+        "", description="host:port that peers are told; default: grpc.listen"
+    )
+    rack: str = Field(
+        "", description="failure domain; replicas of a partition are spread over racks"
+    )
+    node: str = Field(
+        "", description="machine; replicas of a partition never share one; default: host name"
+    )
+
+    auto_create_topics_enable: bool = Field(
+        default=True, description="whether asking for metadata of an unknown topic creates it"
+    )
+    num_partitions: int = Field(
+        1, ge=1, description="partitions of a topic created without a number"
+    )
+    default_replication_factor: int = Field(1, ge=1, le=32_767, description="of such a topic")
+
+    max_connections: int = Field(
+        10_000, ge=1, description="open connections, all listeners together"
+    )
+    max_connections_per_ip: int = Field(
+        10_000, ge=1, description="open connections from one address"
+    )
+    connections_max_idle_ms: int = Field(
+        600_000, ge=1_000, description="a connection silent for so long is closed"
+    )
+    socket_request_max_bytes: int = Field(
+        100 * _MIB, ge=1_024, le=2**31 - 1, description="largest request frame; a larger one closes"
+    )
+    requests_in_flight_max: int = Field(
+        64, ge=1, description="unanswered requests of one connection; beyond it is not read from"
+    )
+    connection_queued_max_bytes: int = Field(
+        4 * _MIB,
+        ge=65_536,
+        description="answers in memory for one connection; beyond it is not read from",
+    )
+    buffers_max_bytes: int = Field(
+        512 * _MIB,
+        ge=_MIB,
+        description="receive buffers of all connections; beyond it large frames wait",
+    )
+    grpc_bulk_bytes_in_flight_max: int = Field(
+        64 * _MIB, ge=_MIB, description="bytes of batches that all gRPC streams together hold"
+    )
+    parked_requests_max: int = Field(
+        16_384, ge=1, description="long polls and waiting produces held"
+    )
+
+    fetch_max_bytes: int = Field(
+        55 * _MIB, ge=1_024, description="largest fetch answer, whatever is asked"
+    )
+    max_incremental_fetch_session_cache_slots: int = Field(
+        1_000, ge=0, description="fetch sessions kept"
+    )
+
+    log_flush_interval_ms: int = Field(
+        10_000, ge=100, description="dirty logs are fsynced so often in the background (flush=os)"
+    )
+    log_flush_group_interval_ms: int = Field(
+        2, ge=0, le=1_000, description="how long a group-commit round gathers writes (flush=group)"
+    )
+    log_flush_offset_checkpoint_interval_ms: int = Field(
+        10_000,
+        ge=100,
+        description="recovery point, high watermark and log start are written so often",
+    )
+    log_retention_check_interval_ms: int = Field(
+        60_000, ge=100, description="retention, rolls by time and removals are looked at so often"
+    )
+    log_cleaner_enable: bool = Field(default=True, description="whether compaction runs")
+    log_cleaner_backoff_ms: int = Field(
+        15_000, ge=100, description="pause when nothing is to compact"
+    )
+    log_scrub_bytes_per_s: int = Field(
+        8 * _MIB, ge=0, description="rate at which sealed segments are read and checked; 0: never"
+    )
+    producer_id_expiration_ms: int = Field(
+        24 * _HOUR_MS,
+        ge=1_000,
+        description="an idempotent producer silent for so long is forgotten",
+    )
+    log_cleanup_policy: Text = _for_topics("cleanup.policy")
+    compression_type: Text = _for_topics("compression.type")
+    compression_gzip_level: Text = _for_topics("compression.gzip.level")
+    compression_lz4_level: Text = _for_topics("compression.lz4.level")
+    compression_zstd_level: Text = _for_topics("compression.zstd.level")
+    log_cleaner_delete_retention_ms: Text = _for_topics("delete.retention.ms")
+    log_segment_delete_delay_ms: Text = _for_topics("file.delete.delay.ms")
+    log_flush_interval_messages: Text = _for_topics("flush.messages")
+    log_index_interval_bytes: Text = _for_topics("index.interval.bytes")
+    log_cleaner_max_compaction_lag_ms: Text = _for_topics("max.compaction.lag.ms")
+    message_max_bytes: Text = _for_topics("max.message.bytes")
+    log_message_timestamp_after_max_ms: Text = _for_topics("message.timestamp.after.max.ms")
+    log_message_timestamp_before_max_ms: Text = _for_topics("message.timestamp.before.max.ms")
+    log_message_timestamp_type: Text = _for_topics("message.timestamp.type")
+    log_cleaner_min_cleanable_ratio: Text = _for_topics("min.cleanable.dirty.ratio")
+    log_cleaner_min_compaction_lag_ms: Text = _for_topics("min.compaction.lag.ms")
+    min_insync_replicas: Text = _for_topics("min.insync.replicas")
+    log_preallocate: Text = _for_topics("preallocate")
+    log_retention_bytes: Text = _for_topics("retention.bytes")
+    log_retention_ms: Text = _for_topics("retention.ms")
+    log_segment_bytes: Text = _for_topics("segment.bytes")
+    log_index_size_max_bytes: Text = _for_topics("segment.index.bytes")
+    log_roll_jitter_ms: Text = _for_topics("segment.jitter.ms")
+    log_roll_ms: Text = _for_topics("segment.ms")
+    unclean_leader_election_enable: Text = _for_topics("unclean.leader.election.enable")
+    log_flush_policy: Text = _for_topics("flush")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_as_text(cls, values: object) -> object:
+        """A file may give a topic default as a number or a truth value; it is parsed as Kafka's
+        text.
+        """
+        if not isinstance(values, dict):
+            return values
+        return {
+            name: _as_text(value) if name in _TOPIC_DEFAULT_FIELDS else value
+            for name, value in values.items()
+        }
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "BrokerConfig":
+        names = [listener.name for listener in self.parsed_listeners()]
+        if len(set(names)) != len(names):
+            raise ValueError("listeners: each name may stand once")
+        unknown = {Listener.parse(text).name for text in self.advertised_listeners} - set(names)
+        if unknown:
+            raise ValueError(
+                f"advertised.listeners names {sorted(unknown)}, which listeners does not"
+            )
+        try:
+            topic_config({}, self.topic_defaults())
+        except InvalidConfigError as reason:
+            raise ValueError(str(reason)) from None
+        return self
+
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """The listeners, in order."""
+        return tuple(Listener.parse(text) for text in self.listeners)
+
+    def endpoints(self, bound: Mapping[str, int] | None = None) -> tuple[Endpoint, ...]:
+        """What is advertised for each listener; ``bound`` gives the real ports where 0 was asked
+        for.
+        """
+        advertised = {one.name: one for one in map(Listener.parse, self.advertised_listeners)}
+        points = []
+        for listener in self.parsed_listeners():
+            shown = advertised.get(listener.name, listener)
+            port = shown.port or (bound or {}).get(listener.name, 0)
+            points.append(Endpoint(listener.name, shown.host, port))
+        return tuple(points)
+
+    def topic_defaults(self) -> dict[str, str]:
+        """What this broker was started with for topics that say nothing, by topic key."""
+        set_here = {}
+        for field_name, topic_key in _TOPIC_DEFAULT_FIELDS.items():
+            value = getattr(self, field_name)
+            if value is not None:
+                set_here[topic_key] = value
+        return set_here
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+# flush.ms has log.flush.interval.ms for its broker-wide name, which here is the background round's
+# interval.
+_TOPIC_DEFAULT_FIELDS: Final[Mapping[str, str]] = {
+    key.broker_name.replace(".", "_"): key.name
+    for key in TOPIC_CONFIG_KEYS.values()
+    if key.broker_name and key.name != "flush.ms"
+}

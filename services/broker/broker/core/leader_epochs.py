@@ -1,0 +1,116 @@
+"""Leader epochs of one log: at which offset each began, and so where a diverged follower truncates.
+
+The rules are Kafka's (KIP-101, KIP-279): an epoch ends where the next one begins, the latest one at
+the log's end.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidemark.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+
+class EpochEntry(NamedTuple):
+    """One epoch and the offset of the first record that was, or will be, written in it."""
+
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class LeaderEpochs:
+    """Invariant: leader epochs strictly increase, and start offsets never decrease."""
+
+    __slots__ = ("_epochs", "_starts", "latest")
+
+    latest: LeaderEpoch
+    """The highest epoch known; NO_EPOCH in an empty log."""
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = NO_EPOCH
+        self.restore(entries)
+
+    def restore(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Replace everything by ``entries`` (epoch, start offset), in order."""
+        self._epochs, self._starts = [], []
+        for leader_epoch, start_offset in entries:
+            self._epochs.append(leader_epoch)
+            self._starts.append(start_offset)
+        self._settle()
+        self.check()
+
+    def assign(self, leader_epoch: int, start_offset: int) -> bool:
+        """An epoch begins at ``start_offset``, unless a newer or the same one began already.
+
+        Returns whether anything changed. Older entries that start at or beyond ``start_offset``
+        never got a record and go.
+        """
+        assert leader_epoch >= 0, leader_epoch
+        if leader_epoch <= self.latest:
+            return False
+        keep = bisect_left(self._starts, start_offset)
+        del self._epochs[keep:], self._starts[keep:]
+        self._epochs.append(leader_epoch)
+        self._starts.append(start_offset)
+        self._settle()
+        return True
+
+    def end_offset_for(self, leader_epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
+        """The largest known epoch not above ``leader_epoch``, and where it ends (exclusive).
+
+        (NO_EPOCH, NO_OFFSET) for an epoch above all that are known. For one below all of them, the
+        epoch itself and the first known start: nothing of it is left here.
+        """
+        if leader_epoch < 0 or leader_epoch > self.latest:
+            return NO_EPOCH, NO_OFFSET
+        if leader_epoch == self.latest:
+            return self.latest, Offset(log_end)
+        above = bisect_right(self._epochs, leader_epoch)
+        end = Offset(self._starts[above])
+        if above == 0:
+            return LeaderEpoch(leader_epoch), end
+        return LeaderEpoch(self._epochs[above - 1]), end
+
+    def epoch_of(self, offset: int) -> LeaderEpoch:
+        """The epoch in which the record at ``offset`` was written; NO_EPOCH below the first."""
+        above = bisect_right(self._starts, offset)
+        return LeaderEpoch(self._epochs[above - 1]) if above else NO_EPOCH
+
+    def truncate_to(self, offset: int) -> bool:
+        """The log now ends at ``offset``: forget epochs that begin there or later; whether any
+        did.
+        """
+        keep = bisect_left(self._starts, offset)
+        if keep == len(self._starts):
+            return False
+        del self._epochs[keep:], self._starts[keep:]
+        self._settle()
+        return True
+
+    def truncate_from_start(self, offset: int) -> bool:
+        """The log now starts at ``offset``: the epoch that holds it begins there; whether it did
+        not.
+        """
+        below = bisect_right(self._starts, offset)
+        if below == 0 or (below == 1 and self._starts[0] == offset):
+            return False
+        del self._epochs[: below - 1], self._starts[: below - 1]
+        self._starts[0] = offset
+        return True
+
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All of them, oldest first."""
+        return tuple(
+            EpochEntry(LeaderEpoch(epoch), Offset(start))
+            for epoch, start in zip(self._epochs, self._starts, strict=True)
+        )
+
+    def _settle(self) -> None:
+        self.latest = LeaderEpoch(self._epochs[-1]) if self._epochs else NO_EPOCH
+
+    def check(self) -> None:
+        """Assert the invariant."""
+        assert self._epochs == sorted(set(self._epochs)), self.entries()
+        assert self._starts == sorted(self._starts), self.entries()

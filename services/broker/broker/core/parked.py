@@ -1,0 +1,212 @@
+"""Requests that wait for an offset, for bytes or for a deadline (Kafka: purgatory). Pure; the shell
+performs the wake.
+
+Two kinds wait. A *produce* waits until the high watermark of each of its partitions passes what it
+wrote; ends of one partition are parked in rising order, so that waking is a pop from the left. A
+*fetch* waits until its partitions have gained so many bytes; it is credited at every advance. Both
+wake at their deadline, kept in buckets of ``BUCKET_MS`` so that parking and waking are O(1) and
+nothing stale stays behind.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from operator import itemgetter
+from typing import Final
+
+from tidemark.model.ids import InstantMs
+
+BUCKET_MS: Final = 5
+WAIT_MS_MAX: Final = 600_000
+"""No request waits longer than this, whatever it asks; bounds the number of deadline buckets."""
+
+
+class ParkedRequest:
+    """One waiting request. ``wake`` is called at most once, with True when its wish came true."""
+
+    __slots__ = ("bucket", "keys", "missing", "wake")
+
+    def __init__(self, wake: Callable[[bool], None], missing: int, keys: tuple[Hashable, ...]):
+        self.wake: Callable[[bool], None] | None = wake
+        self.missing = missing
+        self.keys = keys
+        self.bucket = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """False once woken or cancelled."""
+        return self.wake is not None
+
+
+class Parked:
+    """All waiting requests of one broker. Bounded: beyond ``requests_max`` nothing parks, the
+    caller answers now.
+    """
+
+    def __init__(
+        self,
+        requests_max: int = 16_384,
+        *,
+        on_earlier: Callable[[InstantMs], None] | None = None,
+    ) -> None:
+        """``on_earlier`` hears when a new request's deadline is the earliest of all."""
+        assert requests_max > 0
+        self.requests_max = requests_max
+        self._on_earlier = on_earlier
+        self.count = 0
+        self._fetches: dict[Hashable, dict[ParkedRequest, None]] = {}
+        self._produces: dict[Hashable, deque[tuple[int, ParkedRequest]]] = {}
+        self._buckets: dict[int, dict[ParkedRequest, None]] = {}
+        self._bucket_order: list[int] = []
+
+    # -- parking
+
+    def park_fetch(
+        self,
+        keys: Iterable[Hashable],
+        *,
+        bytes_missing: int,
+        now: InstantMs,
+        wait_ms: int,
+        wake: Callable[[bool], None],
+    ) -> ParkedRequest | None:
+        """Wait until ``keys`` gained ``bytes_missing`` bytes. None: no room to park."""
+        if self.count >= self.requests_max:
+            return None
+        request = ParkedRequest(wake, max(bytes_missing, 1), tuple(dict.fromkeys(keys)))
+        for key in request.keys:
+            watching = self._fetches.get(key)
+            if watching is None:
+                watching = self._fetches[key] = {}
+            watching[request] = None
+        self._park_until(request, now, wait_ms)
+        return request
+
+    def park_produce(
+        self,
+        ends: Iterable[tuple[Hashable, int]],
+        *,
+        now: InstantMs,
+        wait_ms: int,
+        wake: Callable[[bool], None],
+    ) -> ParkedRequest | None:
+        """Wait until each partition's high watermark reaches its end. None: no room to park."""
+        if self.count >= self.requests_max:
+            return None
+        wanted = tuple(ends)
+        request = ParkedRequest(wake, len(wanted), ())
+        for key, end in wanted:
+            queue = self._produces.get(key)
+            if queue is None:
+                queue = self._produces[key] = deque()
+            while queue and not queue[0][1].is_waiting:
+                queue.popleft()  # timed out while the watermark stood still
+            if not queue or queue[-1][0] <= end:
+                queue.append((end, request))
+            else:  # a retry of an earlier batch
+                queue.insert(bisect_right(queue, end, key=itemgetter(0)), (end, request))
+        self._park_until(request, now, wait_ms)
+        return request
+
+    def _park_until(self, request: ParkedRequest, now: InstantMs, wait_ms: int) -> None:
+        due = now + min(max(wait_ms, 0), WAIT_MS_MAX)
+        number = -(-due // BUCKET_MS)
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = {}
+            heapq.heappush(self._bucket_order, number)
+            if self._on_earlier is not None and self._bucket_order[0] == number:
+                self._on_earlier(InstantMs(number * BUCKET_MS))
+        bucket[request] = None
+        request.bucket = number
+        self.count += 1
+
+    # -- waking
+
+    def is_watched(self, key: Hashable) -> bool:
+        """Whether anything waits for this partition: the hot path's only question."""
+        return key in self._fetches or key in self._produces
+
+    def advanced(self, key: Hashable, high_watermark: int, gained_bytes: int) -> None:
+        """A partition's high watermark moved and ``gained_bytes`` became readable."""
+        watching = self._fetches.get(key)
+        if watching is not None:
+            full = []
+            for request in watching:
+                request.missing -= gained_bytes
+                if request.missing <= 0:
+                    full.append(request)
+            for request in full:
+                self._finish(request, fulfilled=True)
+        queue = self._produces.get(key)
+        if queue is not None:
+            self._advance_produces(key, queue, high_watermark)
+
+    def _advance_produces(
+        self, key: Hashable, queue: deque[tuple[int, ParkedRequest]], high_watermark: int
+    ) -> None:
+        while queue and (queue[0][0] <= high_watermark or not queue[0][1].is_waiting):
+            _, request = queue.popleft()
+            request.missing -= 1
+            if request.missing == 0 and request.is_waiting:
+                self._finish(request, fulfilled=True)
+        if not queue:
+            self._produces.pop(key, None)
+
+    def released(self, key: Hashable) -> None:
+        """A partition is no longer served here (or started anew): all that wait for it look again,
+        at once.
+        """
+        for request in tuple(self._fetches.get(key, ())):
+            self._finish(request, fulfilled=False)
+        for _, request in self._produces.pop(key, ()):
+            if request.is_waiting:
+                self._finish(request, fulfilled=False)
+
+    def cancel(self, request: ParkedRequest) -> None:
+        """Forget a request whose connection is gone; it is not woken. Idempotent."""
+        if request.is_waiting:
+            self._leave(request)
+            request.wake = None
+
+    def expire(self, now: InstantMs) -> None:
+        """Wake all whose deadline has passed."""
+        order = self._bucket_order
+        while order and order[0] * BUCKET_MS <= now:
+            for request in tuple(self._buckets.pop(heapq.heappop(order))):
+                if request.is_waiting:
+                    self._finish(request, fulfilled=False)
+
+    def next_deadline(self) -> InstantMs | None:
+        """When ``expire`` should be called next; None when nothing waits."""
+        order = self._bucket_order
+        while order and not self._buckets[order[0]]:
+            del self._buckets[heapq.heappop(order)]
+        return InstantMs(order[0] * BUCKET_MS) if order else None
+
+    def _finish(self, request: ParkedRequest, *, fulfilled: bool) -> None:
+        wake = request.wake
+        assert wake is not None, "woken twice"
+        self._leave(request)
+        request.wake = None
+        wake(fulfilled)
+
+    def _leave(self, request: ParkedRequest) -> None:
+        self.count -= 1
+        bucket = self._buckets.get(request.bucket)
+        if bucket is not None:
+            bucket.pop(request, None)
+        for key in request.keys:
+            watching = self._fetches.get(key)
+            if watching is not None:
+                watching.pop(request, None)
+                if not watching:
+                    del self._fetches[key]
+
+    def check(self) -> None:
+        """Assert that every waiting request is in exactly one bucket, and counted."""
+        waiting = [request for bucket in self._buckets.values() for request in bucket]
+        assert len(waiting) == self.count, (len(waiting), self.count)
+        assert all(request.is_waiting for request in waiting)
+        assert set(self._bucket_order) == set(self._buckets)

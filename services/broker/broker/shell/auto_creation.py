@@ -1,0 +1,91 @@
+"""Topics made by asking for their metadata, where the client and this broker both allow it."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import topic_name_problem
+
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.relay import caller_of, relay_topics
+from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+AUTO_CREATE_TIMEOUT_MS: Final = 10_000
+AUTO_CREATED_MAX: Final = 100
+"""Topics that one request may create; the others are told to ask again."""
+
+
+def topics_to_create(node: "BrokerNode", principal: str, names: Iterable[str | None]) -> list[str]:
+    """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
+    if not node.config.auto_create_topics_enable:
+        return []
+    authorize = node.authorizer.authorize
+    missing = [
+        name
+        for name in dict.fromkeys(names)
+        if name
+        and name not in node.image.topics
+        and topic_name_problem(name) is None
+        and name not in INTERNAL_TOPICS
+        and (
+            authorize(principal, Operation.CREATE, CLUSTER)
+            or authorize(principal, Operation.CREATE, topic_resource(name))
+        )
+    ]
+    return missing[:AUTO_CREATED_MAX]
+
+
+async def create_topics(
+    node: "BrokerNode", context: "RequestContext", names: list[str]
+) -> dict[str, ErrorCode]:
+    """Create what nobody else is creating; wait for the others' creations. Answers what was
+    refused, by name.
+    """
+    under_way = node.topics_being_created
+    ours = [name for name in names if name not in under_way]
+    others = [under_way[name] for name in names if name in under_way]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    under_way.update(dict.fromkeys(ours, done))
+    refused: dict[str, ErrorCode] = {}
+    try:
+        if ours:
+            refused = await _ask_controller(node, context, ours)
+    finally:
+        for name in ours:
+            del under_way[name]
+        done.set_result(None)
+    for other in others:
+        await asyncio.shield(other)
+    return refused
+
+
+async def _ask_controller(
+    node: "BrokerNode", context: "RequestContext", names: list[str]
+) -> dict[str, ErrorCode]:
+    message = write_create_topics(
+        caller_of(context),
+        [NewTopic(name, -1, -1, (), {}) for name in names],
+        validate_only=False,
+        timeout_ms=AUTO_CREATE_TIMEOUT_MS,
+    )
+    results = await relay_topics(
+        node,
+        "CreateTopics",
+        message,
+        named=[TopicRef(name) for name in names],
+        timeout_ms=AUTO_CREATE_TIMEOUT_MS,
+    )
+    told = {
+        ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+    return {result.name: told.get(result.error_code, result.error_code) for result in results}

@@ -1,0 +1,239 @@
+"""What is configured, from where: a broker's keys and a topic's, each with the settings that stand
+behind it.
+
+Strongest first (Kafka's order): the topic's own setting, this broker's dynamic one, the
+cluster-wide dynamic one, what the broker was started with, the default.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import lru_cache
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from tidemark.model.config_values import INT_MAX
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import ClusterImage
+from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfigKey
+from tidemark.runtime.service_config import ServiceConfig, dotted
+
+CLUSTER_WIDE: Final = ""
+"""The name under which dynamic configuration of all brokers is kept and described."""
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from (DescribeConfigs' numbers)."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+_DYNAMIC: Final = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+class Setting(NamedTuple):
+    """One place that gives a value (DescribeConfigs: a synonym)."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ShownConfig(NamedTuple):
+    """One key as DescribeConfigs shows it; ``settings`` strongest first, the first one in force."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    type_number: int
+    doc: str
+    read_only: bool
+    is_sensitive: bool
+
+    @property
+    def value(self) -> str | None:
+        """What is in force; a secret is never shown."""
+        return None if self.is_sensitive else self.settings[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        """Where what is in force comes from."""
+        return self.settings[0].source
+
+
+class BrokerKey(NamedTuple):
+    """One key of a broker. Only defaults of topic configuration can change while it runs."""
+
+    name: str
+    type_number: int
+    default: str | None
+    doc: str
+    is_dynamic: bool
+    is_sensitive: bool
+
+
+# DescribeConfigs' config types; secrets are recognised by their name, as a password is in every
+# service.
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST, _PASSWORD = 1, 2, 3, 5, 6, 7, 9
+_TYPE_NUMBERS: Final[Mapping[object, int]] = {bool: _BOOLEAN, int: _LONG, float: _DOUBLE}
+
+_TOPIC_KEY_BY_BROKER_NAME: Final[Mapping[str, TopicConfigKey]] = {
+    key.broker_name: key for key in TOPIC_CONFIG_KEYS.values() if key.broker_name
+}
+_ROUND_INTERVAL: Final = "log.flush.interval.ms"
+"""What a broker is started with here is the interval of its background rounds, not flush.ms."""
+
+
+@lru_cache(maxsize=4)
+def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
+    """Every key of a broker by name, sorted: what it is started with, and the defaults of topic
+    configuration.
+    """
+    keys = {
+        name: BrokerKey(
+            name, key.kind.type_number, key.default, key.doc, is_dynamic=True, is_sensitive=False
+        )
+        for name, key in _TOPIC_KEY_BY_BROKER_NAME.items()
+    }
+    for field_name, info in config_class.model_fields.items():
+        name = dotted(field_name)
+        if name in keys and name != _ROUND_INTERVAL:
+            continue
+        is_sensitive = "password" in name or "secret" in name
+        keys[name] = BrokerKey(
+            name,
+            _PASSWORD if is_sensitive else _type_number_of(info),
+            None if info.is_required() else shown_text(info.get_default(call_default_factory=True)),
+            info.description or "",
+            is_dynamic=name in keys,
+            is_sensitive=is_sensitive,
+        )
+    return dict(sorted(keys.items()))
+
+
+def broker_settings(
+    key: BrokerKey, config: ServiceConfig, image: ClusterImage, broker_id: BrokerId
+) -> tuple[Setting, ...]:
+    """All that is set for one key on one broker, strongest first; the last is its default."""
+    settings = []
+    for resource, source in (
+        (str(broker_id), ConfigSource.DYNAMIC_BROKER),
+        (CLUSTER_WIDE, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+    ):
+        value = image.broker_configs.get(resource, {}).get(key.name)
+        if value is not None:
+            settings.append(Setting(key.name, value, source))
+    field_name = key.name.replace(".", "_")
+    if field_name in config.model_fields_set:
+        started_with = shown_text(getattr(config, field_name))
+        if started_with is not None:
+            settings.append(Setting(key.name, started_with, ConfigSource.STATIC_BROKER))
+    settings.append(Setting(key.name, key.default, ConfigSource.DEFAULT))
+    return tuple(settings)
+
+
+def topic_configs_shown(
+    config: ServiceConfig,
+    image: ClusterImage,
+    broker_id: BrokerId,
+    overrides: Mapping[str, str],
+) -> list[ShownConfig]:
+    """Every key of a topic that sets ``overrides``, sorted by name."""
+    keys = broker_keys(type(config))
+    shown = []
+    for name, key in sorted(TOPIC_CONFIG_KEYS.items()):
+        settings: tuple[Setting, ...] = (Setting(name, key.default, ConfigSource.DEFAULT),)
+        if key.broker_name == _ROUND_INTERVAL:
+            of_broker = broker_settings(keys[key.broker_name], config, image, broker_id)
+            settings = (*(one for one in of_broker if one.source in _DYNAMIC), *settings)
+        elif key.broker_name:
+            settings = broker_settings(keys[key.broker_name], config, image, broker_id)
+        if name in overrides:
+            settings = (Setting(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *settings)
+        shown.append(
+            ShownConfig(
+                name, settings, key.kind.type_number, key.doc, read_only=False, is_sensitive=False
+            )
+        )
+    return shown
+
+
+def broker_configs_shown(
+    config: ServiceConfig, image: ClusterImage, broker_id: BrokerId
+) -> list[ShownConfig]:
+    """Every key of this broker, sorted by name."""
+    return [
+        ShownConfig(
+            key.name,
+            broker_settings(key, config, image, broker_id),
+            key.type_number,
+            key.doc,
+            read_only=not key.is_dynamic,
+            is_sensitive=key.is_sensitive,
+        )
+        for key in broker_keys(type(config)).values()
+    ]
+
+
+def cluster_configs_shown(
+    config_class: type[ServiceConfig], image: ClusterImage
+) -> list[ShownConfig]:
+    """What is set dynamically for all brokers; nothing else is shown of a broker without a name."""
+    keys = broker_keys(config_class)
+    shown = []
+    for name, value in sorted(image.broker_configs.get(CLUSTER_WIDE, {}).items()):
+        key = keys.get(name)
+        if key is None:
+            continue  # set by a newer release: this one cannot say what it is
+        setting = Setting(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        shown.append(
+            ShownConfig(
+                name,
+                (setting,),
+                key.type_number,
+                key.doc,
+                read_only=not key.is_dynamic,
+                is_sensitive=key.is_sensitive,
+            )
+        )
+    return shown
+
+
+def shown_text(value: object) -> str | None:
+    """A value as Kafka spells it: ``true``, ``a,b``, ``42``; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(str(shown_text(item)) for item in value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{shown_text(item)}" for name, item in value.items())
+    return str(value)
+
+
+def _type_number_of(info: FieldInfo) -> int:
+    """A whole number whose bound fits 32 bits is Kafka's INT, any other its LONG."""
+    number = _type_number(info.annotation)
+    bounds = [bound for item in info.metadata if (bound := getattr(item, "le", None)) is not None]
+    if number == _LONG and bounds and max(bounds) <= INT_MAX:
+        return _INT
+    return number
+
+
+def _type_number(annotation: Any) -> int:
+    """DescribeConfigs' type of a field; an optional one has the type of what it may hold."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _type_number(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        return _type_number(kinds[0])
+    if origin is Literal:
+        return _STRING
+    if origin in (list, tuple, set, frozenset):
+        return _LIST
+    return _TYPE_NUMBERS.get(annotation, _STRING)

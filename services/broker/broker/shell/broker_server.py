@@ -1,0 +1,139 @@
+"""BrokerServer: one broker's object graph without its membership: disks, node, listeners,
+maintenance.
+
+Who has an image, from the feed or from a test, hands it to ``take_image``; the first one opens the
+listeners.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.event_loop import tune_garbage_collection
+from tidemark.runtime.worker_pool import WorkerPool
+
+from broker.config import BrokerConfig
+from broker.shell import producer_ids
+from broker.shell.apis import make_router
+from broker.shell.cleaning import Cleaning
+from broker.shell.hosting import Hosting
+from broker.shell.listener import KafkaListener
+from broker.shell.maintenance import Maintenance
+from broker.shell.node import BrokerNode
+from broker.storage.log_manager import LogManager
+
+COLD_READERS = 8
+SESSION_ID_MAX = 2**31 - 1
+DRAIN_SHARE = 0.5
+"""Of the shutdown deadline: how long open requests may take; the rest is for closing the logs."""
+
+
+class BrokerServer:
+    """One broker, ready to be given images."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_managers: Sequence[LogManager],
+        controller: ControllerClient,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.workers = WorkerPool()
+        self._dice = random.SystemRandom()
+        self.node = BrokerNode(
+            config,
+            log_managers,
+            clock=clock or Clock(),
+            controller=controller,
+            producer_ids=producer_ids.from_controller(controller, self._registration),
+            workers=self.workers,
+            draw_session_id=lambda: self._dice.randint(1, SESSION_ID_MAX),
+        )
+        self.node.counters.damage_found = sum(
+            report.damage is not None for manager in log_managers for report in manager.reports
+        )
+        self.hosting = Hosting(self.node)
+        self.maintenance = Maintenance(self.node, self.hosting)
+        self.cleaning = Cleaning(self.node)
+        self._cold_readers = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
+        router = make_router(self.node)
+        self.listeners = [
+            KafkaListener(self.node, router, listener, self._cold_readers)
+            for listener in config.parsed_listeners()
+        ]
+        self._has_image = asyncio.Event()
+
+    def _registration(self) -> tuple[int, int]:
+        return self.node.registration()
+
+    async def open(self) -> tuple[Endpoint, ...]:
+        """Bind every listener; answers what is to be advertised. Nothing is accepted yet."""
+        for listener in self.listeners:
+            await listener.open()
+        return self.config.endpoints({one.name: one.port for one in self.listeners})
+
+    def take_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
+        """Host by a new image; the first one lets clients in."""
+        self.hosting.on_image(image, delta)
+        if not self._has_image.is_set():
+            tune_garbage_collection()
+            self._has_image.set()
+
+    def not_ready(self) -> str | None:
+        """Why clients are not served yet; None when they are."""
+        if self.node.broker_epoch < 0:
+            return "not registered with a controller yet"
+        if not all(listener.serving.is_set() for listener in self.listeners):
+            return "no metadata from the controller yet"
+        if all(manager.fenced is not None for manager in self.node.log_managers):
+            return "every log directory is fenced"
+        return None
+
+    async def wait_ready(self) -> None:
+        """Return once the first image is here and every listener accepts connections."""
+        for listener in self.listeners:
+            await listener.serving.wait()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop``, then drain."""
+        drain_s = self.config.shutdown_deadline_ms / 1_000 * DRAIN_SHARE
+        async with asyncio.TaskGroup() as tasks:
+            loops = [*self.maintenance.start(tasks), *self.cleaning.start(tasks)]
+            stopping = asyncio.Event()
+            serving = [
+                tasks.create_task(
+                    listener.run(self._has_image, stopping, drain_s=drain_s),
+                    name=f"listener-{listener.name}",
+                )
+                for listener in self.listeners
+            ]
+            await stop.wait()
+            stopping.set()
+            if not self._has_image.is_set():
+                for one in serving:
+                    one.cancel()
+            await asyncio.sleep(0)
+            self.node.wake_all()
+            await asyncio.wait(serving)
+            for loop in loops:
+                loop.cancel()
+
+    async def close(self) -> None:
+        """After ``run``: end workers and threads, then close the logs cleanly."""
+        await self.workers.close()
+        await self.cleaning.close()
+        await asyncio.to_thread(self._cold_readers.shutdown, wait=True)
+        high_watermarks = {
+            hosted.topic_partition: hosted.partition.high_watermark
+            for hosted in self.node.hosted.values()
+        }
+        for manager in self.node.log_managers:
+            if manager.fenced is None:
+                manager.checkpoint(high_watermarks)
+            manager.close(clean=manager.fenced is None, broker_epoch=self.node.broker_epoch)

@@ -1,0 +1,240 @@
+"""Compaction and scrubbing: what rereads the log in the background. One partition at a time, at a
+bounded rate.
+
+Compaction walks records in a niced process of its own and never stands in the way of the worker
+that produces wait for; the loop only plans and swaps the result in. Scrubbing reads whole batches
+in a thread and compares CRCs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from tidemark.model.config_values import LONG_MAX
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.os_disk import OsDisk
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPool
+from tidemark.storage.batch_walk import Damage
+from tidemark.storage.disk import DiskError
+
+from broker.shell.node import HostedPartition
+from broker.storage import checkpoint
+from broker.storage.compaction import (
+    CHECKPOINT_NAME,
+    CleaningPlan,
+    CleaningResult,
+    clean_segments,
+    first_timestamps_of,
+    is_current,
+    job_for,
+    last_data_offsets,
+    plan_cleaning,
+)
+from broker.storage.log_manager import LogManager
+from broker.storage.scrubber import Scrubber, ScrubSegment, ScrubTask, scrub_range
+from broker.storage.segment import SegmentView
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+SCRUB_PAUSE_MS: Final = 1_000
+
+
+class Cleaning:
+    """The loops that reread logs."""
+
+    def __init__(self, node: "BrokerNode") -> None:
+        self._node = node
+        self._worker = WorkerPool(jobs_max=1)
+        self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
+        self._uncleanable: set[HostedPartition] = set()
+        self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
+        node.on_new_log = self._forget
+
+    def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start the loops that are configured; the caller cancels them."""
+        config = self._node.config
+        loops = []
+        if config.log_cleaner_enable:
+            loops.append(tasks.create_task(self._clean(), name="compaction"))
+        if config.log_scrub_bytes_per_s:
+            loops.append(tasks.create_task(self._scrub(), name="scrub"))
+        return loops
+
+    async def close(self) -> None:
+        """End the compaction process."""
+        await self._worker.close()
+
+    # -- compaction
+
+    async def _clean(self) -> None:
+        """The dirtiest partition first; a pause when none is due."""
+        while True:
+            due = self._dirtiest()
+            if due is None:
+                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
+                continue
+            hosted, plan = due
+            try:
+                await self._clean_one(hosted, plan)
+            except DiskError as failure:
+                self._node.fence_directory(hosted.manager, failure)
+            except WorkerDiedError as died:
+                log.warning("compaction cut short", extra=fields(reason=str(died)))
+                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
+
+    def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
+        best: tuple[HostedPartition, CleaningPlan] | None = None
+        for hosted in self._node.hosted.values():
+            plan = self._plan(hosted)
+            if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                best = hosted, plan
+        return best
+
+    def _plan(self, hosted: HostedPartition) -> CleaningPlan | None:
+        config = hosted.log.config
+        if not config.is_compacted or hosted in self._uncleanable:
+            return None
+        if hosted.manager.fenced is not None:
+            return None
+        segments = hosted.log.segments()
+        plan = plan_cleaning(
+            segments,
+            log_start=hosted.partition.log_start,
+            last_stable=hosted.partition.last_stable,
+            checkpoint=self._checkpoints(hosted.manager).get(hosted.topic_partition),
+            config=config,
+            now_ms=self._node.clock.wall_ms(),
+            first_timestamps=self._first_timestamps(hosted, segments),
+        )
+        return plan if plan is not None and plan.is_due(config) else None
+
+    def _first_timestamps(
+        self, hosted: HostedPartition, segments: Sequence[SegmentView]
+    ) -> Mapping[int, int]:
+        """Only max.compaction.lag.ms asks for them; each is read from its file once."""
+        if hosted.log.config.max_compaction_lag_ms == LONG_MAX:
+            return {}
+        known = self._known_first.setdefault(hosted, {})
+        missing = [one for one in segments if not one.active and one.base_offset not in known]
+        known |= first_timestamps_of(hosted.manager.disk, missing)
+        return known
+
+    def _checkpoints(self, manager: LogManager) -> dict[TopicPartition, int]:
+        known = self._cleaned_to.get(manager)
+        if known is None:
+            known = checkpoint.read_offsets(manager.disk, CHECKPOINT_NAME)
+            self._cleaned_to[manager] = known
+        return known
+
+    def _forget(self, manager: LogManager, topic_partition: TopicPartition) -> None:
+        """A recreated topic is not clean up to where the old one of that name was."""
+        checkpoints = self._checkpoints(manager)
+        if checkpoints.pop(topic_partition, None) is not None:
+            checkpoint.write_offsets(manager.disk, CHECKPOINT_NAME, checkpoints, sync=False)
+
+    async def _clean_one(self, hosted: HostedPartition, plan: CleaningPlan) -> None:
+        manager = hosted.manager
+        disk = manager.disk
+        assert isinstance(disk, OsDisk), "compaction runs in another process, over a real disk"
+        job = job_for(
+            plan,
+            hosted.topic_partition,
+            hosted.log.config,
+            now_ms=self._node.clock.wall_ms(),
+            last_data_offsets=last_data_offsets(hosted.log.producers.entries()),
+        )
+        result = await self._worker.run(clean_segments, partial(OsDisk, disk.root), job)
+        if result.damage is not None:
+            self._uncleanable.add(hosted)
+            self._found(hosted, result.damage)
+            return
+        if self._swap_in(hosted, result):
+            checkpoints = self._checkpoints(manager)
+            checkpoints[hosted.topic_partition] = result.clean_end
+            checkpoint.write_offsets(disk, CHECKPOINT_NAME, checkpoints, sync=False)
+            log.info(
+                "compacted",
+                extra=fields(
+                    partition=str(hosted.topic_partition),
+                    read=result.records_read,
+                    kept=result.records_kept,
+                    bytes_before=result.bytes_read,
+                    bytes_after=result.bytes_written,
+                ),
+            )
+
+    def _swap_in(self, hosted: HostedPartition, result: CleaningResult) -> bool:
+        """False when the partition went, or its segments changed, while it was being compacted."""
+        current = self._node.hosted.get(hosted.topic_partition) is hosted
+        sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
+        if not current or not is_current(result, sizes):
+            for group in result.groups:
+                hosted.manager.disk.remove(group.path)
+            return False
+        return all(
+            hosted.log.swap_segments(group.old_base_offsets, [group.path])
+            for group in result.groups
+        )
+
+    # -- scrubbing
+
+    async def _scrub(self) -> None:
+        scrubber = Scrubber(bytes_per_second=self._node.config.log_scrub_bytes_per_s)
+        while True:
+            now = self._node.clock.now_ms()
+            task = scrubber.next_task(list(self._scrubbable()), now)
+            if task is None:
+                await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
+                continue
+            await self._scrub_one(scrubber, task)
+
+    async def _scrub_one(self, scrubber: Scrubber, task: ScrubTask) -> None:
+        hosted = self._node.hosted.get(task.segment.topic_partition)
+        if hosted is None:
+            await asyncio.sleep(0)
+            return
+        try:
+            file = hosted.manager.disk.open(task.segment.path)
+            outcome = await asyncio.to_thread(scrub_range, file, task)
+        except FileNotFoundError:
+            await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)  # retention or compaction took it
+            return
+        except DiskError as failure:
+            self._node.fence_directory(hosted.manager, failure)
+            await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
+            return
+        damage = scrubber.finished(task, outcome, self._node.clock.now_ms())
+        if damage is not None:
+            self._found(hosted, damage)
+
+    def _scrubbable(self) -> Iterator[ScrubSegment]:
+        """Rolled segments, whole. The active one is checked once it is rolled."""
+        for topic_partition, hosted in tuple(self._node.hosted.items()):
+            if hosted.manager.fenced is not None or hosted.log.damage is not None:
+                continue
+            for one in hosted.log.segments():
+                if not one.active:
+                    yield ScrubSegment(
+                        TopicPartition(*topic_partition), one.base_offset, one.path, one.size_bytes
+                    )
+
+    def _found(self, hosted: HostedPartition, damage: Damage) -> None:
+        hosted.log.report_damage(str(damage))
+        self._node.counters.damage_found += 1
+        log.error(
+            "damage found",
+            extra=fields(
+                partition=str(damage.topic_partition),
+                path=damage.path,
+                position=damage.position,
+                offset=damage.offset,
+                what=damage.what,
+            ),
+        )

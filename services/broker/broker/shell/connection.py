@@ -1,0 +1,479 @@
+"""One Kafka connection: frames parsed in place in one reused buffer, answers in request order,
+every resource bounded.
+
+Hot requests (Produce, Fetch, Metadata...) are answered inside ``buffer_updated``. What must wait
+takes a ``Reply``, a place in the order of answers. Reading stops while answers pile up, and goes on
+when they are gone.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidemark.kafka.apis import APIS
+from tidemark.kafka.headers import RequestHeader, response_header
+from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.runtime.send_queue import SendQueue
+from tidemark.storage.disk import File
+
+if TYPE_CHECKING:
+    from broker.shell.listener import KafkaListener
+
+log = logging.getLogger(__name__)
+
+Part = bytes | tuple[File, int, int]
+"""A piece of an answer: bytes, or (file, position, length)."""
+
+BUFFER_BYTES_MIN: Final = 64 * 1024
+BUFFER_BYTES_USUAL: Final = 256 * 1024
+LARGE_FRAME_BYTES: Final = 128 * 1024
+FRAME_BYTES_MIN: Final = 8
+QUEUED_PARTS_MAX: Final = 512
+SMALL_FRAMES_BEFORE_SHRINK: Final = 64
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AND_ID: Final = struct.Struct(">ii")
+_RESPONSE_TAGS: Final = {
+    (int(key), version): response_header(key, version, 0)[4:]
+    for key, versions in APIS.items()
+    for version in range(versions.advertised_min, versions.max + 1)
+}
+"""What follows the correlation id: nothing, or an empty tag field."""
+
+
+class Reply:
+    """The place of one answer that comes later. ``send`` is called exactly once, or the connection
+    is gone.
+    """
+
+    __slots__ = ("_connection", "_header", "on_gone", "parts")
+
+    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
+        self._connection = connection
+        self._header = header
+        self.parts: list[Part] | None = None
+        self.on_gone: Callable[[], None] | None = None
+        """Called instead of an answer when the connection is lost: cancel what was parked."""
+
+    def send(self, body: Sequence[Part]) -> None:
+        """Answer with the pieces of a body, without header; [] answers nothing (acks=0)."""
+        assert self.parts is None, "answered twice"
+        self.on_gone = None
+        self.parts = framed(self._header, body) if body else []
+        self._connection.replied()
+
+    def close(self) -> None:
+        """No answer: close the connection."""
+        self._connection.close("no answer can be given")
+
+
+def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
+    """A body's pieces with length and response header before them."""
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    size = len(head)
+    for part in body:
+        size += part[2] if isinstance(part, tuple) else len(part)
+    first = body[0]
+    head = _LENGTH.pack(size) + head
+    if isinstance(first, bytes):
+        return [head + first, *body[1:]]
+    return [head, *body]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection."""
+
+    __slots__ = (
+        "_blocked",
+        "_buffer",
+        "_closed",
+        "_end",
+        "_frame_end",
+        "_limits",
+        "_muted",
+        "_out",
+        "_out_files",
+        "_processing",
+        "_queue",
+        "_replies",
+        "_small_frames",
+        "_start",
+        "_starved",
+        "_swept_bytes",
+        "_transport",
+        "_view",
+        "address",
+        "ending",
+        "listener",
+        "peer",
+        "principal",
+        "produce_prefix_bytes",
+        "repeated_produces",
+        "touched",
+    )
+
+    def __init__(self, listener: "KafkaListener") -> None:
+        self.listener = listener
+        self._limits = listener.node.limits
+        self.principal = "User:ANONYMOUS"
+        self.peer = ""
+        self.address = ""
+        self.touched = True
+        self.ending = False
+        self.produce_prefix_bytes = 0
+        self.repeated_produces: dict[bytes, RepeatedProduce] = {}
+        """What this client's usual Produce requests begin with, all of one length."""
+        self._transport: asyncio.Transport | None = None
+        self._queue: SendQueue | None = None
+        self._buffer = bytearray(0)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._frame_end = 0
+        self._small_frames = 0
+        self._replies: deque[Reply] = deque()
+        self._out: list[Part] = []
+        self._out_files = False
+        self._processing = False
+        self._blocked = False
+        self._muted = False
+        self._starved = False
+        self._closed = False
+        self._swept_bytes = 0
+
+    # -- asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept, unless that is one connection too many."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.address, self.peer = str(peer[0]), f"{peer[0]}:{peer[1]}"
+        if not self.listener.admit(self):
+            self.address = ""
+            self._closed = True
+            self._transport.abort()
+            return
+        self._limits.buffered_bytes += BUFFER_BYTES_MIN
+        self._replace_buffer(BUFFER_BYTES_MIN)
+        self._queue = SendQueue(
+            self.listener.loop,
+            transport.get_extra_info("socket").fileno(),
+            self.listener.cold_readers,
+            on_drained=self._drained,
+            on_broken=self.close,
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything that was held for this client."""
+        self._closed = True
+        if self._queue is not None:
+            self._queue.close()
+        replies, self._replies = self._replies, deque()
+        for reply in replies:
+            if reply.on_gone is not None:
+                reply.on_gone()
+        self._out = []
+        if self.address:
+            self._limits.release(self, len(self._buffer), gone=True)
+            self.listener.gone(self)
+        self._view, self._buffer = memoryview(b""), bytearray(0)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it asked for is still answered."""
+        self.ending = self.touched = True
+        return not self.idle
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to receive: behind what is there; of a large frame no more than its rest."""
+        if self._frame_end:
+            return self._view[self._end : min(self._frame_end, len(self._view))]
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        self._end += nbytes
+        self.touched = True
+        if not self._closed:
+            self._process()
+
+    # -- frames
+
+    def _process(self) -> None:
+        """Take every whole frame, send what was answered, make room for the next bytes."""
+        frames_left = True
+        while frames_left:
+            self._processing = True
+            try:
+                frames_left = self._take_frames()
+                if self._out and not self._closed:
+                    self._flush()
+            finally:
+                self._processing = False
+            if self._closed:
+                return
+            frames_left = frames_left and not self._muted and not self._must_wait()
+        self._update_reading()
+
+    def _take_frames(self) -> bool:
+        """True when it stopped before a whole frame, because too much was unanswered."""
+        frame_bytes_max = self.listener.frame_bytes_max
+        handle = self.listener.router.handle
+        first = True
+        while not self._closed:
+            view, start = self._view, self._start
+            available = self._end - start
+            if available < 4 or self._muted:
+                break
+            (size,) = _LENGTH.unpack_from(view, start)
+            if size < FRAME_BYTES_MIN or size > frame_bytes_max:
+                self.listener.node.counters.closed_frame += 1
+                self.close("a frame of impossible size")
+                return False
+            if available < 4 + size:
+                self._prepare(4 + size)
+                return False
+            # What was unsent before these frames is looked at once; what they add, as it grows.
+            if (first or self._replies or len(self._out) > QUEUED_PARTS_MAX) and self._must_wait():
+                return True
+            first = False
+            self._start = start + 4 + size
+            self._small_frames = 0 if size > BUFFER_BYTES_USUAL else self._small_frames + 1
+            handle(self, view[start + 4 : start + 4 + size])
+        if not self._closed:
+            self._settle()
+        return False
+
+    def _settle(self) -> None:
+        """No frame is begun: go back to the start of the buffer, and to its usual size when that
+        suffices again.
+        """
+        self._frame_end = 0
+        if self._start != self._end:
+            if self._end == len(self._view):
+                self._prepare(self._end - self._start + 1)
+            return
+        full = self._end == len(self._view)
+        self._start = self._end = 0
+        size = len(self._buffer)
+        if full and size < BUFFER_BYTES_USUAL:
+            self._resize(size * 2)
+        elif size > BUFFER_BYTES_USUAL and (
+            self._small_frames > SMALL_FRAMES_BEFORE_SHRINK or self._limits.contended
+        ):
+            self._resize(BUFFER_BYTES_USUAL)
+
+    def _prepare(self, frame_bytes: int) -> None:
+        """Room for the rest of a frame that has begun. A large frame's buffer grows as its bytes
+        come.
+        """
+        held = self._end - self._start
+        room = len(self._view)
+        if frame_bytes > room and held * 2 >= room:
+            wanted = min(max(frame_bytes, BUFFER_BYTES_USUAL), max(room * 4, BUFFER_BYTES_USUAL))
+            self._resize(wanted)
+        elif self._start and (self._start + frame_bytes > room or frame_bytes > LARGE_FRAME_BYTES):
+            self._view[:held] = self._view[self._start : self._end]
+            self._start, self._end = 0, held
+        self._frame_end = self._start + frame_bytes if frame_bytes > LARGE_FRAME_BYTES else 0
+        if self._end == len(self._view) and not self._starved:
+            self._resize(min(frame_bytes, len(self._view) * 4))
+
+    def _resize(self, size: int) -> None:
+        """Another buffer with the same bytes in it; waits (and reads nothing) while there is no
+        room for it.
+        """
+        old = len(self._buffer)
+        if self._starved and size > old:
+            return
+        if size > old and not self._limits.reserve(self, size - old, self._fed):
+            self._starved = True
+            return
+        self._replace_buffer(size)
+        if size < old:
+            self._limits.release(self, old - size)
+
+    def _replace_buffer(self, size: int) -> None:
+        held = self._view[self._start : self._end]
+        buffer = bytearray(size)
+        buffer[: len(held)] = held
+        self._buffer, self._view = buffer, memoryview(buffer)
+        self._start, self._end = 0, len(held)
+
+    def _fed(self) -> None:
+        """There may be room for a larger buffer now."""
+        if self._starved and not self._closed:
+            self._starved = False
+            self._process()
+
+    def relax(self) -> None:
+        """Between two sweeps nothing came: give back what a silent client does not need."""
+        if self._start == self._end and len(self._buffer) > BUFFER_BYTES_MIN and not self._closed:
+            self._start = self._end = self._frame_end = 0
+            self._resize(BUFFER_BYTES_MIN)
+
+    # -- answers
+
+    def answer(self, header: RequestHeader, body: bytes) -> None:
+        """Answer now, in order: the usual case is one piece and nobody waiting before it."""
+        tags = _RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
+        data = _LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
+        if self._replies:
+            self._queue_reply(header, [data])
+        else:
+            self._out.append(data)
+
+    def answer_parts(self, header: RequestHeader, body: Sequence[Part]) -> None:
+        """Answer now, in order, with slices of files among the bytes."""
+        parts = framed(header, body)
+        if self._replies:
+            self._queue_reply(header, parts)
+        else:
+            self._out += parts
+            self._out_files = True
+
+    def later(self, header: RequestHeader) -> Reply:
+        """Take a place in the order of answers."""
+        reply = Reply(self, header)
+        self._replies.append(reply)
+        return reply
+
+    def _queue_reply(self, header: RequestHeader, parts: list[Part]) -> None:
+        reply = Reply(self, header)
+        reply.parts = parts
+        self._replies.append(reply)
+
+    def replied(self) -> None:
+        """A later answer is there: send it, and those behind it that waited for it."""
+        if self._closed:
+            return
+        replies = self._replies
+        while replies and replies[0].parts is not None:
+            parts = replies.popleft().parts
+            assert parts is not None
+            self._out += parts
+            self._out_files = True
+        if self._processing:
+            return
+        if self._out:
+            self._flush()
+        if self._blocked and not self._closed:
+            self._process()
+        if self.ending and not self._closed and self.idle:
+            self._drained()  # an answer of no bytes (acks=0) drains nothing
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        queue = self._queue
+        assert queue is not None
+        if self._out_files:
+            self._out_files = False
+            queue.send_parts(out)
+        elif len(out) == 1:
+            queue.send(out[0])  # type: ignore[arg-type]  # only bytes without _out_files
+        else:
+            queue.send(b"".join(out))  # type: ignore[arg-type]
+
+    # -- bounds
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more can be sent."""
+        return self._closed
+
+    @property
+    def idle(self) -> bool:
+        """Nothing asked is unanswered, nothing answered is unsent."""
+        return not self._replies and not self._out and (self._queue is None or self._queue.idle)
+
+    @property
+    def is_parked(self) -> bool:
+        """The next answer waits for bytes, a watermark or its deadline."""
+        replies = self._replies
+        return bool(replies) and replies[0].parts is None and replies[0].on_gone is not None
+
+    def sweep(self) -> bool:
+        """Whether nothing moved since the last sweep and it is the client's turn: to ask, or to
+        read its answers.
+        """
+        queue = self._queue
+        sent_bytes = 0 if queue is None else queue.sent_bytes
+        moved = self.touched or sent_bytes != self._swept_bytes
+        self.touched, self._swept_bytes = False, sent_bytes
+        return not moved and (self.idle or (queue is not None and not queue.idle))
+
+    def _must_wait(self) -> bool:
+        """Too much is unanswered or unsent: take no further frame."""
+        queue = self._queue
+        assert queue is not None
+        return (
+            len(self._replies) >= self.listener.requests_in_flight_max
+            or queue.queued_bytes > self.listener.queued_bytes_max
+            or len(queue) > QUEUED_PARTS_MAX
+            or len(self._out) > QUEUED_PARTS_MAX
+        )
+
+    def _update_reading(self) -> None:
+        """Stop reading from the socket while frames wait, the buffer is starved or the client is
+        muted.
+        """
+        if self._closed or self._transport is None:
+            return
+        must_block = self._muted or self._starved or self._must_wait()
+        if must_block and not self._blocked:
+            self._blocked = True
+            self._transport.pause_reading()
+        elif not must_block and self._blocked:
+            self._blocked = False
+            self._transport.resume_reading()
+
+    def _drained(self) -> None:
+        """All answers are sent."""
+        if self._closed or self._processing:
+            return
+        if self._blocked:
+            self._process()
+        if self.ending and self.idle:
+            self.close("the client has ended")
+        self.listener.drained(self)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Take no request for so long: how a quota is enforced."""
+        if throttle_ms > 0 and not self._muted:
+            self._muted = True
+            self.listener.loop.call_later(throttle_ms / 1_000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        if not self._closed and not self.ending:
+            self._process()
+
+    def stop_reading(self) -> None:
+        """Draining: answer what was asked, take nothing new."""
+        self._muted = True
+        self.ending = True
+        self._update_reading()
+
+    def close(self, reason: str) -> None:
+        """Cut the connection; idempotent. ``connection_lost`` follows."""
+        if self._closed:
+            return
+        self._closed = True
+        log.debug("connection closed: %s: %s", self.peer, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a slow handler in the listener's TaskGroup. What fails in it costs this connection
+        alone.
+        """
+        self.listener.start(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("handler failed: a bug of ours")
+            self.close("a handler failed")

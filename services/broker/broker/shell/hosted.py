@@ -1,0 +1,73 @@
+"""HostedPartition, and what an append and a read of one come to."""
+
+import asyncio
+from typing import NamedTuple
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.metadata import TopicImage
+
+from broker.core.authorizer import topic_resource
+from broker.core.partition import Partition
+from broker.shell.metrics import TopicCounters
+from broker.storage.log import Log, LogRead
+from broker.storage.log_manager import LogManager
+from broker.storage.recompression import BatchRule
+
+
+class HostedPartition:
+    """One partition that lives here: its topic as last announced, its decisions and its log."""
+
+    __slots__ = (
+        "__weakref__",
+        "counters",
+        "log",
+        "manager",
+        "partition",
+        "resource",
+        "rule",
+        "topic",
+        "topic_id",
+        "topic_partition",
+        "turn",
+    )
+
+    def __init__(
+        self, topic: TopicImage, partition: Partition, hosted_log: Log, manager: LogManager
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic.topic_id
+        self.topic_partition = partition.topic_partition
+        self.partition = partition
+        self.log = hosted_log
+        self.manager = manager
+        self.resource = topic_resource(topic.name)
+        self.counters = TopicCounters()
+        self.rule: BatchRule | None = None
+        """What a worker must see to before a batch is stored (keys, compression.type); None:
+        nothing.
+        """
+        self.turn: asyncio.Future[None] | None = None
+        """Done when the last append that went through a worker is over: keeps their order."""
+
+
+class AppendOutcome(NamedTuple):
+    """What became of one partition's batches. ``end`` is exclusive; -1 with an error."""
+
+    error_code: ErrorCode
+    base_offset: int
+    end: int
+    log_append_time_ms: int
+    log_start: int
+    must_wait: bool
+    """The answer must wait until the high watermark reaches ``end``."""
+    message: str | None
+
+
+class ReadOutcome(NamedTuple):
+    """What a read found. ``read`` is None with an error, and where nothing is readable."""
+
+    error_code: ErrorCode
+    read: LogRead | None
+    high_watermark: int
+    last_stable: int
+    log_start: int

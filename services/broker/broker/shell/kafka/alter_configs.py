@@ -1,0 +1,148 @@
+"""IncrementalAlterConfigs (44, KIP-339) and AlterConfigs (33): relayed to the controller, which
+validates values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode, TidemarkError
+
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.broker_configs import CLUSTER_WIDE
+from broker.shell.kafka.config_resources import ConfigResourceType
+from broker.shell.relay import caller_of, relay_alterations
+from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+SET: Final = 0
+DELETE: Final = 1
+OPERATIONS: Final = range(4)
+
+ReadAlteration = Callable[[Struct], ConfigAlteration]
+
+
+async def handle_incremental(
+    node: BrokerNode, request: Struct, context: RequestContext
+) -> dict[str, object]:
+    """Change only what is named."""
+    return await _relay(node, request, context, _incremental)
+
+
+async def handle_replace(
+    node: BrokerNode, request: Struct, context: RequestContext
+) -> dict[str, object]:
+    """Set what is named and forget every other override of the resource."""
+    return await _relay(node, request, context, _replacing)
+
+
+async def _relay(
+    node: BrokerNode, request: Struct, context: RequestContext, read: ReadAlteration
+) -> dict[str, object]:
+    """One result for each resource, in the order of the request; a resource given twice is refused
+    once.
+    """
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    answers: dict[tuple[int, str], AlterationResult] = {}
+    wanted = []
+    for resource in request.resources:
+        named = (resource.resource_type, resource.resource_name)
+        answers[named] = AlterationResult(*named, ErrorCode.NONE)
+        try:
+            if times[named] > 1:
+                raise TidemarkError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            _check_resource(node, resource, context)
+            wanted.append(read(resource))
+        except TidemarkError as refused:
+            answers[named] = AlterationResult(*named, refused.code, refused.message)
+    for result in await relay_alterations(
+        node, caller_of(context), wanted, validate_only=request.validate_only
+    ):
+        answers[result.resource_type, result.resource_name] = result
+    return {
+        "responses": [
+            {
+                "error_code": int(result.error_code),
+                "error_message": result.error_message,
+                "resource_type": result.resource_type,
+                "resource_name": result.resource_name,
+            }
+            for result in answers.values()
+        ]
+    }
+
+
+def _check_resource(node: BrokerNode, resource: Struct, context: RequestContext) -> None:
+    """Raises TidemarkError when the caller may not alter it, or nobody can."""
+    authorize = node.authorizer.authorize
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        if not authorize(context.principal, Operation.ALTER_CONFIGS, topic_resource(name)):
+            raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        return
+    if resource.resource_type != ConfigResourceType.BROKER:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+        )
+    if not authorize(context.principal, Operation.ALTER_CONFIGS, CLUSTER):
+        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+    if name != CLUSTER_WIDE and not (name.isascii() and name.isdigit()):
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
+
+
+def _incremental(resource: Struct) -> ConfigAlteration:
+    _check_keys(resource, [one for one in resource.configs if one.config_operation != DELETE])
+    unknown = [one for one in resource.configs if one.config_operation not in OPERATIONS]
+    if unknown:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown operation type {unknown[0].config_operation} for config {unknown[0].name}",
+        )
+    return ConfigAlteration(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(
+            ConfigChange(one.name, one.config_operation, one.value or "")
+            for one in resource.configs
+        ),
+        replace_all=False,
+    )
+
+
+def _replacing(resource: Struct) -> ConfigAlteration:
+    _check_keys(resource, resource.configs)
+    return ConfigAlteration(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(ConfigChange(one.name, SET, one.value) for one in resource.configs),
+        replace_all=True,
+    )
+
+
+def _check_keys(resource: Struct, valued: list[Struct]) -> None:
+    """Raises TidemarkError when a key is named twice, or one of ``valued`` has no value."""
+    names = [one.name for one in resource.configs]
+    if len(set(names)) != len(names):
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    valueless = [one.name for one in valued if one.value is None]
+    if valueless:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(valueless)}"
+        )
+
+
+HANDLED: Final = (
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, handle_incremental),
+    (ApiKey.ALTER_CONFIGS, handle_replace),
+)

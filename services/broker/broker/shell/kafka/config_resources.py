@@ -1,0 +1,72 @@
+"""Kinds of things that have configuration, and ListConfigResources (74): which
+of them there are.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import CLUSTER, Operation
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+class ConfigResourceType(IntEnum):
+    """org.apache.kafka.common.config.ConfigResource.Type."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+LISTED: Final = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.GROUP,
+)
+"""Client metrics and groups have no configuration here, which an empty list says."""
+
+TYPES_FROM: Final = 1
+"""The first version that names types; version 0 lists client metrics (KIP-1000)."""
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Names of resources, by type and then by name."""
+    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+        return _answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+    asked = {ConfigResourceType.CLIENT_METRICS.value}
+    if context.api_version >= TYPES_FROM:
+        asked = set(request.resource_types) or {int(listed) for listed in LISTED}
+    if not asked <= {int(listed) for listed in LISTED}:
+        return _answer(ErrorCode.UNSUPPORTED_VERSION, [])
+    named = []
+    if ConfigResourceType.TOPIC in asked:
+        named += [(ConfigResourceType.TOPIC, name) for name in sorted(node.image.topics)]
+    if ConfigResourceType.BROKER in asked:
+        named += [(ConfigResourceType.BROKER, str(broker)) for broker in sorted(node.image.brokers)]
+    return _answer(ErrorCode.NONE, named)
+
+
+def _answer(
+    error_code: ErrorCode, named: list[tuple[ConfigResourceType, str]]
+) -> dict[str, object]:
+    return {
+        "error_code": int(error_code),
+        "config_resources": [
+            {"resource_name": name, "resource_type": int(resource_type)}
+            for resource_type, name in named
+        ],
+    }
+
+
+HANDLED: Final = ((ApiKey.LIST_CONFIG_RESOURCES, handle),)

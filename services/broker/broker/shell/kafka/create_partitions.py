@@ -1,0 +1,94 @@
+"""CreatePartitions (37): more partitions for a topic that exists; relayed to the controller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.relay import caller_of, relay_topics
+from broker.shell.wire_mapping import (
+    PlannedPartition,
+    TopicRef,
+    TopicResult,
+    WiderTopic,
+    write_create_partitions,
+)
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each name, in the order of the request; a name given twice is refused once."""
+    times = Counter(topic.name for topic in request.topics)
+    answers: dict[str, TopicResult] = {}
+    wanted: list[WiderTopic] = []
+    for topic in request.topics:
+        refused = _refusal(node, topic.name, times[topic.name], context)
+        answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
+        if refused is None:
+            wanted.append(_wider(node, topic))
+    if wanted:
+        message = write_create_partitions(
+            caller_of(context),
+            wanted,
+            validate_only=request.validate_only,
+            timeout_ms=request.timeout,
+        )
+        for result in await relay_topics(
+            node,
+            "CreatePartitions",
+            message,
+            named=[TopicRef(topic.name) for topic in wanted],
+            timeout_ms=request.timeout,
+            validate_only=request.validate_only,
+        ):
+            answers[result.name] = result
+    return {
+        "results": [
+            {
+                "name": result.name,
+                "error_code": int(result.error_code),
+                "error_message": result.error_message,
+            }
+            for result in answers.values()
+        ]
+    }
+
+
+def _refusal(
+    node: BrokerNode, name: str, times: int, context: RequestContext
+) -> TopicResult | None:
+    if times > 1:
+        return TopicResult(name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if not node.authorizer.authorize(context.principal, Operation.ALTER, topic_resource(name)):
+        return TopicResult(
+            name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+        )
+    return None
+
+
+def _wider(node: BrokerNode, topic: Struct) -> WiderTopic:
+    """Kafka lists the replicas of the added partitions only; their numbers follow
+    those that exist.
+    """
+    existing = node.image.topics.get(topic.name)
+    first = len(existing.partitions) if existing is not None else 0
+    return WiderTopic(
+        topic.name,
+        topic.count,
+        tuple(
+            PlannedPartition(first + index, tuple(planned.broker_ids))
+            for index, planned in enumerate(topic.assignments or ())
+        ),
+    )
+
+
+HANDLED: Final = ((ApiKey.CREATE_PARTITIONS, handle),)

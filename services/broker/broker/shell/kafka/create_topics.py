@@ -1,0 +1,133 @@
+"""CreateTopics (19): relayed to the controller, answered once this broker's own metadata shows the
+topics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.broker_configs import topic_configs_shown
+from broker.shell.relay import caller_of, relay_topics
+from broker.shell.wire_mapping import (
+    NewTopic,
+    PlannedPartition,
+    TopicRef,
+    TopicResult,
+    write_create_topics,
+)
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each name, in the order of the request; a name given twice is refused once."""
+    times = Counter(topic.name for topic in request.topics)
+    answers: dict[str, TopicResult] = {}
+    wanted: list[NewTopic] = []
+    for topic in request.topics:
+        refused = _refusal(node, topic, times, context)
+        answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
+        if refused is None:
+            wanted.append(_new_topic(topic))
+    if wanted:
+        message = write_create_topics(
+            caller_of(context),
+            wanted,
+            validate_only=request.validate_only,
+            timeout_ms=request.timeout,
+        )
+        for result in await relay_topics(
+            node,
+            "CreateTopics",
+            message,
+            named=[TopicRef(topic.name) for topic in wanted],
+            timeout_ms=request.timeout,
+            validate_only=request.validate_only,
+        ):
+            answers[result.name] = result
+    return {"topics": [_answer(node, result, context) for result in answers.values()]}
+
+
+def _refusal(
+    node: BrokerNode, topic: Struct, times: Counter[str], context: RequestContext
+) -> TopicResult | None:
+    """What this broker itself refuses; all else is the controller's to judge."""
+
+    def refuse(error_code: ErrorCode, message: str) -> TopicResult:
+        return TopicResult(topic.name, NO_TOPIC_ID, error_code, message)
+
+    if times[topic.name] > 1:
+        return refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    authorize = node.authorizer.authorize
+    if not authorize(context.principal, Operation.CREATE, CLUSTER) and not authorize(
+        context.principal, Operation.CREATE, topic_resource(topic.name)
+    ):
+        return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    valueless = [config.name for config in topic.configs if config.value is None]
+    if valueless:
+        return refuse(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(valueless)}",
+        )
+    return None
+
+
+def _new_topic(topic: Struct) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple(
+            PlannedPartition(planned.partition_index, tuple(planned.broker_ids))
+            for planned in topic.assignments
+        ),
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _answer(node: BrokerNode, result: TopicResult, context: RequestContext) -> dict[str, object]:
+    answer: dict[str, object] = {
+        "name": result.name,
+        "error_code": int(result.error_code),
+        "error_message": result.error_message,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [],
+    }
+    if result.error_code is not ErrorCode.NONE:
+        return answer
+    answer["topic_id"] = result.topic_id
+    if not node.authorizer.authorize(
+        context.principal, Operation.DESCRIBE_CONFIGS, topic_resource(result.name)
+    ):
+        answer["topic_config_error_code"] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return answer
+    return {
+        **answer,
+        "num_partitions": result.partition_count,
+        "replication_factor": result.replication_factor,
+        "configs": [
+            {
+                "name": shown.name,
+                "value": shown.value,
+                "read_only": shown.read_only,
+                "config_source": int(shown.source),
+                "is_sensitive": shown.is_sensitive,
+            }
+            for shown in topic_configs_shown(
+                node.config, node.image, node.broker_id, result.configs
+            )
+        ],
+    }
+
+
+HANDLED: Final = ((ApiKey.CREATE_TOPICS, handle),)

@@ -1,0 +1,106 @@
+"""DeleteRecords (21): moves a partition's log start forward; what is below is never read again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_TOPIC_ID, Offset
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.core.partition import Role
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode, HostedPartition
+    from broker.shell.request_router import RequestContext
+
+log = logging.getLogger(__name__)
+
+TO_HIGH_WATERMARK: Final = -1
+NO_LOW_WATERMARK: Final = -1
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """The low watermark of each partition named: the lowest log start among its live replicas, here
+    the leader's.
+    """
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _answer(node, topic.name, one.partition_index, one.offset, context)
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _answer(
+    node: BrokerNode, topic: str, partition: int, offset: int, context: RequestContext
+) -> dict[str, object]:
+    error_code, low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
+    try:
+        low_watermark = _delete(node, topic, partition, offset, context)
+    except TidemarkError as refused:
+        error_code = refused.code
+    return {
+        "partition_index": partition,
+        "low_watermark": low_watermark,
+        "error_code": int(error_code),
+    }
+
+
+def _delete(
+    node: BrokerNode, topic: str, partition: int, offset: int, context: RequestContext
+) -> Offset:
+    """The log start after it. Raises TidemarkError."""
+    if not node.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(topic)):
+        raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    hosted = node.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST
+    if isinstance(hosted, ErrorCode):
+        raise TidemarkError(hosted, hosted.name)
+    if hosted.partition.role is not Role.LEADER:
+        raise TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not the leader")
+    if hosted.log.config.is_compacted and not hosted.log.config.deletes_by_retention:
+        raise TidemarkError(
+            ErrorCode.POLICY_VIOLATION, "records of a compacted topic cannot be deleted by offset"
+        )
+    high_watermark = hosted.partition.high_watermark
+    wanted = high_watermark if offset == TO_HIGH_WATERMARK else offset
+    if not 0 <= wanted <= high_watermark:
+        raise TidemarkError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is out of range")
+    if wanted > hosted.partition.log_start:
+        _advance(node, hosted, Offset(wanted), context)
+    return Offset(hosted.partition.log_start)
+
+
+def _advance(
+    node: BrokerNode, hosted: HostedPartition, log_start: Offset, context: RequestContext
+) -> None:
+    if hosted.manager.fenced is not None:
+        raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is fenced")
+    try:
+        hosted.log.advance_log_start(log_start)
+    except DiskError as failure:
+        node.fence_directory(hosted.manager, failure)
+        raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+    node.log_start_moved(hosted)
+    log.info(
+        "records deleted",
+        extra=fields(
+            partition=str(hosted.topic_partition),
+            log_start=log_start,
+            principal=context.principal,
+        ),
+    )
+
+
+HANDLED: Final = ((ApiKey.DELETE_RECORDS, handle),)

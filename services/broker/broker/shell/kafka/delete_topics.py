@@ -1,0 +1,96 @@
+"""DeleteTopics (20): by name, or from version 6 by id; relayed to the controller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID, TopicId
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.relay import caller_of, relay_topics
+from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+BY_REFERENCE_FROM: Final = 6
+"""The first version that names topics in a list of (name, id) rather than of names."""
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each topic named, in the order of the request."""
+    named = _named(request, context.api_version)
+    answers: dict[tuple[str | None, TopicId], TopicResult] = {}
+    wanted: dict[tuple[str | None, TopicId], TopicRef] = {}
+    times = Counter(named)
+    for name, topic_id in named:
+        refused = _refusal(node, name, topic_id, times[name, topic_id], context)
+        ref = TopicRef(name or "", topic_id)
+        answers[name, topic_id] = refused or TopicResult(ref.name, topic_id, ErrorCode.NONE)
+        if refused is None:
+            wanted[name, topic_id] = ref
+    if wanted:
+        refs = list(wanted.values())
+        message = write_delete_topics(caller_of(context), refs, timeout_ms=request.timeout)
+        results = await relay_topics(
+            node, "DeleteTopics", message, named=refs, timeout_ms=request.timeout
+        )
+        answers.update(zip(wanted, results, strict=True))
+    return {
+        "responses": [
+            {
+                "name": result.name or name,
+                "topic_id": result.topic_id,
+                "error_code": int(result.error_code),
+                "error_message": result.error_message,
+            }
+            for (name, _), result in answers.items()
+        ]
+    }
+
+
+def _named(request: Struct, version: int) -> list[tuple[str | None, TopicId]]:
+    if version < BY_REFERENCE_FROM:
+        return [(name, NO_TOPIC_ID) for name in request.topic_names]
+    return [(topic.name, TopicId(topic.topic_id or NO_TOPIC_ID)) for topic in request.topics]
+
+
+def _refusal(
+    node: BrokerNode,
+    name: str | None,
+    topic_id: TopicId,
+    times: int,
+    context: RequestContext,
+) -> TopicResult | None:
+    """What this broker itself refuses; all else is the controller's to judge."""
+
+    def refuse(error_code: ErrorCode, message: str) -> TopicResult:
+        return TopicResult(name or "", topic_id, error_code, message)
+
+    if name is None and topic_id == NO_TOPIC_ID:
+        return refuse(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != NO_TOPIC_ID:
+        return refuse(
+            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+        )
+    if times > 1:
+        kind = "name" if name is not None else "id"
+        return refuse(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+    if name is None:
+        topic = node.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return None  # only the controller knows for certain that there is none
+        guarded = topic.name
+    else:
+        guarded = name
+    if node.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(guarded)):
+        return None
+    return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+HANDLED: Final = ((ApiKey.DELETE_TOPICS, handle),)

@@ -1,0 +1,79 @@
+"""DescribeCluster (60, KIP-700): the brokers as this listener's clients reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+FENCED_FROM: Final = 2
+"""The first version that can tell a fenced broker (KIP-1073)."""
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Live brokers, and on request the fenced ones. The controller id names a broker that relays to
+    the controller.
+    """
+    refused = _refusal(node, request, context)
+    if refused is not None:
+        error_code, message = refused
+        return {"error_code": int(error_code), "error_message": message, "brokers": []}
+    with_fenced = context.api_version >= FENCED_FROM and request.include_fenced_brokers
+    operations = OPERATIONS_NOT_REQUESTED
+    if request.include_cluster_authorized_operations:
+        operations = node.authorizer.authorized_operations(context.principal, CLUSTER)
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "error_message": None,
+        "endpoint_type": BROKERS,
+        "cluster_id": node.image.cluster_id,
+        "controller_id": int(node.broker_id),
+        "brokers": list(_brokers(node, context.listener, with_fenced=with_fenced)),
+        "cluster_authorized_operations": operations,
+    }
+
+
+def _refusal(
+    node: BrokerNode, request: Struct, context: RequestContext
+) -> tuple[ErrorCode, str] | None:
+    if request.endpoint_type == CONTROLLERS:
+        return (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "controllers are asked over gRPC and REST; this endpoint describes brokers",
+        )
+    if request.endpoint_type != BROKERS:
+        return (
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+    return None
+
+
+def _brokers(node: BrokerNode, listener: str, *, with_fenced: bool) -> Iterator[dict[str, object]]:
+    for broker_id, broker in sorted(node.image.brokers.items()):
+        endpoint = broker.endpoint(listener)
+        if endpoint is None or (broker.fenced and not with_fenced):
+            continue
+        yield {
+            "broker_id": int(broker_id),
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "rack": broker.rack or None,
+            "is_fenced": broker.fenced,
+        }
+
+
+HANDLED: Final = ((ApiKey.DESCRIBE_CLUSTER, handle),)

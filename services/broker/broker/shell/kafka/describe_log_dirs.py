@@ -1,0 +1,84 @@
+"""DescribeLogDirs (35): what each log directory holds, and how much room is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import CLUSTER, Operation
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode, HostedPartition
+    from broker.shell.request_router import RequestContext
+    from broker.storage.log_manager import LogManager
+
+UNKNOWN_BYTES: Final = -1
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each directory, with all partitions or those asked for; a fenced one says
+    KAFKA_STORAGE_ERROR.
+    """
+    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+        return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
+    asked = None
+    if request.topics is not None:
+        asked = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "results": [
+            _directory(node, path, manager, asked)
+            for path, manager in zip(node.config.log_dirs, node.log_managers, strict=True)
+        ],
+    }
+
+
+def _directory(
+    node: BrokerNode, path: str, manager: LogManager, asked: Mapping[str, Set[int]] | None
+) -> dict[str, object]:
+    log_dir = os.path.abspath(path)
+    if manager.fenced is not None:
+        return {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR), "log_dir": log_dir, "topics": []}
+    topics: dict[str, list[dict[str, object]]] = {}
+    for hosted in node.hosted.values():
+        name, partition = hosted.topic_partition
+        wanted = asked is None or partition in asked.get(name, ())
+        if wanted and hosted.manager is manager:
+            topics.setdefault(name, []).append(_partition(hosted))
+    total_bytes, usable_bytes = _space(log_dir)
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "log_dir": log_dir,
+        "topics": [
+            {"name": name, "partitions": partitions} for name, partitions in sorted(topics.items())
+        ],
+        "total_bytes": total_bytes,
+        "usable_bytes": usable_bytes,
+    }
+
+
+def _partition(hosted: HostedPartition) -> dict[str, object]:
+    """``offset_lag``: how far a follower is behind the high watermark; 0 for a leader."""
+    return {
+        "partition_index": hosted.topic_partition.partition,
+        "partition_size": hosted.log.size_bytes,
+        "offset_lag": max(0, hosted.partition.high_watermark - hosted.partition.log_end),
+        "is_future_key": False,
+    }
+
+
+def _space(path: str) -> tuple[int, int]:
+    """Bytes of the device, and those that we may still fill."""
+    try:
+        space = os.statvfs(path)
+    except OSError:  # the directory went away under us: the next write will say so
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
+    return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+
+
+HANDLED: Final = ((ApiKey.DESCRIBE_LOG_DIRS, handle),)

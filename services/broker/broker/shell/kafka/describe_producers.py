@@ -1,0 +1,82 @@
+"""DescribeProducers (61, KIP-664): the idempotent producers that a partition remembers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.topics import topic_name_problem
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.core.partition import Role
+
+if TYPE_CHECKING:
+    from broker.core.producers import ProducerEntry
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Asked of the leader: it alone knows which producers are active."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(node, topic.name, partition, context)
+                    for partition in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(
+    node: BrokerNode, topic: str, partition: int, context: RequestContext
+) -> dict[str, object]:
+    found = _producers(node, topic, partition, context)
+    if isinstance(found, ErrorCode):
+        return {
+            "partition_index": partition,
+            "error_code": int(found),
+            "error_message": found.name,
+            "active_producers": [],
+        }
+    return {
+        "partition_index": partition,
+        "error_code": int(ErrorCode.NONE),
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.producer_epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.current_txn_first_offset,
+            }
+            for entry in found
+        ],
+    }
+
+
+def _producers(
+    node: BrokerNode, topic: str, partition: int, context: RequestContext
+) -> tuple[ProducerEntry, ...] | ErrorCode:
+    if not node.authorizer.authorize(context.principal, Operation.READ, topic_resource(topic)):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic_name_problem(topic) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    hosted = node.find(topic, NO_TOPIC_ID, partition)
+    if isinstance(hosted, ErrorCode):
+        return hosted
+    if hosted.partition.role is not Role.LEADER:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return hosted.partition.producers.statistics()
+
+
+HANDLED: Final = ((ApiKey.DESCRIBE_PRODUCERS, handle),)

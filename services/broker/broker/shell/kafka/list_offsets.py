@@ -1,0 +1,88 @@
+"""ListOffsets (2), versions 1 to 11: marks at once, times by way of a worker."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tidemark.kafka.headers import RequestHeader
+from tidemark.kafka.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsTopicResult,
+    read_list_offsets_request,
+    write_list_offsets_response,
+)
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.node import HostedPartition
+from broker.shell.offset_lookup import FoundOffset, at_mark, at_time
+
+if TYPE_CHECKING:
+    from broker.shell.connection import Connection
+    from broker.shell.node import BrokerNode
+
+Timed = tuple[list[ListOffsetsResult], int, HostedPartition, int]
+"""A question that must be looked up: where its answer goes (list, index), of which partition, and
+the time.
+"""
+
+
+def handle(
+    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+) -> None:
+    """Answer now if every question is about a mark; else when the last is looked up."""
+    request = read_list_offsets_request(body, header.api_version)
+    topics: list[ListOffsetsTopicResult] = []
+    timed: list[Timed] = []
+    asked = Counter(
+        (topic, query.partition) for topic, queries in request.topics for query in queries
+    )
+    for topic, queries in request.topics:
+        results: list[ListOffsetsResult] = []
+        topics.append((topic, results))
+        allowed = node.authorizer.authorize(
+            connection.principal, Operation.DESCRIBE, topic_resource(topic)
+        )
+        for query in queries:
+            if not allowed:
+                found: FoundOffset | None = FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif asked[topic, query.partition] > 1:
+                found = FoundOffset(ErrorCode.INVALID_REQUEST)
+            else:
+                found = _at_once(node, topic, query, results, timed)
+            results.append(_result(query.partition, found or FoundOffset()))
+    if not timed:
+        connection.answer(header, write_list_offsets_response(header.api_version, topics))
+        return
+    reply = connection.later(header)
+
+    async def look_up() -> None:
+        for results, index, hosted, timestamp in timed:
+            found = await at_time(node, hosted, timestamp)
+            results[index] = _result(results[index].partition, found)
+        reply.send([write_list_offsets_response(header.api_version, topics)])
+
+    connection.start(look_up())
+
+
+def _at_once(
+    node: "BrokerNode",
+    topic: str,
+    query: ListOffsetsPartition,
+    results: list[ListOffsetsResult],
+    timed: list[Timed],
+) -> FoundOffset | None:
+    """The answer, or None and an entry in ``timed``."""
+    hosted = node.find(topic, NO_TOPIC_ID, query.partition)
+    if isinstance(hosted, ErrorCode):
+        return FoundOffset(hosted)
+    found = at_mark(hosted, query.timestamp, leader_epoch_expected=query.current_leader_epoch)
+    if found is None:
+        timed.append((results, len(results), hosted, query.timestamp))
+    return found
+
+
+def _result(partition: int, found: FoundOffset) -> ListOffsetsResult:
+    error_code, offset, timestamp, leader_epoch = found
+    return ListOffsetsResult(partition, int(error_code), timestamp, offset, leader_epoch)

@@ -1,0 +1,170 @@
+"""Metadata (3), versions 0 to 13: brokers as advertised on the client's listener, topics and who
+leads them.
+
+Any broker answers, from its own image. An unknown topic is created when both the client and this
+broker allow it.
+"""
+
+from typing import TYPE_CHECKING
+
+from tidemark.kafka.headers import RequestHeader
+from tidemark.kafka.metadata import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    MetadataPartition,
+    MetadataQuery,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    read_metadata_request,
+    write_metadata_response,
+)
+from tidemark.kafka.primitives import NodeEndpoint
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
+from tidemark.model.metadata import PartitionImage, TopicImage
+from tidemark.model.topics import topic_name_problem
+
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.auto_creation import INTERNAL_TOPICS, create_topics, topics_to_create
+from broker.shell.request_router import context_of
+
+if TYPE_CHECKING:
+    from broker.shell.connection import Connection
+    from broker.shell.node import BrokerNode
+
+
+def handle(
+    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+) -> None:
+    """Answer from the image; through the controller first when topics are to be created."""
+    request = read_metadata_request(body, header.api_version)
+    missing: list[str] = []
+    if request.topics and request.allow_auto_topic_creation:
+        names = [query.topic for query in request.topics]
+        missing = topics_to_create(node, connection.principal, names)
+    if not missing:
+        connection.answer(header, _answer(node, connection, header, request))
+        return
+    reply = connection.later(header)
+    context = context_of(connection, header)
+
+    async def create_first() -> None:
+        refused = await create_topics(node, context, missing)
+        reply.send([_answer(node, connection, header, request, refused)])
+
+    connection.start(create_first())
+
+
+def _answer(
+    node: "BrokerNode",
+    connection: "Connection",
+    header: RequestHeader,
+    request: MetadataRequest,
+    refused: dict[str, ErrorCode] | None = None,
+) -> bytes:
+    image, listener = node.image, connection.listener.name
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None and not broker.fenced:
+            brokers.append(
+                NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack or None)
+            )
+    reachable = {broker.node_id for broker in brokers}
+    describe = _Describer(node, connection.principal, request, reachable)
+    if request.topics is None:
+        topics = [
+            describe.topic(topic) for topic in image.topics.values() if describe.allowed(topic.name)
+        ]
+    else:
+        topics = [describe.query(query, refused or {}) for query in request.topics]
+    operations = AUTHORIZED_OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        operations = node.authorizer.authorized_operations(connection.principal, CLUSTER)
+    return write_metadata_response(
+        header.api_version,
+        MetadataResponse(
+            brokers=brokers,
+            cluster_id=image.cluster_id or None,
+            # Any live broker relays to the controller, so that this one is as good as another.
+            controller_id=node.broker_id if node.broker_id in reachable else -1,
+            topics=topics,
+            cluster_authorized_operations=operations,
+        ),
+    )
+
+
+class _Describer:
+    """Turns topics of the image into topics of the answer."""
+
+    def __init__(
+        self, node: "BrokerNode", principal: str, request: MetadataRequest, reachable: set[int]
+    ) -> None:
+        self._node = node
+        self._principal = principal
+        self._with_operations = request.include_topic_authorized_operations
+        self._reachable = reachable
+
+    def allowed(self, name: str) -> bool:
+        return self._node.authorizer.authorize(
+            self._principal, Operation.DESCRIBE, topic_resource(name)
+        )
+
+    def query(self, query: MetadataQuery, refused: dict[str, ErrorCode]) -> MetadataTopic:
+        """One topic that was named, by name or by id."""
+        image = self._node.image
+        if query.topic is None or (not query.topic and query.topic_id != NO_TOPIC_ID):
+            found = image.topics_by_id.get(TopicId(query.topic_id))
+            if found is None or not self.allowed(found.name):
+                return _absent(None, query.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            return self.topic(found)
+        name = query.topic
+        if topic_name_problem(name) is not None:
+            return _absent(name, NO_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not self.allowed(name):
+            return _absent(name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        found = image.topics.get(name)
+        if found is None:
+            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return _absent(name, NO_TOPIC_ID, code)
+        return self.topic(found)
+
+    def topic(self, topic: TopicImage) -> MetadataTopic:
+        """One topic that exists."""
+        operations = AUTHORIZED_OPERATIONS_OMITTED
+        if self._with_operations:
+            operations = self._node.authorizer.authorized_operations(
+                self._principal, topic_resource(topic.name)
+            )
+        return MetadataTopic(
+            int(ErrorCode.NONE),
+            topic.name,
+            topic.topic_id,
+            topic.name in INTERNAL_TOPICS,
+            [self._partition(partition) for partition in topic.partitions],
+            operations,
+        )
+
+    def _partition(self, state: PartitionImage) -> MetadataPartition:
+        reachable = self._reachable
+        error, leader = ErrorCode.NONE, state.leader
+        if leader not in reachable:
+            known = self._node.image.brokers.get(BrokerId(leader))
+            lacks_listener = known is not None and not known.fenced
+            error = (
+                ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            )
+            leader = BrokerId(-1)
+        return MetadataPartition(
+            int(error),
+            state.partition,
+            leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            tuple(replica for replica in state.replicas if replica not in reachable),
+        )
+
+
+def _absent(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataTopic:
+    return MetadataTopic(int(code), name, topic_id, is_internal=False, partitions=[])

@@ -1,0 +1,70 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for clients that look for
+truncation (KIP-320).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.core.authorizer import Operation, topic_resource
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One answer for each partition asked."""
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    _answer(node, topic.topic, asked, context) for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _answer(
+    node: BrokerNode, topic: str, asked: Struct, context: RequestContext
+) -> dict[str, object]:
+    allowed = node.authorizer.authorize(
+        context.principal, Operation.DESCRIBE, topic_resource(topic)
+    )
+    if not allowed:
+        return _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    hosted = node.find(topic, NO_TOPIC_ID, asked.partition)
+    if isinstance(hosted, ErrorCode):
+        return _refused(asked, hosted)
+    refused = hosted.partition.epoch_refused(asked.current_leader_epoch)
+    if refused is not None:
+        return _refused(asked, refused.error_code)
+    epoch, end = hosted.partition.epochs.end_offset_for(
+        asked.leader_epoch, hosted.partition.log_end
+    )
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "partition": asked.partition,
+        "leader_epoch": epoch,
+        "end_offset": end,
+    }
+
+
+def _refused(asked: Struct, code: ErrorCode) -> dict[str, object]:
+    return {
+        "error_code": int(code),
+        "partition": asked.partition,
+        "leader_epoch": -1,
+        "end_offset": -1,
+    }
+
+
+HANDLED: Final = ((ApiKey.OFFSET_FOR_LEADER_EPOCH, handle),)

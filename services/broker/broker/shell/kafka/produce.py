@@ -1,0 +1,379 @@
+"""Produce (0), versions 3 to 13: append inside the connection's callback, answer now or when it is
+committed.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.codec.record_batch import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER_BYTES,
+)
+from tidemark.kafka import produce_repeated
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.headers import RequestHeader
+from tidemark.kafka.primitives import NodeEndpoint
+from tidemark.kafka.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceTopicResult,
+    read_produce_request,
+    write_produce_response,
+)
+from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import TopicId
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.inspection import InspectedAppend, must_inspect
+from broker.shell.kafka import leader_hints
+from broker.shell.node import AppendOutcome, HostedPartition
+
+if TYPE_CHECKING:
+    from broker.shell.connection import Connection, Reply
+    from broker.shell.node import BrokerNode
+
+ZSTD: Final = 4
+ZSTD_FROM: Final = 7
+HINTS_FROM: Final = 10
+REPEATED_MAX: Final = 256
+"""Partitions that one connection produces to and that are recognised by their first bytes."""
+NO_ERROR: Final = int(ErrorCode.NONE)
+
+
+def handle(
+    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+) -> None:
+    """Append what the request brings and answer it, now or when it is committed."""
+    prefix_bytes = connection.produce_prefix_bytes
+    if prefix_bytes and len(body) > prefix_bytes and not node.quotas.enabled:
+        known = connection.repeated_produces.get(bytes(body[:prefix_bytes]))
+        if known is not None and known.version == header.api_version:
+            records = produce_repeated.records_behind(body, prefix_bytes)
+            if records is not None:
+                _handle_repeated(node, connection, header, known, records)
+                return
+    request = read_produce_request(body, header.api_version)
+    _remember(connection, header.api_version, request)
+    _handle_request(node, connection, header, request, len(body))
+
+
+def _remember(connection: "Connection", version: int, request: ProduceRequest) -> None:
+    """Recognise the next request of the same kind by its first bytes."""
+    learnt = produce_repeated.learn(request, version)
+    if learnt is None:
+        return
+    prefix, known = learnt
+    if len(prefix) != connection.produce_prefix_bytes or (
+        len(connection.repeated_produces) >= REPEATED_MAX
+    ):
+        connection.repeated_produces.clear()
+        connection.produce_prefix_bytes = len(prefix)
+    connection.repeated_produces[prefix] = known
+
+
+def _handle_repeated(
+    node: "BrokerNode",
+    connection: "Connection",
+    header: RequestHeader,
+    known: RepeatedProduce,
+    records: memoryview,
+) -> None:
+    """As ``_handle_request``, for one batch for a partition that was asked for before."""
+    version, acks, timeout_ms, topic, topic_id, partition, _ = known
+    hosted = node.find(topic, topic_id, partition)
+    if isinstance(hosted, ErrorCode) or not node.authorizer.authorize(
+        connection.principal, Operation.WRITE, hosted.resource
+    ):
+        hosted = _topic_refused(node, connection, topic, topic_id) or hosted
+    if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
+        hosted.counters.produces += 1
+        outcome = node.append_batch(hosted, records, acks, node.clock.wall_ms())
+        error_code, base_offset, _, append_ms, log_start, must_wait, _ = outcome
+        if not error_code and not must_wait:
+            connection.answer(
+                header, produce_repeated.write_answer(known, base_offset, append_ms, log_start)
+            )
+            return
+    else:
+        outcome = None
+    results: list[ProducePartitionResult] = []
+    request = ProduceRequest(None, acks, timeout_ms, [])
+    produce = _Produce(node, connection, header, request, [(topic, topic_id, results)])
+    if outcome is None or isinstance(hosted, ErrorCode):
+        produce.take_unusual(hosted, partition, records, results)
+    else:
+        produce.note(outcome, hosted, results)
+        results.append(_result(outcome, partition))
+    produce.finish(0)
+
+
+def _handle_request(
+    node: "BrokerNode",
+    connection: "Connection",
+    header: RequestHeader,
+    request: ProduceRequest,
+    size_bytes: int,
+) -> None:
+    """Append every partition's batch, in the order of the request.
+
+    Usually every batch is appended and committed at once; what else may come is ``_Produce``'s.
+    """
+    version = header.api_version
+    acks, now_ms = request.acks, node.clock.wall_ms()
+    topics: list[ProduceTopicResult] = []
+    produce: _Produce | None = None
+    for topic, topic_id, partitions in request.topics:
+        results: list[ProducePartitionResult] = []
+        topics.append((topic, topic_id, results))
+        refused = _topic_refused(node, connection, topic, topic_id)
+        if refused is None and request.transactional_id is not None:
+            refused = ErrorCode.INVALID_TXN_STATE
+        for partition, records in partitions:
+            hosted = refused or node.find(topic, topic_id, partition)
+            if isinstance(hosted, ErrorCode) or not _is_usual(hosted, records, version):
+                produce = produce or _Produce(node, connection, header, request, topics)
+                produce.take_unusual(hosted, partition, records, results)
+                continue
+            hosted.counters.produces += 1
+            assert records is not None, "checked by _is_usual"
+            outcome = node.append_batch(hosted, records, acks, now_ms)
+            error_code, base_offset, _, append_ms, log_start, must_wait, message = outcome
+            if error_code or must_wait:
+                produce = produce or _Produce(node, connection, header, request, topics)
+                produce.note(outcome, hosted, results)
+            results.append(
+                ProducePartitionResult(
+                    partition, error_code, base_offset, append_ms, log_start, message
+                )
+            )
+    throttle_ms = _throttle(node, connection, size_bytes) if node.quotas.enabled else 0
+    if produce is not None:
+        produce.finish(throttle_ms)
+    elif acks != 0:
+        connection.answer(header, write_produce_response(version, topics, throttle_ms))
+
+
+def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int) -> bool:
+    """Whether the batch may go straight into the log: almost always."""
+    return (
+        records is not None
+        and version >= ZSTD_FROM
+        and (hosted.turn is None and (hosted.rule is None or not must_inspect(hosted, records)))
+    )
+
+
+def _throttle(node: "BrokerNode", connection: "Connection", size_bytes: int) -> int:
+    throttle_ms = node.quotas.produced(connection.principal, size_bytes, node.clock.now_ms())
+    connection.mute(throttle_ms)
+    return throttle_ms
+
+
+class _Produce:
+    """One request on its way to its answer: appended, then (``waits``) committed."""
+
+    __slots__ = (
+        "_connection",
+        "_failed",
+        "_header",
+        "_node",
+        "_reply",
+        "_request",
+        "_throttle_ms",
+        "_topics",
+        "_waits",
+        "_working",
+    )
+
+    def __init__(
+        self,
+        node: "BrokerNode",
+        connection: "Connection",
+        header: RequestHeader,
+        request: ProduceRequest,
+        topics: list[ProduceTopicResult],
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._header = header
+        self._request = request
+        self._topics = topics
+        self._reply: Reply | None = None
+        self._waits: list[tuple[HostedPartition, int, list[ProducePartitionResult], int]] = []
+        self._working = 0
+        self._failed = False
+        self._throttle_ms = 0
+
+    def take_unusual(
+        self,
+        hosted: HostedPartition | ErrorCode,
+        partition: int,
+        records: memoryview | None,
+        results: list[ProducePartitionResult],
+    ) -> None:
+        """A partition that is not here, a batch that is refused, old or for a worker."""
+        if isinstance(hosted, ErrorCode):
+            self._failed = True
+            results.append(ProducePartitionResult(partition, int(hosted)))
+            return
+        hosted.counters.produces += 1
+        problem = _records_refused(records, self._header.api_version)
+        if problem is not None:
+            self._failed = True
+            hosted.counters.failed_produces += 1
+            results.append(problem._replace(partition=partition))
+            return
+        assert records is not None
+        if must_inspect(hosted, records):
+            results.append(ProducePartitionResult(partition, NO_ERROR))
+            self._inspect(hosted, bytes(records), results)
+            return
+        outcome = self._node.append_batch(
+            hosted, records, self._request.acks, self._node.clock.wall_ms()
+        )
+        self.note(outcome, hosted, results)
+        results.append(_result(outcome, partition))
+
+    def note(
+        self,
+        outcome: AppendOutcome,
+        hosted: HostedPartition,
+        results: list[ProducePartitionResult],
+    ) -> None:
+        """Remember a failure, or what must be waited for; its result is the next of ``results``."""
+        if outcome.error_code:
+            self._failed = True
+        elif outcome.must_wait:
+            self._waits.append((hosted, outcome.end, results, len(results)))
+
+    def _inspect(
+        self, hosted: HostedPartition, records: bytes, results: list[ProducePartitionResult]
+    ) -> None:
+        """Take the partition's next turn now, in the order of requests; a task does the work."""
+        self._working += 1
+        index = len(results) - 1
+        work = InspectedAppend(self._node, hosted, records, acks=self._request.acks)
+
+        async def run() -> None:
+            outcome = await work.run()
+            results[index] = _result(outcome, results[index].partition)
+            self._failed = self._failed or outcome.error_code != ErrorCode.NONE
+            if outcome.must_wait:
+                self._waits.append((hosted, outcome.end, results, index))
+            self._working -= 1
+            if not self._working:
+                self._settle()
+
+        self._connection.start(run())
+
+    def finish(self, throttle_ms: int) -> None:
+        """Every partition was taken: answer, or hold the answer's place until it can be given."""
+        self._throttle_ms = throttle_ms
+        if self._failed:
+            self._node.counters.request_errors[ApiKey.PRODUCE] += 1
+        if self._working or self._waits:
+            self._reply = self._connection.later(self._header)
+            if not self._working:
+                self._settle()
+        elif self._request.acks != 0:
+            self._connection.answer(self._header, self._body())
+        elif self._failed:
+            self._connection.close("a produce with acks=0 failed")
+
+    def _settle(self) -> None:
+        """All is appended: answer, or park until it is committed."""
+        self._waits = [wait for wait in self._waits if wait[0].partition.high_watermark < wait[1]]
+        if self._request.acks == 0 or not self._waits:
+            self._send()
+            return
+        node = self._node
+        parked = node.parked.park_produce(
+            [(hosted, end) for hosted, end, _, _ in self._waits],
+            now=node.clock.now_ms(),
+            wait_ms=self._request.timeout_ms,
+            wake=self._woken,
+        )
+        if parked is None:
+            self._woken(fulfilled=False)
+        elif self._reply is not None:
+            self._reply.on_gone = lambda: node.parked.cancel(parked)
+
+    def _woken(self, fulfilled: bool) -> None:  # noqa: FBT001 - Parked's callback
+        if not fulfilled:
+            for hosted, end, results, index in self._waits:
+                if hosted.partition.high_watermark < end:
+                    results[index] = ProducePartitionResult(
+                        results[index].partition, int(ErrorCode.REQUEST_TIMED_OUT)
+                    )
+        self._send()
+
+    def _send(self) -> None:
+        assert self._reply is not None
+        if self._connection.closed:
+            return
+        if self._request.acks != 0:
+            self._reply.send([self._body()])
+        elif self._failed:
+            self._reply.close()
+        else:
+            self._reply.send([])
+
+    def _body(self) -> bytes:
+        version = self._header.api_version
+        nodes: list[NodeEndpoint] = []
+        if self._failed and version >= HINTS_FROM:
+            nodes = self._add_hints()
+        return write_produce_response(version, self._topics, self._throttle_ms, nodes)
+
+    def _add_hints(self) -> list[NodeEndpoint]:
+        """Name the current leader where we are not it; answers where those leaders are."""
+        leaders = set()
+        for topic, topic_id, results in self._topics:
+            for index, result in enumerate(results):
+                if result.error_code not in leader_hints.HINTED:
+                    continue
+                hint = leader_hints.current_leader(self._node, topic, topic_id, result.partition)
+                if hint is not None:
+                    results[index] = result._replace(current_leader=hint)
+                    leaders.add(hint[0])
+        return leader_hints.endpoints(self._node, self._connection.listener.name, leaders)
+
+
+def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
+    error_code, base_offset, _, append_time_ms, log_start, _, message = outcome
+    return ProducePartitionResult(
+        partition, error_code, base_offset, append_time_ms, log_start, message
+    )
+
+
+def _topic_refused(
+    node: "BrokerNode", connection: "Connection", topic: str, topic_id: bytes
+) -> ErrorCode | None:
+    """What the whole topic hears before anything is looked at."""
+    if not topic:
+        known = node.image.topics_by_id.get(TopicId(topic_id))
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        topic = known.name
+    if not node.authorizer.authorize(connection.principal, Operation.WRITE, topic_resource(topic)):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return None
+
+
+def _records_refused(records: memoryview | None, version: int) -> ProducePartitionResult | None:
+    """What the request's version forbids; all else the partition judges."""
+    if records is None:
+        return ProducePartitionResult(
+            0, int(ErrorCode.INVALID_RECORD), error_message="a partition needs one record batch"
+        )
+    if (
+        version < ZSTD_FROM
+        and len(records) >= HEADER_BYTES
+        and records[CRC_START + 1] & COMPRESSION_MASK == ZSTD
+    ):
+        return ProducePartitionResult(
+            0,
+            int(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+            error_message="zstd needs Produce 7 or newer",
+        )
+    return None

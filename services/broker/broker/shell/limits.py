@@ -1,0 +1,76 @@
+"""Bounds that all connections share: how many, how many from one address, and the bytes of their
+receive buffers.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+
+class ConnectionLimits:
+    """Counts, and says no. A large frame that finds no room waits its turn with its connection not
+    read from.
+
+    One waiter at a time may exceed the bound, else connections that each hold half a frame would
+    wait for ever.
+    """
+
+    def __init__(
+        self, *, connections_max: int, connections_per_ip_max: int, buffers_max_bytes: int
+    ) -> None:
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.buffers_max_bytes = buffers_max_bytes
+        self.connections = 0
+        self.buffered_bytes = 0
+        self._by_address: dict[str, int] = {}
+        self._overdrawn_by: object | None = None
+        self._waiting: deque[tuple[object, Callable[[], None]]] = deque()
+
+    @property
+    def contended(self) -> bool:
+        """Whether a frame waits for room: large buffers are given back between frames."""
+        return bool(self._waiting)
+
+    def admit(self, address: str) -> bool:
+        """Count one more connection from ``address``; False, and not counted, when that is one too
+        many.
+        """
+        from_address = self._by_address.get(address, 0)
+        if self.connections >= self.connections_max or from_address >= self.connections_per_ip_max:
+            return False
+        self.connections += 1
+        self._by_address[address] = from_address + 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """An admitted connection is gone."""
+        self.connections -= 1
+        left = self._by_address[address] - 1
+        if left:
+            self._by_address[address] = left
+        else:
+            del self._by_address[address]
+
+    def reserve(self, owner: object, size_bytes: int, resume: Callable[[], None]) -> bool:
+        """Take ``size_bytes`` for a receive buffer. False: ``resume`` is called when it is worth
+        asking again.
+        """
+        if self.buffered_bytes + size_bytes > self.buffers_max_bytes:
+            if self._overdrawn_by is not None and self._overdrawn_by is not owner:
+                self._waiting.append((owner, resume))
+                return False
+            self._overdrawn_by = owner
+        self.buffered_bytes += size_bytes
+        return True
+
+    def release(self, owner: object, size_bytes: int, *, gone: bool = False) -> None:
+        """Give bytes back; ``gone``: the connection is closed and waits no more."""
+        self.buffered_bytes -= size_bytes
+        assert self.buffered_bytes >= 0, "released more than reserved"
+        if self._overdrawn_by is owner and (gone or size_bytes):
+            self._overdrawn_by = None
+        if gone:
+            self._waiting = deque(one for one in self._waiting if one[0] is not owner)
+        if self._waiting and self._overdrawn_by is None:
+            _, resume = self._waiting.popleft()
+            resume()

@@ -1,0 +1,174 @@
+"""KafkaListener: one named listening address, its connections, and the tasks of their slow
+handlers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.service import ServiceError
+from tidemark.runtime.telemetry import fields
+
+from broker.config import Listener
+from broker.shell.connection import Connection
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestRouter
+
+log = logging.getLogger(__name__)
+
+SWEEP_MS = 5_000
+BACKLOG = 1_024
+
+
+class KafkaListener:
+    """One named listener. ``run`` holds it open; ``stop`` drains it."""
+
+    def __init__(
+        self,
+        node: "BrokerNode",
+        router: "RequestRouter",
+        listener: Listener,
+        cold_readers: Executor,
+    ) -> None:
+        self.node = node
+        self.router = router
+        self.name = listener.name
+        self.cold_readers = cold_readers
+        self.frame_bytes_max = node.config.socket_request_max_bytes
+        self.queued_bytes_max = node.config.connection_queued_max_bytes
+        self.requests_in_flight_max = node.config.requests_in_flight_max
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._listener = listener
+        self._server: asyncio.Server | None = None
+        self._connections: dict[Connection, int] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._stopping = False
+        self._quiet: asyncio.Event = asyncio.Event()
+        self.serving = asyncio.Event()
+        """Set once connections are accepted."""
+
+    @property
+    def port(self) -> int:
+        """Where it really listens: with port 0 known once it is open."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def open(self) -> None:
+        """Bind; connections wait in the backlog until ``accept``. Raises ServiceError when the
+        address is taken.
+        """
+        try:
+            self._server = await self.loop.create_server(
+                lambda: Connection(self),
+                self._listener.host,
+                self._listener.port,
+                backlog=BACKLOG,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as error:
+            raise ServiceError(
+                f"listener {self.name} cannot listen at {self._listener.host}:"
+                f"{self._listener.port}:"
+                f" {error.strerror or error}; stop what listens there, or change listeners",
+                ExitCode.UNAVAILABLE,
+            ) from None
+
+    async def run(self, accepting: asyncio.Event, stop: asyncio.Event, *, drain_s: float) -> None:
+        """Serve from ``accepting`` until ``stop``, then drain for at most ``drain_s``."""
+        assert self._server is not None
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            sweeper = tasks.create_task(self._sweep(), name=f"sweep-{self.name}")
+            await accepting.wait()
+            await self._server.start_serving()
+            self.serving.set()
+            log.info("listening", extra=fields(listener=self.name, port=self.port))
+            await stop.wait()
+            await self._drain(drain_s)
+            sweeper.cancel()
+
+    async def _drain(self, drain_s: float) -> None:
+        self._stopping = True
+        assert self._server is not None
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.stop_reading()
+        self._close_idle()
+        self._quiet.clear()
+        if self._connections:
+            try:
+                async with asyncio.timeout(drain_s):
+                    await self._quiet.wait()
+            except TimeoutError:
+                log.warning(
+                    "connections cut off",
+                    extra=fields(listener=self.name, count=len(self._connections)),
+                )
+        for connection in tuple(self._connections):
+            connection.close("stopping")
+
+    def _close_idle(self) -> None:
+        for connection in tuple(self._connections):
+            if connection.idle:
+                connection.close("stopping")
+
+    # -- connections
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection, unless a limit is reached."""
+        counters = self.node.counters
+        if self._stopping or not self.node.limits.admit(connection.address):
+            counters.connections_refused += 1
+            return False
+        counters.connections_total += 1
+        self._connections[connection] = 0
+        return True
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is closed."""
+        del self._connections[connection]
+        self.node.limits.leave(connection.address)
+        if not self._connections:
+            self._quiet.set()
+
+    def drained(self, connection: Connection) -> None:
+        """A connection has sent all its answers."""
+        if self._stopping and connection.idle:
+            connection.close("stopping")
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def _sweep(self) -> None:
+        """Close who is silent (or does not read) for too long, or has left a long poll behind, and
+        take back large buffers of who is silent at all.
+        """
+        idle_sweeps_max = max(1, self.node.config.connections_max_idle_ms // SWEEP_MS)
+        pause_s = min(SWEEP_MS, self.node.config.connections_max_idle_ms) / 1_000
+        while True:
+            await asyncio.sleep(pause_s)
+            for connection, silent in tuple(self._connections.items()):
+                touched = connection.touched
+                if not connection.sweep():
+                    self._connections[connection] = 0
+                    if connection.ending and connection.is_parked and not touched:
+                        connection.close("the client has ended")
+                    continue
+                connection.relax()
+                self._connections[connection] = silent + 1
+                if silent + 1 >= idle_sweeps_max:
+                    self.node.counters.closed_idle += 1
+                    connection.close("idle")
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a slow handler to its end."""
+        assert self._tasks is not None
+        self._tasks.create_task(work)

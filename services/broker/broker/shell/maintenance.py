@@ -1,0 +1,159 @@
+"""What a broker does unasked: flush rounds, checkpoints, retention, healing, expiry. Loops of the
+broker's TaskGroup.
+
+Decisions and all changes of a log happen on the loop; threads only sync files.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.service import ServiceError
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError
+
+from broker.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from broker.shell.hosting import Hosting
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+HEAL_INTERVAL_MS = 1_000
+EXPIRY_INTERVAL_MS = 60_000
+EXPIRED_AT_ONCE = 200
+
+
+class Maintenance:
+    """The loops over one broker's log directories."""
+
+    def __init__(self, node: "BrokerNode", hosting: "Hosting") -> None:
+        self._node = node
+        self._hosting = hosting
+        self._group_writes = asyncio.Event()
+        self._rounds = {manager: asyncio.Lock() for manager in node.log_managers}
+        """A manager has one flush round at a time; the next waits for it."""
+        node.on_group_write = self._group_writes.set
+
+    def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start every loop; the caller cancels them."""
+        config = self._node.config
+        loops = [
+            tasks.create_task(self._flush_groups(), name="flush-groups"),
+            tasks.create_task(self._heal(), name="heal"),
+            tasks.create_task(self._expire_producers(), name="expire-producers"),
+            tasks.create_task(
+                self._every(config.log_flush_interval_ms, self._flush_all), name="flush"
+            ),
+            tasks.create_task(
+                self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
+                name="checkpoint",
+            ),
+            tasks.create_task(
+                self._every(config.log_retention_check_interval_ms, self._tick), name="retention"
+            ),
+        ]
+        return loops
+
+    async def _every(self, interval_ms: int, work: Callable[[LogManager], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1_000)
+            for manager in self._node.log_managers:
+                if manager.fenced is not None:
+                    continue
+                try:
+                    await work(manager)
+                except DiskError as failure:
+                    self._node.fence_directory(manager, failure)
+
+    # -- flushing
+
+    async def _flush_groups(self) -> None:
+        """Group commit: one round covers all that was written since the last one began."""
+        pause_s = self._node.config.log_flush_group_interval_ms / 1_000
+        while True:
+            await self._group_writes.wait()
+            self._group_writes.clear()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            async with asyncio.TaskGroup() as rounds:
+                for manager in self._node.log_managers:
+                    if manager.fenced is None or manager.is_full:
+                        rounds.create_task(self._flush_round(manager, only_group=True))
+
+    async def _flush_round(self, manager: LogManager, *, only_group: bool) -> None:
+        async with self._rounds[manager]:
+            await self._flush(manager, only_group=only_group)
+
+    async def _flush(self, manager: LogManager, *, only_group: bool) -> None:
+        node = self._node
+        try:
+            begun = manager.begin_flush(only_group=only_group, now_ms=node.clock.wall_ms())
+            if begun is None:
+                return
+            await asyncio.to_thread(begun.run)
+            finished = manager.finish_flush(begun)
+            if not finished and begun.error is not None:
+                node.fence_directory(manager, begun.error)
+            for flushed, end in finished:
+                hosted = node.hosted.get(flushed.topic_partition)
+                if hosted is not None and hosted.log is flushed:
+                    node.synced(hosted, end)
+        except DiskError as failure:
+            node.fence_directory(manager, failure)
+
+    async def _flush_all(self, manager: LogManager) -> None:
+        await self._flush_round(manager, only_group=False)
+
+    # -- keeping
+
+    async def _checkpoint(self, manager: LogManager) -> None:
+        manager.checkpoint(self._high_watermarks(manager))
+
+    async def _tick(self, manager: LogManager) -> None:
+        """Retention, rolls, removals; then tell the partitions whose logs begin later."""
+        manager.tick(self._node.clock.wall_ms(), self._high_watermarks(manager))
+        for hosted in self._node.hosted.values():
+            if hosted.manager is manager:
+                self._node.log_start_moved(hosted)
+
+    def _high_watermarks(self, manager: LogManager) -> dict[TopicPartition, int]:
+        return {
+            hosted.topic_partition: hosted.partition.high_watermark
+            for hosted in self._node.hosted.values()
+            if hosted.manager is manager
+        }
+
+    # -- healing
+
+    async def _heal(self) -> None:
+        """A full disk that has space again serves on. Raises ServiceError when no disk is left."""
+        while True:
+            await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
+            for manager in self._node.log_managers:
+                if manager.fenced is not None and manager.try_heal(self._node.clock.wall_ms()):
+                    log.info("log directory healed", extra=fields(reason="space returned"))
+                    self._hosting.retry()
+            if all(one.fenced is not None and not one.is_full for one in self._node.log_managers):
+                raise ServiceError(
+                    "every log directory has failed; see the log above, replace the disks and"
+                    " start again",
+                    ExitCode.IO,
+                )
+
+    async def _expire_producers(self) -> None:
+        """Forget idempotent producers that were silent for long; a few partitions at a time."""
+        while True:
+            await asyncio.sleep(EXPIRY_INTERVAL_MS / 1_000)
+            hosted_now = list(self._node.hosted.values())
+            for first in range(0, len(hosted_now), EXPIRED_AT_ONCE):
+                now = self._node.clock.wall_ms()
+                for hosted in hosted_now[first : first + EXPIRED_AT_ONCE]:
+                    hosted.partition.producers.expire(
+                        now, self._node.config.producer_id_expiration_ms
+                    )
+                await asyncio.sleep(0)

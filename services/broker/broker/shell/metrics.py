@@ -1,0 +1,215 @@
+"""Counters of the hot path: plain ints on one object, turned into Prometheus families only when
+scraped.
+
+Names are those that Kafka's public dashboards use (JMX exporter, lower case).
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from tidemark.kafka.apis import ApiKey
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+
+API_KEYS_MAX = 128
+
+
+class TopicCounters:
+    """What went in and out of one topic on this broker."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "produces",
+        "records_in",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.records_in = 0
+        self.produces = 0
+        self.fetches = 0
+        self.failed_produces = 0
+        self.failed_fetches = 0
+
+
+class BrokerCounters:
+    """Everything the network and the handlers count. Written from the event loop alone."""
+
+    __slots__ = (
+        "closed_frame",
+        "closed_idle",
+        "connections_refused",
+        "connections_total",
+        "damage_found",
+        "damaged_reads",
+        "malformed_requests",
+        "request_errors",
+        "requests",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.requests = [0] * API_KEYS_MAX
+        self.request_errors = [0] * API_KEYS_MAX
+        self.topics: dict[str, TopicCounters] = {}
+        self.connections_total = 0
+        self.connections_refused = 0
+        self.closed_idle = 0
+        self.closed_frame = 0
+        self.malformed_requests = 0
+        self.damaged_reads = 0
+        self.damage_found = 0
+
+    def topic(self, name: str) -> TopicCounters:
+        """The counters of a topic that exists; made at its first use."""
+        found = self.topics.get(name)
+        if found is None:
+            found = self.topics[name] = TopicCounters()
+        return found
+
+
+_TOPIC_COUNTERS = (
+    ("messagesin", "records_in", "records appended"),
+    ("bytesin", "bytes_in", "bytes appended"),
+    ("bytesout", "bytes_out", "bytes of records sent"),
+    ("totalproducerequests", "produces", "produce requests, by partition"),
+    ("totalfetchrequests", "fetches", "fetch requests, by partition"),
+    ("failedproducerequests", "failed_produces", "produce requests that failed, by partition"),
+    ("failedfetchrequests", "failed_fetches", "fetch requests that failed, by partition"),
+)
+
+
+class BrokerCollector(Collector):
+    """Reads the counters and the node's state at each scrape."""
+
+    def __init__(self, node: "BrokerNode") -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        """All families of this broker."""
+        yield from self._topics()
+        yield from self._requests()
+        yield from self._replica_manager()
+        yield from self._network()
+        yield from self._logs()
+
+    def _topics(self) -> Iterator[Metric]:
+        counters = dict(self._node.counters.topics)
+        for name, attribute, doc in _TOPIC_COUNTERS:
+            family = CounterMetricFamily(
+                f"kafka_server_brokertopicmetrics_{name}", doc, labels=["topic"]
+            )
+            total = 0
+            for topic, one in counters.items():
+                value = getattr(one, attribute)
+                total += value
+                family.add_metric([topic], value)
+            family.add_metric([""], total)
+            yield family
+
+    def _requests(self) -> Iterator[Metric]:
+        served = CounterMetricFamily(
+            "kafka_network_requestmetrics_requests", "requests taken, by API", labels=["request"]
+        )
+        errors = CounterMetricFamily(
+            "kafka_network_requestmetrics_errors",
+            "requests answered with an error",
+            labels=["request"],
+        )
+        for key in ApiKey:
+            name = _api_name(key)
+            count = self._node.counters.requests[key]
+            if count:
+                served.add_metric([name], count)
+                errors.add_metric([name], self._node.counters.request_errors[key])
+        yield served
+        yield errors
+
+    def _replica_manager(self) -> Iterator[Metric]:
+        hosted = self._node.hosted
+        leaders = sum(1 for one in hosted.values() if one.partition.leader == self._node.broker_id)
+        for name, value, doc in (
+            ("partitioncount", len(hosted), "partitions hosted"),
+            ("leadercount", leaders, "partitions led"),
+            ("underreplicatedpartitions", 0, "partitions with a replica outside the ISR"),
+            ("offlinereplicacount", len(hosted) - leaders, "hosted partitions that serve nobody"),
+        ):
+            yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=value)
+        offline = sum(1 for manager in self._node.log_managers if manager.fenced is not None)
+        yield GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount", "log directories fenced", value=offline
+        )
+
+    def _network(self) -> Iterator[Metric]:
+        node, counters = self._node, self._node.counters
+        yield GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count",
+            "open connections",
+            value=node.limits.connections,
+        )
+        yield GaugeMetricFamily(
+            "tidemark_buffers_bytes",
+            "receive buffers of all connections",
+            value=node.limits.buffered_bytes,
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_delayedoperationpurgatory_purgatorysize",
+            "requests parked",
+            value=node.parked.count,
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+            "fetch sessions",
+            value=len(node.fetch_sessions),
+        )
+        yield GaugeMetricFamily(
+            "tidemark_tasks", "asyncio tasks of the event loop", value=_task_count()
+        )
+        for name, value, doc in (
+            ("connections_accepted", counters.connections_total, "connections accepted"),
+            ("connections_refused", counters.connections_refused, "connections beyond a limit"),
+            ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
+            ("frames_refused", counters.closed_frame, "frames too large or of negative length"),
+            ("log_damage_found", counters.damage_found, "damaged batches found by rereading"),
+            ("log_damage_met", counters.damaged_reads, "requests that met damaged bytes"),
+            ("requests_malformed", counters.malformed_requests, "requests that could not be read"),
+        ):
+            yield CounterMetricFamily(f"tidemark_{name}", doc, value=value)
+
+    def _logs(self) -> Iterator[Metric]:
+        sizes = GaugeMetricFamily(
+            "kafka_log_log_size", "bytes of a partition's log", labels=["topic", "partition"]
+        )
+        starts = GaugeMetricFamily(
+            "kafka_log_log_logstartoffset", "first offset", labels=["topic", "partition"]
+        )
+        ends = GaugeMetricFamily(
+            "kafka_log_log_logendoffset", "next offset", labels=["topic", "partition"]
+        )
+        for (topic, partition), one in dict(self._node.hosted).items():
+            labels = [topic, str(partition)]
+            sizes.add_metric(labels, one.log.size_bytes)
+            starts.add_metric(labels, one.partition.log_start)
+            ends.add_metric(labels, one.partition.log_end)
+        yield from (sizes, starts, ends)
+
+
+def _task_count() -> int:
+    """Scrapes run on the event loop; outside of one there are none."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
+
+
+def _api_name(key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in key.name.split("_"))

@@ -1,0 +1,136 @@
+"""Which offset a point in time has: what ListOffsets asks, over Kafka's wire and gRPC alike.
+
+Marks (latest, earliest...) are answered at once. A time is looked up in the time index, on the
+loop; the record within the batch is found by a worker, for that walks records.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidemark.codec.record_batch import read_header
+from tidemark.codec.records import RecordsError, first_at_or_after
+from tidemark.kafka.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPoolBusyError
+from tidemark.storage.disk import DiskError
+
+from broker.shell.node import HostedPartition
+from broker.storage.directory import LogDamagedError
+from broker.storage.log import LogSlice
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+
+
+BATCHES_TRIED_MAX: Final = 16
+
+
+class FoundOffset(NamedTuple):
+    """An offset, or why there is none. ``offset`` -1 without an error: no record matches."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+def at_mark(
+    hosted: HostedPartition, timestamp: int, *, leader_epoch_expected: int = -1
+) -> FoundOffset | None:
+    """The offset at a mark, or a refusal; None when ``timestamp`` needs ``at_time``."""
+    partition = hosted.partition
+    refused = partition.epoch_refused(leader_epoch_expected)
+    if refused is not None:
+        return FoundOffset(refused.error_code)
+    if timestamp == LATEST_TIMESTAMP:
+        # Without transactions the last stable offset is the high watermark, at both isolation
+        # levels.
+        return _with_epoch(hosted, partition.last_stable, -1)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return _with_epoch(hosted, partition.log_start, -1)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return FoundOffset()  # nothing is tiered
+    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        return None
+    return FoundOffset(ErrorCode.INVALID_REQUEST)
+
+
+async def at_time(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -> FoundOffset:
+    """The first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first with the
+    highest timestamp.
+    """
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return await _at_maximum(node, hosted)
+        return await _at_or_after(node, hosted, timestamp)
+    except DiskError as failure:
+        node.fence_directory(hosted.manager, failure)
+        return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+    except LogDamagedError as damage:
+        node.note_damage(hosted, damage)
+        return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+    except (WorkerPoolBusyError, WorkerDiedError):
+        return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable: ask again
+    except RecordsError:
+        return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
+
+
+async def _at_maximum(node: "BrokerNode", hosted: HostedPartition) -> FoundOffset:
+    found = hosted.log.max_timestamp_batch(end=hosted.partition.high_watermark)
+    if found is None:
+        return FoundOffset()
+    batch = await asyncio.to_thread(_read, found)
+    highest = read_header(batch).max_timestamp
+    record = await _within(node, batch, highest)
+    return _with_epoch(hosted, *record) if record is not None else FoundOffset()
+
+
+async def _at_or_after(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -> FoundOffset:
+    """After compaction a batch's header may promise a record that it has no more: then the next
+    batch is asked.
+    """
+    start: int | None = None
+    for _ in range(BATCHES_TRIED_MAX):
+        found = hosted.log.batch_for_timestamp(
+            timestamp, end=hosted.partition.high_watermark, start=start
+        )
+        if found is None:
+            return FoundOffset()
+        batch = await asyncio.to_thread(_read, found)
+        record = await _within(node, batch, timestamp)
+        if record is not None and record[0] >= hosted.partition.log_start:
+            return _with_epoch(hosted, *record)
+        start = read_header(batch).last_offset + 1
+    return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+async def _within(node: "BrokerNode", batch: bytes, timestamp: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the record; a batch of one needs no worker."""
+    header = read_header(batch)
+    if header.record_count == 1 and header.last_offset_delta == 0:
+        return header.base_offset, header.max_timestamp
+    return await node.workers.run(first_at, batch, timestamp)
+
+
+def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:
+    """In the worker: offset and timestamp of the first record of a batch not older than
+    ``timestamp``.
+    """
+    return first_at_or_after(batch, read_header(batch), timestamp)
+
+
+def _read(found: LogSlice) -> bytes:
+    return found.file.read_at(found.position, found.length)
+
+
+def _with_epoch(hosted: HostedPartition, offset: int, timestamp: int) -> FoundOffset:
+    epochs, partition = hosted.partition.epochs, hosted.partition
+    epoch = epochs.epoch_of(offset) if offset < partition.log_end else partition.leader_epoch
+    return FoundOffset(ErrorCode.NONE, offset, timestamp, epoch)

@@ -1,0 +1,185 @@
+"""Which handler answers which API: the hot ones inline, the long tail as tasks over plain values.
+
+Nothing here decides about records: it reads the header, refuses versions we do not serve, and hands
+on. What cannot be read closes the connection, as it does in Kafka; a handler's bug answers
+UNKNOWN_SERVER_ERROR and is logged.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
+from tidemark.kafka.error_responses import error_response
+from tidemark.kafka.headers import MalformedRequestError, RequestHeader, read_request_header
+from tidemark.kafka.long_tail import Struct, read_request, write_response
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.telemetry import fields, new_request_id, request_scope
+
+from broker.shell.kafka import old_produce
+
+if TYPE_CHECKING:
+    from broker.shell.connection import Connection, Reply
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Who asks, and how: forwarded on every relayed request."""
+
+    principal: str
+    client_id: str | None
+    correlation_id: int
+    api_version: int
+    listener: str
+    peer: str
+    request_id: str
+
+
+Handler = Callable[["BrokerNode", Struct, RequestContext], Awaitable[Mapping[str, object]]]
+"""A long-tail API: decoded request in, the fields of its response out."""
+
+HotHandler = Callable[["BrokerNode", "Connection", RequestHeader, memoryview], None]
+"""A hot API: answers through the connection, now or later. The body is only valid until it returns.
+"""
+
+_VERSIONS: Final = {int(key): (one.served_min, one.max) for key, one in APIS.items()}
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_OLD_PRODUCE_MAX: Final = APIS[ApiKey.PRODUCE].served_min - 1
+
+
+def context_of(connection: "Connection", header: RequestHeader) -> RequestContext:
+    """The context of one request."""
+    return RequestContext(
+        connection.principal,
+        header.client_id,
+        header.correlation_id,
+        header.api_version,
+        connection.listener.name,
+        connection.peer,
+        new_request_id(),
+    )
+
+
+class _Asked(NamedTuple):
+    """A long-tail request under way; its body is kept for a typed error answer."""
+
+    header: RequestHeader
+    body: bytes
+    reply: "Reply"
+    context: RequestContext
+
+
+class RequestRouter:
+    """The table from API to handler, for all listeners of a broker."""
+
+    def __init__(
+        self,
+        node: "BrokerNode",
+        hot: Mapping[ApiKey, HotHandler],
+        long_tail: Mapping[ApiKey, Handler],
+    ) -> None:
+        self._node = node
+        self._hot: dict[int, HotHandler] = {int(key): handler for key, handler in hot.items()}
+        self._long_tail: dict[int, Handler] = {int(key): one for key, one in long_tail.items()}
+        self._requests = node.counters.requests
+        both = self._hot.keys() & self._long_tail.keys()
+        assert not both, f"two handlers for one API: {both}"
+
+    def served(self) -> list[ApiKey]:
+        """The APIs that have a handler and are for clients, in order: what ApiVersions may name."""
+        keys = self._hot.keys() | self._long_tail.keys()
+        return [key for key in ApiKey if int(key) in keys and key not in INTERNAL_APIS]
+
+    def handle(self, connection: "Connection", frame: memoryview) -> None:
+        """Take one frame to its handler. Never raises for what a client sent."""
+        try:
+            header = read_request_header(frame)
+            api_key, version = header.api_key, header.api_version
+            served = _VERSIONS.get(api_key)
+            if served is None or not served[0] <= version <= served[1]:
+                self._refuse_version(connection, header, frame)
+                return
+            self._requests[api_key] += 1
+            hot = self._hot.get(api_key)
+            if hot is not None:
+                hot(self._node, connection, header, frame[header.body_position :])
+                return
+            handler = self._long_tail.get(api_key)
+            if handler is None:
+                self._refuse_version(connection, header, frame)
+                return
+            body = bytes(frame[header.body_position :])
+            request = read_request(api_key, version, memoryview(body))
+        except MalformedRequestError as problem:
+            self._node.counters.malformed_requests += 1
+            connection.close(str(problem))
+            return
+        reply = connection.later(header)
+        context = context_of(connection, header)
+        connection.start(self._run(handler, request, _Asked(header, body, reply, context)))
+
+    async def _run(
+        self,
+        handler: Handler,
+        request: Struct,
+        asked: "_Asked",
+    ) -> None:
+        """One long-tail request, from values to answer. Its failure is its own: the broker serves
+        on.
+        """
+        header, _, reply, context = asked
+        with request_scope(context.request_id):
+            try:
+                answer = await handler(self._node, request, context)
+                body = write_response(header.api_key, header.api_version, answer)
+            except TidemarkError as failure:
+                self._fail(asked, failure.code)
+                return
+            except Exception:
+                log.exception(
+                    "handler failed: a bug of ours",
+                    extra=fields(api=ApiKey(header.api_key).name, version=header.api_version),
+                )
+                self._fail(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+        reply.send([body])
+
+    def _fail(self, asked: "_Asked", code: ErrorCode) -> None:
+        header, request_body, reply, _ = asked
+        self._node.counters.request_errors[header.api_key] += 1
+        body = error_response(
+            header.api_key, header.api_version, memoryview(request_body), int(code)
+        )
+        if body is None:
+            reply.close()
+        else:
+            reply.send([body])
+
+    def _refuse_version(
+        self, connection: "Connection", header: RequestHeader, frame: memoryview
+    ) -> None:
+        """UNSUPPORTED_VERSION where the API's answer has a place for it, else the connection
+        closes.
+        """
+        if header.api_key == _API_VERSIONS and _API_VERSIONS in self._hot:
+            self._hot[_API_VERSIONS](self._node, connection, header, frame[:0])
+            return
+        body = None
+        if header.api_key == _PRODUCE and 0 <= header.api_version <= _OLD_PRODUCE_MAX:
+            body = old_produce.refuse(frame[header.body_position :], header.api_version)
+        else:
+            body = error_response(
+                header.api_key,
+                header.api_version,
+                frame[header.body_position :],
+                int(ErrorCode.UNSUPPORTED_VERSION),
+            )
+        if body is None:
+            connection.close("unsupported API or version")
+        else:
+            connection.answer(header, body)

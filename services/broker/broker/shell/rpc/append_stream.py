@@ -1,0 +1,182 @@
+"""One Append stream: batches go into the log in the order in which they came, answers go out in the
+same order.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from tidemark.codec.record_batch import iterate_headers
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.inbox import Inbox
+from tidemark_wire.v1 import partition_store_pb2
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.inspection import InspectedAppend, must_inspect
+from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, send
+from broker.shell.wire_mapping import AppendCommand, read_append
+
+APPENDS_IN_FLIGHT_MAX: Final = 256
+"""Appends of one stream that are not answered yet; beyond it the stream is not read from."""
+
+COMMIT_WAIT_MS: Final = 30_000
+"""How long an append waits for the in-sync replicas where the client does not say."""
+
+
+class PendingAnswer(NamedTuple):
+    """An append that is in the log or refused; with ``committed``, its answer waits for that."""
+
+    correlation_id: int
+    outcome: AppendOutcome
+    throttle_ms: int
+    committed: asyncio.Future[bool] | None
+
+
+class AppendStream:
+    """Two loops under one parent: one reads and appends, one answers."""
+
+    def __init__(
+        self, node: BrokerNode, bytes_in_flight: ByteBudget, caller: Caller, context: StreamContext
+    ) -> None:
+        self._node = node
+        self._bytes_in_flight = bytes_in_flight
+        self._caller = caller
+        self._context = context
+        self._pending: Inbox[PendingAnswer | None] = Inbox(inputs_max=APPENDS_IN_FLIGHT_MAX + 1)
+        self._room = asyncio.Semaphore(APPENDS_IN_FLIGHT_MAX)
+
+    async def run(self) -> None:
+        """Serve until the client has sent all it wants and heard every answer, or is gone."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._answer(), name="append-answers")
+            loops.create_task(self._append(), name="append-requests")
+
+    async def _append(self) -> None:
+        while (request := await self._context.read()) is not END_OF_STREAM:
+            await self._room.acquire()
+            async with self._bytes_in_flight.hold(len(request.batches)):
+                pending = await self._take(request)
+            queued = self._pending.put_nowait(pending)
+            assert queued, "the semaphore keeps room"
+            if pending.throttle_ms:
+                await asyncio.sleep(pending.throttle_ms / 1_000)  # the stream's form of muting
+        queued = self._pending.put_nowait(None)
+        assert queued, "the end has a place of its own"
+
+    async def _take(self, request: partition_store_pb2.AppendRequest) -> PendingAnswer:
+        command = read_append(request)
+        if isinstance(command, ErrorCode):
+            return _refused(request.correlation_id, command, "the partition is not named rightly")
+        node = self._node
+        hosted = node.find(command.topic, command.topic_id, command.partition)
+        if isinstance(hosted, ErrorCode):
+            return _refused(command.correlation_id, hosted, None)
+        resource = topic_resource(hosted.topic.name)
+        if not node.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
+            return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        hosted.counters.produces += 1
+        outcome = await self._write(hosted, command)
+        throttle_ms = 0
+        if node.quotas.enabled:
+            throttle_ms = node.quotas.produced(
+                self._caller.principal, len(command.batches), node.clock.now_ms()
+            )
+        committed = self._park(hosted, command) if outcome.must_wait else None
+        return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed)
+
+    async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
+        """Into the log, in one go where no record must be looked at first."""
+        view = memoryview(command.batches)
+        if hosted.rule is None and hosted.turn is None:
+            return self._append_now(hosted, command, view)
+        outcome: AppendOutcome | None = None
+        first: AppendOutcome | None = None
+        end = 0
+        for position, header in iterate_headers(view):
+            end = position + header.size_bytes
+            batch = view[position:end]
+            if must_inspect(hosted, batch):
+                outcome = await InspectedAppend(
+                    self._node,
+                    hosted,
+                    bytes(batch),
+                    acks=command.acks,
+                    leader_epoch_expected=command.leader_epoch,
+                ).run()
+            else:
+                outcome = self._append_now(hosted, command, batch)
+            if outcome.error_code is not ErrorCode.NONE:
+                return outcome
+            first = first or outcome
+        if outcome is None or first is None or end < len(view):
+            return self._append_now(hosted, command, view[end:])  # no whole batch: refused as such
+        return outcome._replace(base_offset=first.base_offset)
+
+    def _append_now(
+        self, hosted: HostedPartition, command: AppendCommand, batches: memoryview
+    ) -> AppendOutcome:
+        """The message's memory is immutable: the one copy made here is the one that is patched."""
+        return self._node.append(
+            hosted,
+            memoryview(bytearray(batches)),
+            acks=command.acks,
+            leader_epoch_expected=command.leader_epoch,
+            now_ms=self._node.clock.wall_ms(),
+        )
+
+    def _park(self, hosted: HostedPartition, command: AppendCommand) -> asyncio.Future[bool]:
+        """Parked before anything else may append, and up to the log's end: ends of one partition
+        park in rising order.
+        """
+        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
+            if not committed.done():
+                committed.set_result(fulfilled)
+
+        parked = self._node.parked.park_produce(
+            [(hosted, hosted.partition.log_end)],
+            now=self._node.clock.now_ms(),
+            wait_ms=command.timeout_ms or COMMIT_WAIT_MS,
+            wake=wake,
+        )
+        if parked is None:
+            committed.set_result(False)
+        else:
+            committed.add_done_callback(lambda _: self._node.parked.cancel(parked))
+        return committed
+
+    async def _answer(self) -> None:
+        try:
+            while (pending := await self._pending.get()) is not None:
+                await send(self._context, await _answered(pending))
+                self._room.release()
+        finally:
+            for left in self._pending.drain_nowait():
+                if left is not None and left.committed is not None:
+                    left.committed.cancel()
+
+
+async def _answered(pending: PendingAnswer) -> partition_store_pb2.AppendResponse:
+    outcome = pending.outcome
+    error_code, message = outcome.error_code, outcome.message
+    if pending.committed is not None and not await pending.committed:
+        error_code = ErrorCode.REQUEST_TIMED_OUT
+        message = "appended, but not acknowledged by the in-sync replicas in time"
+    return partition_store_pb2.AppendResponse(
+        correlation_id=pending.correlation_id,
+        error_code=error_code,
+        error_message=message or "",
+        base_offset=outcome.base_offset,
+        log_append_time_ms=outcome.log_append_time_ms,
+        log_start_offset=outcome.log_start,
+        throttle_time_ms=pending.throttle_ms,
+    )
+
+
+def _refused(correlation_id: int, error_code: ErrorCode, message: str | None) -> PendingAnswer:
+    outcome = AppendOutcome(
+        error_code, -1, -1, -1, -1, must_wait=False, message=message or error_code.name
+    )
+    return PendingAnswer(correlation_id, outcome, 0, None)

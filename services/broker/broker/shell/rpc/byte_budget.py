@@ -1,0 +1,69 @@
+"""How many bytes may be in memory at once. Whoever asked first is served first, so that nobody
+starves.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class ByteBudget:
+    """Counts bytes in flight; who asks for more than is left waits.
+
+    Invariant: 0 <= in_flight_bytes <= bytes_max. Something larger than the whole budget counts as
+    all of it, so that it is served alone rather than never.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        assert bytes_max > 0
+        self.bytes_max = bytes_max
+        self.in_flight_bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait for room."""
+        return sum(1 for _, turn in self._waiting if not turn.done())
+
+    @asynccontextmanager
+    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
+        """Count ``size_bytes`` for the block's duration, once there is room."""
+        counted = min(size_bytes, self.bytes_max)
+        await self._take(counted)
+        try:
+            yield
+        finally:
+            self._give(counted)
+
+    async def _take(self, size_bytes: int) -> None:
+        if not self._waiting and self.in_flight_bytes + size_bytes <= self.bytes_max:
+            self.in_flight_bytes += size_bytes
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size_bytes, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give(size_bytes)  # granted and cancelled in the same round of the loop
+            else:
+                self._grant()  # who stood behind may fit now
+            raise
+
+    def _give(self, size_bytes: int) -> None:
+        self.in_flight_bytes -= size_bytes
+        assert self.in_flight_bytes >= 0, "given back twice"
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting:
+            size_bytes, turn = self._waiting[0]
+            if turn.done():  # cancelled while it waited
+                self._waiting.popleft()
+                continue
+            if self.in_flight_bytes + size_bytes > self.bytes_max:
+                return
+            self._waiting.popleft()
+            self.in_flight_bytes += size_bytes
+            turn.set_result(None)

@@ -1,0 +1,205 @@
+"""One Fetch stream: pulls of several partitions wait side by side, those of one partition are
+answered in order.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError
+from tidemark_wire.v1 import partition_store_pb2
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.node import BrokerNode, HostedPartition, ReadOutcome
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
+from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, send
+from broker.shell.wire_mapping import FetchCommand, read_fetch
+
+log = logging.getLogger(__name__)
+
+FETCHES_IN_FLIGHT_MAX: Final = 256
+"""Pulls of one stream that are not answered yet; beyond it the stream is not read from."""
+
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Most bytes of one answer, whatever is asked; a larger first batch still comes whole."""
+
+MESSAGE_ROOM_BYTES: Final = 64 * 1024 * 1024 - 64 * 1024
+"""What fits into one gRPC message beside its other fields."""
+
+PartitionKey = tuple[str, bytes, int]
+
+
+class FetchStream:
+    """One task a pull, all under the stream's parent: when the client goes, they end."""
+
+    def __init__(
+        self, node: BrokerNode, bytes_in_flight: ByteBudget, caller: Caller, context: StreamContext
+    ) -> None:
+        self._node = node
+        self._bytes_of_all = bytes_in_flight
+        self._bytes_of_stream = ByteBudget(max(bytes_in_flight.bytes_max // 4, 1))
+        self._caller = caller
+        self._context = context
+        self._room = asyncio.Semaphore(FETCHES_IN_FLIGHT_MAX)
+        self._writing = asyncio.Lock()
+        self._last_of: dict[PartitionKey, asyncio.Future[None]] = {}
+
+    async def run(self) -> None:
+        """Serve until the client has sent all it wants and heard every answer, or is gone."""
+        async with asyncio.TaskGroup() as pulls:
+            while (request := await self._context.read()) is not END_OF_STREAM:
+                await self._room.acquire()
+                pulls.create_task(self._serve(request, *self._queue_up(request)))
+
+    def _queue_up(
+        self, request: partition_store_pb2.FetchRequest
+    ) -> tuple[asyncio.Future[None] | None, asyncio.Future[None], PartitionKey]:
+        """A place behind the partition's last pull, and a future that is done when this one is
+        answered.
+        """
+        named = request.partition
+        key = (named.topic, named.topic_id, named.partition)
+        before = self._last_of.get(key)
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last_of[key] = answered
+        return before, answered, key
+
+    async def _serve(
+        self,
+        request: partition_store_pb2.FetchRequest,
+        before: asyncio.Future[None] | None,
+        answered: asyncio.Future[None],
+        key: PartitionKey,
+    ) -> None:
+        try:
+            if before is not None:
+                await before
+            await self._pull(request)
+        except TidemarkError as refused:
+            await self._write(
+                partition_store_pb2.FetchResponse(
+                    correlation_id=request.correlation_id,
+                    error_code=refused.code,
+                    error_message=refused.message,
+                    high_watermark=-1,
+                    last_stable_offset=-1,
+                    log_start_offset=-1,
+                )
+            )
+        finally:
+            self._room.release()
+            if not answered.done():  # cancelling who waits for it cancels the future, too
+                answered.set_result(None)
+            if self._last_of.get(key) is answered:
+                del self._last_of[key]
+
+    async def _pull(self, request: partition_store_pb2.FetchRequest) -> None:
+        """Wait until there is enough to read, then read and send it within the budgets. Raises
+        TidemarkError.
+        """
+        command = read_fetch(request)
+        if isinstance(command, ErrorCode):
+            raise TidemarkError(command, "the partition is not named rightly")
+        hosted = self._find(command)
+        hosted.counters.fetches += 1
+        found = self._read(hosted, command)
+        length = found.read.length_bytes if found.read is not None else 0
+        if length < min(command.bytes_min, command.bytes_max) and command.wait_ms_max:
+            await self._node.wait_readable(
+                [hosted],
+                bytes_missing=command.bytes_min - length,
+                wait_ms=command.wait_ms_max,
+            )
+            found = self._read(hosted, command)
+            length = found.read.length_bytes if found.read is not None else 0
+        if length > MESSAGE_ROOM_BYTES:
+            raise TidemarkError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {length} bytes does not fit a gRPC message;"
+                " read it over Kafka's listener",
+            )
+        async with self._bytes_of_stream.hold(length), self._bytes_of_all.hold(length):
+            await self._send(hosted, command, length)
+
+    def _find(self, command: FetchCommand) -> HostedPartition:
+        hosted = self._node.find(command.topic, command.topic_id, command.partition)
+        if isinstance(hosted, ErrorCode):
+            raise TidemarkError(hosted, hosted.name)
+        resource = topic_resource(hosted.topic.name)
+        if not self._node.authorizer.authorize(self._caller.principal, Operation.READ, resource):
+            raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        return hosted
+
+    def _read(
+        self, hosted: HostedPartition, command: FetchCommand, bytes_max: int = FETCH_BYTES_MAX
+    ) -> ReadOutcome:
+        found = self._node.read(
+            hosted,
+            command.fetch_offset,
+            bytes_max=min(command.bytes_max, bytes_max),
+            read_committed=command.read_committed,
+            leader_epoch_expected=command.leader_epoch,
+        )
+        if found.error_code is not ErrorCode.NONE:
+            hosted.counters.failed_fetches += 1
+            raise TidemarkError(found.error_code, found.error_code.name)
+        return found
+
+    async def _send(self, hosted: HostedPartition, command: FetchCommand, length: int) -> None:
+        """Found again, because the log may have moved while the budgets were waited for; never more
+        than was counted.
+        """
+        found = self._read(hosted, command, length)
+        batches = b""
+        if found.read is not None and 0 < found.read.length_bytes <= max(length, 1):
+            batches = await self._bytes_of(hosted, command, found)
+        throttle_ms = 0
+        if self._node.quotas.enabled:
+            throttle_ms = self._node.quotas.fetched(
+                self._caller.principal, len(batches), self._node.clock.now_ms()
+            )
+        hosted.counters.bytes_out += len(batches)
+        await self._write(
+            partition_store_pb2.FetchResponse(
+                correlation_id=command.correlation_id,
+                batches=batches,
+                high_watermark=found.high_watermark,
+                last_stable_offset=found.last_stable,
+                log_start_offset=found.log_start,
+                throttle_time_ms=throttle_ms,
+            )
+        )
+
+    async def _bytes_of(
+        self, hosted: HostedPartition, command: FetchCommand, found: ReadOutcome
+    ) -> bytes:
+        assert found.read is not None
+        try:
+            return await read_checked(found.read, command.fetch_offset)
+        except VoidSliceError:
+            return (
+                b""  # cut while it was read: nothing there any more, the next pull sees the new end
+            )
+        except DamagedBatchError as damage:
+            log.error(
+                "damaged batch",
+                extra=fields(
+                    partition=str(hosted.topic_partition),
+                    path=damage.path,
+                    position=damage.position,
+                    offset=damage.offset,
+                ),
+            )
+            hosted.log.report_damage(str(damage))
+            self._node.counters.damage_found += 1
+            raise TidemarkError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
+        except DiskError as failure:
+            self._node.fence_directory(hosted.manager, failure)
+            raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+
+    async def _write(self, response: partition_store_pb2.FetchResponse) -> None:
+        async with self._writing:
+            await send(self._context, response)

@@ -1,0 +1,97 @@
+"""PartitionStore: raw record batches in and out over gRPC, beside Kafka's listener and over the
+same partitions.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import grpc.aio
+from tidemark_wire.v1 import partition_store_pb2, partition_store_pb2_grpc
+
+from broker.shell.node import BrokerNode
+from broker.shell.rpc.append_stream import AppendStream
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.descriptions import describe_endpoints, describe_topics, init_producer_id
+from broker.shell.rpc.fetch_stream import FetchStream
+from broker.shell.rpc.offset_queries import answer_offset_query
+from broker.shell.rpc.streams import caller_of, until_gone
+
+SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
+
+BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024
+"""Bytes of batches that all gRPC streams together hold (grpc.bulk.bytes.in.flight.max): bulk over
+gRPC costs several times what it costs over Kafka's listener, and must not take the loop or the
+memory from it.
+"""
+
+OFFSET_QUERIES_MAX: Final = 10_000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
+    """One broker's service. Streams share the bytes in flight; each has tasks of its own, which end
+    with it.
+    """
+
+    def __init__(self, node: BrokerNode, *, bytes_in_flight_max: int = BYTES_IN_FLIGHT_MAX) -> None:
+        self._node = node
+        self.bytes_in_flight = ByteBudget(bytes_in_flight_max)
+
+    async def Append(  # noqa: N802 - the name in the proto
+        self, _requests: AsyncIterator[partition_store_pb2.AppendRequest], context: Context
+    ) -> None:
+        """Batches in, offsets out, in the order of the requests."""
+        stream = AppendStream(self._node, self.bytes_in_flight, caller_of(context), context)
+        await until_gone(stream.run())
+
+    async def Fetch(  # noqa: N802
+        self, _requests: AsyncIterator[partition_store_pb2.FetchRequest], context: Context
+    ) -> None:
+        """Each pull is answered once, when there is enough to read or its wait is over."""
+        stream = FetchStream(self._node, self.bytes_in_flight, caller_of(context), context)
+        await until_gone(stream.run())
+
+    async def ListOffsets(  # noqa: N802
+        self, request: partition_store_pb2.ListOffsetsRequest, context: Context
+    ) -> partition_store_pb2.ListOffsetsResponse:
+        """Offsets by time or by mark, one answer for each query, in their order."""
+        if len(request.queries) > OFFSET_QUERIES_MAX:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{len(request.queries)} queries; at most {OFFSET_QUERIES_MAX} in one call",
+            )
+        caller = caller_of(context)
+        return partition_store_pb2.ListOffsetsResponse(
+            answers=[
+                await answer_offset_query(self._node, caller, query) for query in request.queries
+            ]
+        )
+
+    async def DescribeEndpoints(  # noqa: N802
+        self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context
+    ) -> partition_store_pb2.DescribeEndpointsResponse:
+        """Where the live brokers are."""
+        return describe_endpoints(self._node, caller_of(context))
+
+    async def DescribeTopics(  # noqa: N802
+        self, request: partition_store_pb2.DescribeTopicsRequest, context: Context
+    ) -> partition_store_pb2.DescribeTopicsResponse:
+        """Topics and who leads their partitions."""
+        return await describe_topics(self._node, caller_of(context), request)
+
+    async def InitProducerId(  # noqa: N802
+        self, request: partition_store_pb2.InitProducerIdRequest, context: Context
+    ) -> partition_store_pb2.InitProducerIdResponse:
+        """An idempotent producer's id."""
+        return await init_producer_id(self._node, caller_of(context), request)
+
+
+def registration(service: PartitionStore) -> Callable[[Any], None]:
+    """What ``make_grpc_server`` calls to put the service on a server."""
+
+    def register(server: Any) -> None:
+        add = partition_store_pb2_grpc.add_PartitionStoreServicer_to_server
+        add(service, server)  # type: ignore[no-untyped-call]
+
+    return register

@@ -1,0 +1,126 @@
+"""What compaction leaves of one batch.
+
+Tombstones (KIP-534): when a round first keeps one, its batch gets a delete horizon, ``now +
+delete.retention.ms``: bit 6 of the attributes says that the base timestamp is that instant (deltas
+are made relative to it, so that timestamps of records do not change). A round at or after the
+horizon removes the tombstone. Until then every reader that started from the beginning had that long
+to learn that the key is gone.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from tidemark.codec.record_batch import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_BIT,
+    BatchHeader,
+)
+from tidemark.codec.records import (
+    RecordSpan,
+    assemble_batch,
+    rebase_record,
+    records_payload,
+    scan_records,
+)
+
+_NO_TIMESTAMP: Final = -1
+_KEY_BYTES_MAX: Final = 31
+
+
+def map_key(key: bytes) -> bytes:
+    """A key as the offset map holds it: long ones as a digest, which no short key can equal."""
+    return key if len(key) <= _KEY_BYTES_MAX else blake2b(key, digest_size=32).digest()
+
+
+class Retention(NamedTuple):
+    """By what rule the records of one batch stay. Times in ms."""
+
+    offsets: Mapping[bytes, int]
+    clean_end: int
+    aborted: bool
+    keep_empty: bool
+    now_ms: int
+    delete_retention_ms: int
+
+
+class FilteredBatch(NamedTuple):
+    """``batch`` is None when nothing stays."""
+
+    batch: bytes | None
+    records_kept: int
+    records_without_key: int
+
+
+def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -> FilteredBatch:
+    """Apply the rule to exactly one batch whose CRC was checked. Raises RecordsError.
+
+    Control batches stay as they are: a marker may only go after all records of its transaction.
+    """
+    if header.is_control:
+        return FilteredBatch(bytes(batch), header.record_count, 0)
+    payload = records_payload(batch, header)
+    kept: list[RecordSpan] = []
+    without_key = 0
+    for span in scan_records(payload, header.record_count):
+        if span.key is None:
+            without_key += 1
+        elif _stays(span.key, span, header, retention):
+            kept.append(span)
+    if not kept:
+        empty = _emptied(header) if retention.keep_empty else None
+        return FilteredBatch(empty, 0, without_key)
+    return FilteredBatch(
+        _with_records(batch, header, payload, kept, retention), len(kept), without_key
+    )
+
+
+def _stays(key: bytes, span: RecordSpan, header: BatchHeader, retention: Retention) -> bool:
+    """Branches on one record, in Kafka's order."""
+    offset = header.base_offset + span.offset_delta
+    if retention.aborted:
+        return False
+    if offset >= retention.clean_end:
+        return True
+    if retention.offsets.get(map_key(key), -1) > offset:
+        return False
+    expired = header.has_delete_horizon and header.base_timestamp <= retention.now_ms
+    return span.has_value or not expired
+
+
+def _with_records(
+    batch: memoryview,
+    header: BatchHeader,
+    payload: bytes,
+    kept: list[RecordSpan],
+    retention: Retention,
+) -> bytes:
+    """The batch with only the kept records in it, compressed as before; as it was where nothing
+    changes.
+    """
+    sets_horizon = not header.has_delete_horizon and not all(span.has_value for span in kept)
+    if len(kept) == header.record_count and not sets_horizon:
+        return bytes(batch)
+    max_timestamp = header.max_timestamp
+    if not header.is_log_append_time:
+        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    if sets_horizon:
+        horizon = retention.now_ms + retention.delete_retention_ms
+        shift = header.base_timestamp - horizon
+        records = b"".join(rebase_record(payload, span, shift) for span in kept)
+        header = header._replace(
+            attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon
+        )
+    else:
+        records = b"".join(payload[span.start : span.end] for span in kept)
+    return assemble_batch(
+        header._replace(max_timestamp=max_timestamp, record_count=len(kept)), records
+    )
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """A header alone, which keeps the offsets and the producer's epoch and sequences."""
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
+    return assemble_batch(
+        header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), b""
+    )

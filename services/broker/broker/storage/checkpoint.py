@@ -1,0 +1,171 @@
+"""Small text files that are replaced whole: offsets per partition, leader epochs, a topic's id.
+
+All begin with a line that holds the format's version (Kafka's formats, all version 0 here). A
+newer version is refused by name, so that an older release never misreads a newer one's disk.
+"""
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import TopicId
+from tidemark.model.topics import TopicPartition
+from tidemark.storage.disk import Disk
+
+_log: Final = logging.getLogger(__name__)
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = "clean-shutdown"
+_VERSION: Final = 0
+
+
+class CheckpointError(Exception):
+    """A file that cannot be used; says which and why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class NewerVersionError(CheckpointError):
+    """A file of a newer release. Never ignored, never overwritten."""
+
+
+def _check_version(path: str, text: str) -> None:
+    try:
+        version = int(text)
+    except ValueError:
+        raise CheckpointError(path, f"expected a version, found {text[:40]!r}") from None
+    if version > _VERSION:
+        raise NewerVersionError(path, f"version {version} is newer than this release knows")
+    if version < _VERSION:
+        raise CheckpointError(path, f"unknown version {version}")
+
+
+def _read_lines(disk: Disk, path: str) -> list[str] | None:
+    """The entries of a checkpoint behind version and count; None when there is no such file."""
+    try:
+        lines = disk.read_whole(path).decode("utf-8", "replace").split("\n")
+    except FileNotFoundError:
+        return None
+    _check_version(path, lines[0])
+    entries = [line for line in lines[2:] if line]
+    if len(lines) < 2 or lines[1] != str(len(entries)):
+        raise CheckpointError(path, "the number of entries is not what the second line says")
+    return entries
+
+
+def _encode_lines(entries: Sequence[str]) -> bytes:
+    return "\n".join((str(_VERSION), str(len(entries)), *entries, "")).encode()
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """An offset for each partition; {} when there is no such file. Raises CheckpointError."""
+    offsets = {}
+    for line in _read_lines(disk, path) or ():
+        try:
+            topic, partition, offset = line.split(" ")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise CheckpointError(path, f"cannot read the line {line[:80]!r}") from None
+    return offsets
+
+
+def write_offsets(
+    disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool
+) -> None:
+    """Replace an offset checkpoint."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    disk.replace_whole(path, _encode_lines(lines), sync=sync)
+
+
+def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    """(leader epoch, start offset), oldest first; [] when there is no such file."""
+    entries: list[tuple[int, int]] = []
+    for line in _read_lines(disk, path) or ():
+        try:
+            epoch, start = map(int, line.split(" "))
+        except ValueError:
+            raise CheckpointError(path, f"cannot read the line {line[:80]!r}") from None
+        if entries and (epoch <= entries[-1][0] or start < entries[-1][1]):
+            raise CheckpointError(path, f"epoch {epoch} from {start} on is out of order")
+        entries.append((epoch, start))
+    return entries
+
+
+def write_epochs(disk: Disk, path: str, entries: Sequence[tuple[int, int]]) -> None:
+    """Replace a leader-epoch checkpoint; survives this process, durable once the kernel says so.
+
+    Recovery compares it with the batches, so that a lost update costs a scan and no epoch.
+    """
+    disk.replace_whole(path, _encode_lines([f"{e} {start}" for e, start in entries]), sync=False)
+
+
+def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
+    """Whose partition a directory holds; None when partition.metadata is missing."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        text = disk.read_whole(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
+    _check_version(path, fields.get("version", ""))
+    try:
+        topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
+    except (binascii.Error, ValueError):
+        topic_id = b""
+    if len(topic_id) != 16:
+        raise CheckpointError(path, "no topic id of 16 bytes")
+    return TopicId(topic_id)
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Kafka's form: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> None:
+    """Name the topic a directory belongs to; made durable by the log's first flush."""
+    content = f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
+    disk.replace_whole(f"{directory}/{PARTITION_METADATA}", content.encode(), sync=False)
+
+
+class CleanShutdown(NamedTuple):
+    """What the last process left when it stopped in order."""
+
+    broker_epoch: int
+    """-1: it never registered."""
+
+
+def take_clean_shutdown(disk: Disk) -> CleanShutdown | None:
+    """Read the marker and remove it, durably: from here on a crash is a crash.
+
+    None also when it cannot be read: then more is scanned, nothing is lost. Raises
+    NewerVersionError.
+    """
+    marker = None
+    try:
+        fields = json.loads(disk.read_whole(CLEAN_SHUTDOWN))
+        _check_version(CLEAN_SHUTDOWN, str(int(fields["version"])))
+        marker = CleanShutdown(int(fields["broker_epoch"]))
+    except FileNotFoundError:
+        return None
+    except NewerVersionError:
+        raise
+    except (CheckpointError, ValueError, KeyError, TypeError) as error:
+        _log.warning("%s ignored: %s", CLEAN_SHUTDOWN, error)
+    disk.remove(CLEAN_SHUTDOWN)
+    disk.sync_directory("")
+    return marker
+
+
+def write_clean_shutdown(disk: Disk, broker_epoch: int) -> None:
+    """The last thing a process writes."""
+    content = json.dumps({"version": _VERSION, "broker_epoch": broker_epoch}) + "\n"
+    disk.replace_whole(CLEAN_SHUTDOWN, content.encode())

@@ -1,0 +1,500 @@
+"""Log: one partition's records on disk: append, read, roll, truncate, retain, sync."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from tidemark.codec.record_batch import Buffer
+from tidemark.model.ids import TopicId
+from tidemark.model.topic_configs import TopicConfig
+from tidemark.model.topics import TopicPartition
+from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.disk import DiskError, DiskFullError, File
+
+from broker.storage import checkpoint
+from broker.storage.directory import LogDamagedError, LogDirectory
+from broker.storage.flush import FlushRound, LogSync, UnsyncedBytes
+from broker.storage.offset_index import ENTRY_BYTES
+from broker.storage.recovery import Recovered, replay_producers
+from broker.storage.retention import removable_count, roll_ms
+from broker.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentView
+from broker.storage.segment_files import new_segment, retire, swap_in
+from broker.storage.segment_map import (
+    EMPTY_READ,
+    LogRead,
+    LogSlice,
+    OffsetOutOfRangeError,
+    SegmentMap,
+)
+
+__all__ = (
+    "AppendInfo",
+    "Log",
+    "LogDamagedError",
+    "LogRead",
+    "LogSlice",
+    "OffsetOutOfRangeError",
+)
+
+_NEVER: Final = 2**63 - 1
+
+
+class AppendInfo(NamedTuple):
+    """One batch about to be appended. Offsets inclusive; ``max_timestamp`` in ms, -1 for none."""
+
+    first: int
+    last: int
+    max_timestamp: int
+    leader_epoch: int
+    size_bytes: int
+
+
+class Log:
+    """One replica's log.
+
+    Invariant: log_start <= log_end, recovery_point <= log_end; the last segment is the active one;
+    segment base offsets strictly increase. Synchronous; only ``FlushRound.run`` leaves the loop.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_epoch_written",
+        "_segments",
+        "_shared",
+        "_snapshots",
+        "config",
+        "damage",
+        "directory",
+        "epochs",
+        "log_end",
+        "log_start",
+        "producers",
+        "size_bytes",
+        "tail_lost",
+        "topic_id",
+        "topic_partition",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        shared: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        *,
+        config: TopicConfig,
+        recovered: Recovered,
+        recovery_point: int,
+        now_ms: int,
+    ) -> None:
+        self._shared = shared
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self._segments = SegmentMap(shared, recovered.segments)
+        self.directory = self._segments.active.directory
+        self.log_start = recovered.log_start
+        self.log_end = recovered.log_end
+        self.unsynced = UnsyncedBytes(min(recovery_point, self.log_end), now_ms)
+        self.size_bytes = sum(segment.size_bytes for segment in recovered.segments)
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
+        self.damage = recovered.damage
+        """What is known to be wrong with synced bytes, in words; None when nothing is."""
+        self.tail_lost = recovered.tail_lost
+        self._epoch_written = self.epochs.latest
+        self._snapshots = recovered.snapshots
+        self._settle(recovered, now_ms)
+
+    def _settle(self, recovered: Recovered, now_ms: int) -> None:
+        """After recovery: keep what it found anew, cool every segment, note what is unsynced."""
+        if recovered.epochs_changed:
+            with contextlib.suppress(DiskFullError):  # starts fenced; the batches tell them again
+                self._write_epochs()
+        for segment in recovered.segments:
+            if segment.file is not None:
+                if segment is not self._segments.active:
+                    segment.seal()
+                self._shared.cool(segment)
+        for segment in recovered.unsynced:
+            self._became_dirty(segment, now_ms)
+            self.files_changed()
+        for path in recovered.removed:
+            self._shared.remove_later(path, now_ms + self.config.file_delete_delay_ms)
+
+    @property
+    def first_base_offset(self) -> int:
+        """Of the oldest segment."""
+        return self._segments.segments[0].base_offset
+
+    @property
+    def synced_end(self) -> int:
+        """Exclusive: every record below it is on disk."""
+        return self.unsynced.synced_end
+
+    @property
+    def has_unsynced_rolled(self) -> bool:
+        """Whether a segment that will not grow any more waits for a sync."""
+        return self.unsynced.has_other_than(self._segments.active)
+
+    @property
+    def recovery_point(self) -> int:
+        """Where recovery begins to distrust bytes: the synced end."""
+        return self.unsynced.synced_end
+
+    def update_config(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        self.config = config
+        self._segments.active.bytes_max = 0  # armed anew by the next append
+
+    # -- append
+
+    def append(self, buffers: Sequence[Buffer], info: AppendInfo, now_ms: int) -> None:
+        """Write one batch at the end, in one call. Raises DiskError, with nothing of it in the log.
+
+        The directory is fenced then: until space returns after DiskFullError, else for good.
+        """
+        first, last, size_bytes = info.first, info.last, info.size_bytes
+        assert first == self.log_end, (first, self.log_end)
+        segments = self._segments
+        segment = segments.active
+        position = segment.size_bytes
+        if (
+            not position
+            or segment.file is None
+            or self._shared.fence_error is not None
+            or position + size_bytes > segment.bytes_max
+            or info.max_timestamp > segment.roll_after_timestamp
+            or last - segment.base_offset > RELATIVE_OFFSET_MAX
+            or info.leader_epoch > self._epoch_written
+        ):
+            segment = self._prepare(info, now_ms)
+            position = segment.size_bytes
+        file = segment.file
+        assert file is not None
+        try:
+            written = file.write_at(position, buffers)
+        except DiskError as error:
+            self._undo(segment, file, error)
+            raise
+        assert written == size_bytes, (written, size_bytes)
+        segment.size_bytes = position + size_bytes
+        self.size_bytes += size_bytes
+        self.log_end = last + 1
+        segments.recent.append((first, last, position))
+        if info.max_timestamp > segment.max_timestamp:
+            segment.max_timestamp = info.max_timestamp
+            segment.max_timestamp_offset = first
+        if position - segment.index.last_position > self.config.index_interval_bytes:
+            segment.add_entry(first - segment.base_offset, position)
+            if len(segment.index) * ENTRY_BYTES >= self.config.segment_index_bytes:
+                segment.bytes_max = 0
+        if not segment.dirty:
+            self._became_dirty(segment, now_ms)
+
+    def _prepare(self, info: AppendInfo, now_ms: int) -> Segment:
+        """All that seldom has to happen before an append."""
+        self._shared.raise_if_fenced()
+        if self.tail_lost:
+            raise LogDamagedError(self.directory, -1, self.damage or "the end of the log is lost")
+        if info.leader_epoch > self._epoch_written:
+            self.assign_epoch(info.leader_epoch, info.first)
+        segment = self._segments.active
+        with self._guarded():
+            self._shared.warm(segment)
+            self._arm(segment)
+        if segment.size_bytes and (
+            segment.size_bytes + info.size_bytes > segment.bytes_max
+            or info.max_timestamp > segment.roll_after_timestamp
+            or info.last - segment.base_offset > RELATIVE_OFFSET_MAX
+        ):
+            self.roll(now_ms)
+            segment = self._segments.active
+        if not segment.size_bytes:
+            segment.first_timestamp = info.max_timestamp
+            self._arm(segment)
+        return segment
+
+    def _arm(self, segment: Segment) -> None:
+        segment.arm(self.config, roll_ms(self.config, self._shared.jitter))
+
+    def _undo(self, segment: Segment, file: File, error: DiskError) -> None:
+        """Cut off what a failed write left, so that the log is as it was before."""
+        try:
+            file.truncate(segment.size_bytes)
+            segment.reopen(self._shared.disk)
+            if not segment.dirty:
+                self._became_dirty(segment, self._shared.now_ms)
+        except DiskError as second:
+            self._shared.fence(second)
+        self._shared.fence(error)
+
+    def files_changed(self) -> None:
+        """A file was made, renamed or removed: the next round syncs the directory too."""
+        self.unsynced.directory_changed = True
+        self._shared.dirty[self] = None
+
+    def _became_dirty(self, segment: Segment, now_ms: int) -> None:
+        self.unsynced.add(segment, now_ms)
+        self._shared.dirty[self] = None
+
+    def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """A leader epoch begins; kept in the checkpoint before anything is written in it."""
+        self.epochs.assign(leader_epoch, start_offset)
+        self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        path = f"{self.directory}/{checkpoint.LEADER_EPOCHS}"
+        with self._guarded():
+            checkpoint.write_epochs(self._shared.disk, path, self.epochs.entries())
+        self._epoch_written = self.epochs.latest
+
+    # -- read
+
+    def read(self, offset: int, bytes_max: int, *, end: int) -> LogRead:
+        """Whole batches from the one that holds ``offset`` on, up to offset ``end`` (exclusive).
+
+        ``end`` is a batch boundary, the high watermark or the log's end. At most ``bytes_max``
+        bytes, unless the first batch alone is longer. Empty from ``end`` on. Raises
+        OffsetOutOfRangeError, LogDamagedError, DiskError.
+        """
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
+        if offset >= end:
+            return EMPTY_READ
+        try:
+            return self._segments.read(offset, bytes_max, end, self.log_end)
+        except FrameError as error:
+            self._raise_damaged(error)
+
+    def batch_for_timestamp(
+        self, timestamp: int, *, end: int, start: int | None = None
+    ) -> LogSlice | None:
+        """The first batch with a timestamp >= ``timestamp``, in [``start`` or log start, ``end``).
+
+        The record is found inside by who may read records; should the batch have it below the log
+        start, go on with ``start`` behind the batch.
+        """
+        first = self.log_start if start is None else max(start, self.log_start)
+        with self._guarded():
+            return self._segments.first_at_or_after(timestamp, first, end)
+
+    def max_timestamp_batch(self, *, end: int) -> LogSlice | None:
+        """The first batch that has the largest timestamp of all below ``end``."""
+        with self._guarded():
+            return self._segments.max_timestamp_batch(self.log_start, end)
+
+    def segments(self) -> tuple[SegmentView, ...]:
+        """All segments, oldest first; the last one is active."""
+        return self._segments.views(self.log_end)
+
+    def report_damage(self, what: str) -> None:
+        """Someone found bytes that are not what was written. The first finding is kept."""
+        if self.damage is None:
+            self.damage = what
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """A disk that fails fences the directory; a bad batch is this log's own."""
+        try:
+            yield
+        except FrameError as error:
+            self._raise_damaged(error)
+        except DiskError as error:
+            self._shared.fence(error)
+            raise
+
+    def _raise_damaged(self, error: FrameError) -> NoReturn:
+        self.report_damage(f"{self.directory} at byte {error.position}: {error.what}")
+        raise LogDamagedError(self.directory, error.position, error.what) from error
+
+    # -- roll
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin the next, unless it is empty. Raises DiskError."""
+        segments, disk = self._segments, self._shared.disk
+        old = segments.active
+        if not old.size_bytes:
+            return
+        with self._guarded():
+            self._shared.warm(old)
+            old.seal()
+            old.write_indexes(disk)
+            self._snapshots.write(self.producers, self.log_end)
+            fresh = new_segment(disk, self.directory, self.log_end, now_ms)
+        if not old.dirty:
+            self._became_dirty(old, now_ms)
+        segments.add(fresh)
+        self._shared.note_warm(fresh)
+        self.files_changed()
+
+    def maybe_roll_by_time(self, now_ms: int) -> bool:
+        """Roll a segment begun segment.ms ago by the broker's clock, though nothing arrives."""
+        active, longest = self._segments.active, roll_ms(self.config, self._shared.jitter)
+        if not active.size_bytes or now_ms - active.created_ms <= longest:
+            return False
+        self.roll(now_ms)
+        return True
+
+    # -- truncate
+
+    def truncate_to(self, offset: int) -> None:
+        """Make ``offset`` the log's end; a batch that reaches beyond goes whole.
+
+        Slices handed out before and cut by this are void (``File.truncated_to``). Until the next
+        flush round a power failure may bring back what was cut: replicas ask by epoch again.
+        """
+        if offset >= self.log_end:
+            return
+        self._shared.raise_if_fenced()
+        if offset < self.first_base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        segments = self._segments
+        kept = segments.index_of(offset) + 1
+        last = segments.segments[kept - 1]
+        with self._guarded():
+            position, end = segments.cut_point(last, offset)
+            if end < self.recovery_point:
+                # Durable before anything is cut: recovery must not miss bytes that had to go.
+                self.unsynced.cut_to(end)
+                self._shared.save_recovery_points()
+            segments.cut(last, position, self.config.index_interval_bytes)
+            self._retire(segments.segments[kept:])
+            segments.replace(segments.segments[:kept])
+            self.files_changed()
+            self._ends_at(end)
+            self._arm(last)
+            if end < self.log_start:
+                self.log_start = end
+                self._shared.save_log_starts()
+        if not last.dirty:
+            self._became_dirty(last, self._shared.now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets ``offset``."""
+        self._shared.raise_if_fenced()
+        with self._guarded():
+            self.unsynced.cut_to(min(offset, self.log_start))
+            self._shared.save_recovery_points()
+            self._retire(self._segments.segments)
+            fresh = new_segment(self._shared.disk, self.directory, offset, self._shared.now_ms)
+        self._segments.replace([fresh])
+        self._shared.note_warm(fresh)
+        self.files_changed()
+        self.log_start = offset
+        self._ends_at(offset)
+        self.unsynced.synced_end = offset
+        self.damage, self.tail_lost = None, False
+        self._shared.save_log_starts()
+
+    def _ends_at(self, end: int) -> None:
+        """Everything that knew of offsets at or beyond the new end forgets them."""
+        self.log_end = end
+        self.size_bytes = sum(one.size_bytes for one in self._segments.segments)
+        self.unsynced.cut_to(end)
+        if self.epochs.truncate_to(end):
+            self._write_epochs()
+        self._snapshots.cut_to(end)
+        start = self._snapshots.load_latest(self.producers, end)
+        span = (self.log_start if start is None else start, end)
+        now_ms, segments = self._shared.now_ms, self._segments
+        with self._guarded():
+            replay_producers(self._shared.disk, segments.segments, span, self.producers, now_ms)
+        segments.note_warm()
+
+    # -- removal of what is old
+
+    def advance_log_start(self, offset: int) -> bool:
+        """DeleteRecords: nothing below ``offset`` is read again; whether that is news.
+
+        Kept in the log-start checkpoint on return; the bytes go with their segment, by retention.
+        """
+        assert offset <= self.log_end, (offset, self.log_end)
+        if offset <= self.log_start:
+            return False
+        self._shared.raise_if_fenced()
+        # The start first: epochs of records that a power failure brings back must not be lost.
+        before, self.log_start = self.log_start, offset
+        try:
+            self._shared.save_log_starts()
+        except DiskError as error:
+            self.log_start = before
+            self._shared.fence(error)
+            raise
+        with contextlib.suppress(DiskError):  # fenced; the batches tell the epochs again
+            self._starts_at(offset)
+        return True
+
+    def _starts_at(self, offset: int) -> None:
+        self.log_start = offset
+        if self.epochs.truncate_from_start(offset):
+            self._write_epochs()
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> list[SegmentView]:
+        """Remove the segments that time, size or the log start let go; which ones."""
+        segments = self._segments
+        views = self.segments()
+        count = removable_count(
+            views,
+            self.config,
+            now_ms=now_ms,
+            log_start=self.log_start,
+            high_watermark=high_watermark,
+        )
+        if not count:
+            return []
+        if count == len(views):
+            self.roll(now_ms)
+        self._retire(segments.segments[:count])
+        segments.replace(segments.segments[count:])
+        self.size_bytes -= sum(view.size_bytes for view in views[:count])
+        if self.first_base_offset > self.log_start:
+            self._starts_at(self.first_base_offset)
+        return list(views[:count])
+
+    def swap_segments(self, old: Sequence[int], cleaned_paths: Sequence[str]) -> bool:
+        """Put compacted segments in the place of the ones with these base offsets; crash safe.
+
+        ``cleaned_paths``: ``<stem>.log.cleaned``, synced, the first with the first one's base.
+        False, and the cleaned files removed, when the log changed meanwhile or some of these are
+        not synced yet: recovery takes a gap beyond the recovery point for a loss.
+        """
+        segments = self._segments
+        replaced = segments.sealed(old)
+        if not replaced or any(segment.dirty for segment in replaced):
+            for path in cleaned_paths:
+                self._shared.disk.remove(path)
+            return False
+        due_ms = self._shared.now_ms + self.config.file_delete_delay_ms
+        with self._guarded():
+            self._shared.save_recovery_points()
+            fresh = swap_in(self._shared, replaced, cleaned_paths, due_ms)
+        at = segments.index_of(old[0])
+        segments.replace([*segments.segments[:at], *fresh, *segments.segments[at + len(old) :]])
+        self.size_bytes = sum(one.size_bytes for one in segments.segments)
+        return True
+
+    def _retire(self, segments: Sequence[Segment]) -> None:
+        self.unsynced.forget(segments)
+        retire(self._shared, segments, self._shared.now_ms + self.config.file_delete_delay_ms)
+
+    # -- sync and close
+
+    def begin_sync(self) -> LogSync:
+        """What a flush round has to sync so that the log is on disk up to its present end."""
+        with self._guarded():
+            active = self._segments.active
+            return LogSync(self, *self.unsynced.begin(self._shared, active, self.log_end))
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of every file; ``clean``: all of it on disk, the producers in a snapshot."""
+        if clean:
+            self._snapshots.write(self.producers, self.log_end)
+            FlushRound(self._shared.disk, (self.begin_sync(),)).run_or_raise()
+            self.unsynced.finish()
+        for segment in self._segments.segments:
+            if clean:
+                segment.cool(self._shared.disk)
+            self._shared.forget(segment)
+        self._shared.dirty.pop(self, None)

@@ -1,0 +1,493 @@
+"""LogManager: all logs of one log directory: load, make, delete, flush, fence, checkpoint, tick."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import TopicId
+from tidemark.model.topic_configs import TopicConfig, topic_config
+from tidemark.model.topics import TopicPartition
+from tidemark.storage.disk import Disk, DiskError, DiskFullError
+
+from broker.core.leader_epochs import LeaderEpochs
+from broker.core.producers import ProducerTable
+from broker.storage import checkpoint
+from broker.storage.checkpoint import CheckpointError, NewerVersionError
+from broker.storage.compaction import CHECKPOINT_NAME
+from broker.storage.directory import OPEN_FILES_MAX, LogDamagedError, LogDirectory
+from broker.storage.directory_names import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    has_records,
+    partition_of,
+    rename_away,
+)
+from broker.storage.flush import FlushRound, is_due
+from broker.storage.log import Log
+from broker.storage.producer_snapshot import ProducerSnapshots
+from broker.storage.recovery import OFFSET_MAX, Recovered, RecoveryPlan, recover
+from broker.storage.segment_files import new_segment
+from broker.storage.stamp import DiskStamp, check_stamp, settle_stamp, write_stamp
+
+_log: Final = logging.getLogger(__name__)
+FLUSH_INTERVAL_MS: Final = 60_000
+HEAL_FREE_BYTES: Final = 8 * 1024 * 1024
+
+
+class RecoveryReport(NamedTuple):
+    """What a start found in one log."""
+
+    topic_partition: TopicPartition
+    scanned_bytes: int
+    truncated_bytes: int
+    truncated_because: str
+    damage: str | None
+
+
+def _tell(report: RecoveryReport) -> None:
+    """A torn tail is what a crash leaves; damage is a disk that does not keep what it was given."""
+    if report.truncated_bytes:
+        _log.warning(
+            "%s: cut %d bytes off its end: %s",
+            report.topic_partition,
+            report.truncated_bytes,
+            report.truncated_because,
+        )
+    if report.damage is not None:
+        _log.error("%s: damage found: %s", report.topic_partition, report.damage)
+
+
+def _no_jitter(_maximum_ms: int) -> int:
+    return 0
+
+
+class LogManager:
+    """One log directory. Synchronous; time comes as an argument, chance by ``jitter``."""
+
+    def __init__(self, shared: LogDirectory, stamp: DiskStamp) -> None:
+        self._shared = shared
+        self.stamp = stamp
+        self.logs: dict[TopicPartition, Log] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As loaded, then as last checkpointed."""
+        self.clean_start = False
+        """The last process stopped in order."""
+        self.same_boot = False
+        """The kernel has not restarted since the directory was last used."""
+        self.previous_broker_epoch = -1
+        """Of the last process, if it stopped in order."""
+        self.reports: list[RecoveryReport] = []
+        self.strays: list[str] = []
+        """Directories that no topic owns; never served, for people to look at."""
+        self.flush_interval_ms = FLUSH_INTERVAL_MS
+        self.heal_free_bytes = HEAL_FREE_BYTES
+        self._recovery_points: dict[TopicPartition, int] | None = None
+        self._compacted: dict[TopicPartition, int] = {}
+        """As loaded: offsets below may be missing because they were compacted."""
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._round: FlushRound | None = None
+        shared.save_log_starts = self._save_log_starts
+        shared.save_recovery_points = partial(self._save_recovery_points, sync=True)
+
+    # -- start
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        *,
+        cluster_id: str | None,
+        broker_id: int,
+        directory_id: str,
+        boot_id: str,
+        now_ms: int,
+        config_of: Callable[[TopicPartition], TopicConfig] | None = None,
+        topic_ids: Callable[[TopicPartition], TopicId | None] | None = None,
+        jitter: Callable[[int], int] = _no_jitter,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> "LogManager":
+        """Load a log directory, recovering every log that was not closed in order.
+
+        ``directory_id`` is for an empty directory; ``cluster_id`` None: the stamp's, or not known
+        yet (``join_cluster``). ``topic_ids``, if the metadata are known: a partition of another
+        topic id becomes a stray. Raises StampError, NewerVersionError, DiskError.
+        """
+        stamp = settle_stamp(
+            disk,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            directory_id=directory_id,
+        )
+        shared = LogDirectory(disk, jitter=jitter, now_ms=now_ms, open_files_max=open_files_max)
+        manager = cls(shared, stamp)
+        manager.same_boot = bool(boot_id) and stamp.boot_id == boot_id
+        manager._load(config_of or _default_config, topic_ids)
+        manager._started(boot_id)
+        return manager
+
+    def _load(
+        self,
+        config_of: Callable[[TopicPartition], TopicConfig],
+        topic_ids: Callable[[TopicPartition], TopicId | None] | None,
+    ) -> None:
+        disk = self._shared.disk
+        self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINTS)
+        self._compacted = self._read_offsets(CHECKPOINT_NAME) or {}
+        self.high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARKS) or {}
+        self._log_starts = self._read_offsets(checkpoint.LOG_STARTS) or {}
+        marker = checkpoint.take_clean_shutdown(disk)
+        self.clean_start = marker is not None
+        self.previous_broker_epoch = marker.broker_epoch if marker else -1
+        for name in disk.list(""):
+            if name.endswith(DELETE_SUFFIX):
+                self._shared.remove_later(name, self._shared.now_ms)
+            elif name.endswith(STRAY_SUFFIX):
+                self.strays.append(name)
+            elif (topic_partition := partition_of(name)) is not None:
+                topic_id = self._owner(name, topic_partition, topic_ids)
+                if topic_id is not None:
+                    self._recover(topic_partition, topic_id, config_of(topic_partition))
+
+    def _started(self, boot_id: str) -> None:
+        """Recovery is complete: what it trusted, and where logs begin now, is kept."""
+        self.stamp = replace(self.stamp, boot_id=boot_id)
+        try:
+            write_stamp(self._shared.disk, self.stamp)
+            self._save_recovery_points(sync=False)
+            self._save_log_starts()
+        except DiskFullError as error:
+            self._shared.fence(error)
+
+    def _read_offsets(self, path: str) -> dict[TopicPartition, int] | None:
+        """None without a usable checkpoint: more is scanned then, nothing is lost."""
+        if not self._shared.disk.exists(path):
+            return None
+        try:
+            return checkpoint.read_offsets(self._shared.disk, path)
+        except NewerVersionError:
+            raise
+        except CheckpointError as error:
+            _log.warning("checkpoint ignored: %s", error)
+            return None
+
+    def _owner(
+        self,
+        name: str,
+        topic_partition: TopicPartition,
+        topic_ids: Callable[[TopicPartition], TopicId | None] | None,
+    ) -> TopicId | None:
+        """The topic id of a partition's directory; None when it must not be served."""
+        disk = self._shared.disk
+        try:
+            topic_id = checkpoint.read_topic_id(disk, name)
+        except NewerVersionError:
+            raise
+        except CheckpointError as error:
+            _log.warning("partition directory not served: %s", error)
+            self._make_stray(name, "")
+            return None
+        if topic_id is None:
+            if has_records(disk, name):
+                self._make_stray(name, "")
+            else:
+                disk.remove(name)
+            return None
+        if topic_ids is not None and topic_ids(topic_partition) != topic_id:
+            self._make_stray(name, topic_id.hex())
+            return None
+        return topic_id
+
+    def _recover(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> None:
+        points = self._recovery_points
+        recovery_point = points.get(topic_partition, 0) if points else 0
+        compacted = self._compacted.get(topic_partition, 0) if points is not None else OFFSET_MAX
+        plan = RecoveryPlan(
+            directory=str(topic_partition),
+            recovery_point=recovery_point,
+            log_start=self._log_starts.get(topic_partition, 0),
+            gaps_below=max(recovery_point, compacted),
+            clean=self.clean_start,
+            trust_indexes=self.same_boot,
+            interval_bytes=config.index_interval_bytes,
+            now_ms=self._shared.now_ms,
+        )
+        found = recover(self._shared.disk, plan)
+        if found.truncated_bytes or found.scanned_bytes or found.damage:
+            report = RecoveryReport(
+                topic_partition,
+                found.scanned_bytes,
+                found.truncated_bytes,
+                found.truncated_because,
+                found.damage,
+            )
+            self.reports.append(report)
+            _tell(report)
+        self._add(topic_partition, topic_id, config, found, recovery_point)
+
+    def _add(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        found: Recovered,
+        recovery_point: int,
+    ) -> Log:
+        log = Log(
+            self._shared,
+            topic_partition,
+            topic_id,
+            config=config,
+            recovered=found,
+            recovery_point=recovery_point,
+            now_ms=self._shared.now_ms,
+        )
+        self.logs[topic_partition] = log
+        return log
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Stamp a new directory with its cluster; raises StampError when it belongs to another."""
+        check_stamp(self.stamp, cluster_id=cluster_id, broker_id=self.stamp.broker_id)
+        if not self.stamp.cluster_id:
+            self.stamp = replace(self.stamp, cluster_id=cluster_id)
+            write_stamp(self._shared.disk, self.stamp)
+
+    @property
+    def disk(self) -> Disk:
+        """The directory itself; logs are in the subdirectories named after their partition."""
+        return self._shared.disk
+
+    # -- making and deleting
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now_ms: int
+    ) -> Log:
+        """An empty log. Nothing of an older topic of the same name is left in it. Raises
+        DiskError.
+        """
+        assert topic_partition not in self.logs, topic_partition
+        self._shared.raise_if_fenced()
+        disk, name = self._shared.disk, str(topic_partition)
+        self._shared.now_ms = max(self._shared.now_ms, now_ms)
+        try:
+            self._forget_offsets(topic_partition)
+            if disk.exists(name):
+                self._make_stray(name, "")
+            disk.make_directory(name)
+            checkpoint.write_topic_id(disk, name, topic_id)
+            segment = new_segment(disk, name, 0, now_ms)
+        except DiskError as error:
+            self._shared.fence(error)
+            raise
+        found = Recovered(
+            segments=[segment],
+            log_end=0,
+            log_start=0,
+            epochs=LeaderEpochs(),
+            epochs_changed=False,
+            producers=ProducerTable(),
+            snapshots=ProducerSnapshots(disk, name, ()),
+        )
+        log = self._add(topic_partition, topic_id, config, found, 0)
+        log.files_changed()
+        return log
+
+    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
+        """Checkpoints go by name: those of a deleted topic must not meet a new one's log."""
+        stale = (
+            (checkpoint.RECOVERY_POINTS, self._recovery_points),
+            (checkpoint.HIGH_WATERMARKS, self.high_watermarks),
+            (checkpoint.LOG_STARTS, self._log_starts),
+        )
+        for path, offsets in stale:
+            if offsets and offsets.pop(topic_partition, None) is not None:
+                checkpoint.write_offsets(self._shared.disk, path, offsets, sync=False)
+
+    def delete(self, topic_partition: TopicPartition, now_ms: int | None = None) -> None:
+        """Stop serving a partition at once; its directory goes after file.delete.delay.ms."""
+        log = self.logs.pop(topic_partition)
+        now_ms = self._shared.now_ms if now_ms is None else now_ms
+        log.close(clean=False)
+        name = rename_away(self._shared.disk, log.directory, log.topic_id.hex(), DELETE_SUFFIX)
+        self._shared.remove_later(name, now_ms + log.config.file_delete_delay_ms)
+
+    def mark_stray(self, topic_partition: TopicPartition) -> str:
+        """Stop serving a partition that no topic owns; its directory stays, as ``...-stray``."""
+        log = self.logs.pop(topic_partition)
+        log.close(clean=False)
+        return self._make_stray(log.directory, log.topic_id.hex())
+
+    def _make_stray(self, directory: str, unique: str) -> str:
+        name = rename_away(self._shared.disk, directory, unique, STRAY_SUFFIX)
+        self.strays.append(name)
+        return name
+
+    # -- fence and heal
+
+    @property
+    def fenced(self) -> str | None:
+        """Why this directory takes no writes; None when it does."""
+        error = self._shared.fence_error
+        return None if error is None else str(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Fenced only because no space is left: reads go on, and it heals."""
+        return isinstance(self._shared.fence_error, DiskFullError)
+
+    def fence(self, error: DiskError) -> None:
+        """Take no more writes. A full disk may heal, anything else stays until the next start."""
+        self._shared.fence(error)
+
+    def try_heal(self, now_ms: int) -> bool:
+        """Lift the fence of a full disk once there is space again; whether it did."""
+        if not self.is_full:
+            return False
+        self._shared.now_ms = now_ms
+        self._shared.remove_due(now_ms)
+        if self._shared.disk.free_bytes() < self.heal_free_bytes:
+            try:
+                self._retain(now_ms, self.high_watermarks)
+            except DiskError as error:
+                self._shared.fence(error)
+            return False
+        self._shared.fence_error = None
+        _log.info("log directory has space again")
+        return True
+
+    # -- flush
+
+    def begin_flush(self, *, only_group: bool, now_ms: int) -> FlushRound | None:
+        """The round that is due now; None when nothing is, or one is still under way.
+
+        Run it in a thread, then call ``finish_flush`` on the loop.
+        """
+        if self._round is not None or (self._shared.fence_error is not None and not self.is_full):
+            return None
+        due = [
+            log
+            for log in self._shared.dirty
+            if is_due(log, only_group=only_group, now_ms=now_ms, interval_ms=self.flush_interval_ms)
+        ]
+        syncs = []
+        try:
+            for log in due:
+                with contextlib.suppress(LogDamagedError):  # kept in log.damage
+                    syncs.append(log.begin_sync())
+                del self._shared.dirty[log]
+        except DiskError as error:
+            self._shared.fence(error)
+        if not syncs:
+            return None
+        self._round = FlushRound(self._shared.disk, tuple(syncs))
+        return self._round
+
+    def finish_flush(self, flush_round: FlushRound) -> list[tuple[Log, int]]:
+        """Each log with its synced end. After a failed sync: none, and the directory is fenced."""
+        assert flush_round is self._round
+        self._round = None
+        if flush_round.error is not None:
+            self._shared.fence(flush_round.error)
+            return []
+        return [(sync.log, sync.log.unsynced.finish()) for sync in flush_round.syncs]
+
+    # -- checkpoints
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down recovery points, high watermarks and log starts; skips files that say so."""
+        disk = self._shared.disk
+        marks = {one: mark for one, mark in high_watermarks.items() if mark > 0}
+        try:
+            self._save_recovery_points(sync=False)
+            if marks != self.high_watermarks:
+                checkpoint.write_offsets(disk, checkpoint.HIGH_WATERMARKS, marks, sync=False)
+                self.high_watermarks = marks
+            self._save_log_starts()
+        except DiskError as error:
+            self._shared.fence(error)
+
+    def _save_recovery_points(self, *, sync: bool) -> None:
+        points = {one: log.recovery_point for one, log in self.logs.items() if log.recovery_point}
+        if points != self._recovery_points:
+            checkpoint.write_offsets(
+                self._shared.disk, checkpoint.RECOVERY_POINTS, points, sync=sync
+            )
+            self._recovery_points = points
+
+    def _save_log_starts(self) -> None:
+        """Only those that the first segment's name does not tell."""
+        starts = {
+            one: log.log_start
+            for one, log in self.logs.items()
+            if log.log_start > log.first_base_offset
+        }
+        if starts != self._log_starts:
+            checkpoint.write_offsets(self._shared.disk, checkpoint.LOG_STARTS, starts, sync=False)
+            self._log_starts = starts
+
+    # -- time
+
+    def tick(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
+        """Roll, retain, remove what is due, by wall time; the logs whose start moved.
+
+        A partition without a high watermark here keeps everything that retention would remove.
+        """
+        self._shared.now_ms = now_ms
+        moved: list[Log] = []
+        try:
+            self._shared.remove_due(now_ms)
+            if self._shared.fence_error is None:
+                for log in list(self.logs.values()):
+                    with contextlib.suppress(LogDamagedError):  # kept in log.damage
+                        log.maybe_roll_by_time(now_ms)
+            moved = self._retain(now_ms, high_watermarks)
+        except DiskError as error:
+            self._shared.fence(error)
+        return moved
+
+    def _retain(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
+        """Retention of every log; goes on when the disk is full, since it makes room."""
+        moved: list[Log] = []
+        if self._shared.fence_error is not None and not self.is_full:
+            return moved
+        for one, log in list(self.logs.items()):
+            start = log.log_start
+            with contextlib.suppress(LogDamagedError):
+                log.apply_retention(now_ms, high_watermarks.get(one, 0))
+            if log.log_start != start:
+                moved.append(log)
+        return moved
+
+    # -- stop
+
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Sync and close every log; the clean-shutdown marker only if all of that succeeded."""
+        if self._round is not None:
+            self._round.run()
+            self.finish_flush(self._round)
+        clean = clean and self._shared.fence_error is None
+        for log in self.logs.values():
+            try:
+                log.close(clean=clean)
+            except LogDamagedError:
+                clean = False
+            except DiskError as error:
+                self._shared.fence(error)
+                clean = False
+        if not clean:
+            return
+        try:
+            self.checkpoint(self.high_watermarks)
+            self._shared.raise_if_fenced()
+            self._shared.disk.sync_directory("")
+            checkpoint.write_clean_shutdown(self._shared.disk, broker_epoch)
+        except DiskError as error:
+            self._shared.fence(error)
+
+
+def _default_config(_topic_partition: TopicPartition) -> TopicConfig:
+    return topic_config({})

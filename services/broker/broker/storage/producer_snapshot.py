@@ -1,0 +1,125 @@
+"""The producers of a partition at one offset: ``<offset, 20 digits>.snapshot``.
+
+    int16 version   uint32 CRC-32C of all that follows   int32 producers
+    each: int64 producer id, int16 epoch, int32 coordinator epoch, int64 first offset of the open
+          transaction (-1), int64 updated at (ms), int8 batches
+          each: int32 base sequence, int32 last sequence, int64 base offset, int64 last offset,
+                int64 timestamp
+
+Version 1, big-endian. Kafka keeps the last batch only; we keep all five, so that a retry of any
+batch in flight is recognised after a restart too.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from crc32c import crc32c
+from tidemark.storage.disk import Disk
+
+from broker.core.producers import ProducedBatch, ProducerEntry, ProducerTable
+from broker.storage.checkpoint import CheckpointError, NewerVersionError
+
+SUFFIX: Final = ".snapshot"
+KEPT: Final = 3
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_PRODUCER: Final = struct.Struct(">qhiqqb")
+_BATCH: Final = struct.Struct(">iiqqq")
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """A snapshot file's content."""
+    body, count = [b""], 0
+    for entry in entries:
+        count += 1
+        body.append(
+            _PRODUCER.pack(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+                entry.updated_at,
+                len(entry.batches),
+            )
+        )
+        body += [_BATCH.pack(*batch) for batch in entry.batches]
+    body[0] = _COUNT.pack(count)
+    content = b"".join(body)
+    return _HEAD.pack(_VERSION, crc32c(content)) + content
+
+
+def decode_snapshot(path: str, content: bytes) -> list[ProducerEntry]:
+    """Raises NewerVersionError, or CheckpointError when the bytes are not what was written."""
+    if len(content) < _HEAD.size + _COUNT.size:
+        raise CheckpointError(path, "too short for a producer snapshot")
+    version, crc = _HEAD.unpack_from(content)
+    if version > _VERSION:
+        raise NewerVersionError(path, f"version {version} is newer than this release knows")
+    if version != _VERSION or crc != crc32c(memoryview(content)[_HEAD.size :]):
+        raise CheckpointError(path, "not the bytes that were written")
+    (count,) = _COUNT.unpack_from(content, _HEAD.size)
+    entries, at = [], _HEAD.size + _COUNT.size
+    for _ in range(count):
+        producer_id, epoch, coordinator_epoch, txn_first, updated_at, batch_count = (
+            _PRODUCER.unpack_from(content, at)
+        )
+        at += _PRODUCER.size
+        end = at + batch_count * _BATCH.size
+        batches = tuple(ProducedBatch(*batch) for batch in _BATCH.iter_unpack(content[at:end]))
+        entries.append(
+            ProducerEntry(producer_id, epoch, coordinator_epoch, txn_first, updated_at, batches)
+        )
+        at = end
+    return entries
+
+
+def _path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020d}{SUFFIX}"
+
+
+class ProducerSnapshots:
+    """The snapshot files of one log, by the offset below which they know everything."""
+
+    __slots__ = ("_directory", "_disk", "offsets")
+
+    def __init__(self, disk: Disk, directory: str, offsets: Sequence[int]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.offsets = list(offsets)
+        """Oldest first."""
+
+    def write(self, producers: ProducerTable, offset: int) -> None:
+        """Keep the table as it is at ``offset``; all but the latest few snapshots go."""
+        if self.offsets and self.offsets[-1] == offset:
+            return
+        content = encode_snapshot(producers.entries())
+        self._disk.replace_whole(_path(self._directory, offset), content, sync=False)
+        self.offsets.append(offset)
+        self._remove(self.offsets[:-KEPT])
+
+    def load_latest(self, producers: ProducerTable, offset_max: int) -> int | None:
+        """Restore from the latest usable one up to ``offset_max``; its offset, None without."""
+        for offset in reversed(self.offsets):
+            if offset > offset_max:
+                continue
+            path = _path(self._directory, offset)
+            try:
+                producers.restore(decode_snapshot(path, self._disk.read_whole(path)))
+            except NewerVersionError:
+                raise
+            except (CheckpointError, FileNotFoundError):
+                continue
+            return offset
+        producers.clear()
+        return None
+
+    def cut_to(self, end: int) -> None:
+        """The log was truncated: snapshots beyond ``end`` tell of records that are gone."""
+        self._remove([offset for offset in self.offsets if offset > end])
+
+    def _remove(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            self._disk.remove(_path(self._directory, offset))
+            self.offsets.remove(offset)

@@ -1,0 +1,360 @@
+"""What a log's files say after a start: where it ends, who produced, and what of its tail is torn.
+
+Below the recovery point everything was synced: a bad batch there is damage, told and left alone.
+Beyond it bytes may be torn: the log is cut at the first bad batch. After a clean stop the recovery
+point is the log's end, so that only the last few headers are looked at.
+
+    recovery point            R
+    batch header looked at    |    where an index, the producers or the epochs lack it
+    batch with its CRC        |----------->  all
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidemark.codec.record_batch import BatchHeader
+from tidemark.storage.batch_walk import FrameError, walk_batches
+from tidemark.storage.disk import Disk
+
+from broker.core.leader_epochs import LeaderEpochs
+from broker.core.producers import ProducerTable
+from broker.storage import checkpoint
+from broker.storage.producer_snapshot import ProducerSnapshots
+from broker.storage.segment import (
+    DELETED,
+    LOG,
+    RELATIVE_OFFSET_MAX,
+    SUFFIXES,
+    Segment,
+    stem,
+    walk_headers,
+)
+from broker.storage.segment_files import LogFiles, new_segment, tidy_files
+
+OFFSET_MAX: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class RecoveryPlan:
+    """Where and how to look."""
+
+    directory: str
+    recovery_point: int
+    log_start: int
+    gaps_below: int
+    """Offsets below may be missing since they were compacted; beyond, a gap is a loss."""
+    clean: bool
+    """The last process stopped in order: everything is on disk."""
+    trust_indexes: bool
+    """False after the kernel itself stopped: each file may lack another part of what was written.
+    """
+    interval_bytes: int
+    now_ms: int
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A log as its files tell it."""
+
+    segments: list[Segment]
+    log_end: int
+    log_start: int
+    epochs: LeaderEpochs
+    epochs_changed: bool
+    producers: ProducerTable
+    snapshots: ProducerSnapshots
+    scanned_bytes: int = 0
+    truncated_bytes: int = 0
+    truncated_because: str = ""
+    damage: str | None = None
+    tail_lost: bool = False
+    """The damage hides where the log ends: nothing may be appended."""
+    unsynced: list[Segment] = field(default_factory=list)
+    """Segments of which something, be it an index, may not be on disk."""
+    removed: list[str] = field(default_factory=list)
+    """Paths that were renamed away and can go."""
+
+
+def recover(disk: Disk, plan: RecoveryPlan) -> Recovered:
+    """Read a partition's directory. Raises DiskError, or NewerVersionError for a newer file."""
+    files = tidy_files(disk, plan.directory)
+    epochs, epochs_whole = _load_epochs(disk, plan.directory)
+    segments = [
+        Segment(plan.directory, base, disk.size_of(stem(plan.directory, base) + LOG), plan.now_ms)
+        for base in files.bases
+    ]
+    if not segments:
+        segments = [new_segment(disk, plan.directory, plan.log_start, plan.now_ms)]
+    found = Recovered(
+        segments=segments,
+        log_end=segments[0].base_offset,
+        log_start=segments[0].base_offset,
+        epochs=epochs,
+        epochs_changed=False,
+        producers=ProducerTable(),
+        snapshots=ProducerSnapshots(disk, plan.directory, files.snapshots),
+    )
+    scan = _Scan(disk, plan, found)
+    scan.run(files, epochs_whole)
+    found.log_start = min(max(segments[0].base_offset, plan.log_start), found.log_end)
+    return found
+
+
+def _load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
+    """The checkpoint, and whether it could be read."""
+    try:
+        entries = checkpoint.read_epochs(disk, f"{directory}/{checkpoint.LEADER_EPOCHS}")
+    except checkpoint.NewerVersionError:
+        raise
+    except checkpoint.CheckpointError:
+        return LeaderEpochs(), False
+    return LeaderEpochs(entries), True
+
+
+def replay_producers(
+    disk: Disk,
+    segments: Sequence[Segment],
+    span: tuple[int, int],
+    producers: ProducerTable,
+    now: int,
+) -> None:
+    """Replay the headers of the batches with base offset in ``span`` (start, end)."""
+    start, end = span
+    for at, segment in enumerate(segments):
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= start:
+            continue
+        if segment.base_offset >= end or not segment.size_bytes:
+            continue
+        file = segment.warm(disk)
+        for _, header in walk_headers(file, segment.locate(start), segment.size_bytes):
+            if header.base_offset >= end:
+                break
+            if header.base_offset >= start:
+                producers.replay(header, now)
+
+
+class _Scan:
+    """One pass over the segments from the recovery point on."""
+
+    def __init__(self, disk: Disk, plan: RecoveryPlan, found: Recovered) -> None:
+        self._disk = disk
+        self._plan = plan
+        self._found = found
+        self._replay_from = 0
+        self._expected = found.log_end
+
+    def run(self, files: LogFiles, epochs_whole: bool) -> None:  # noqa: FBT001
+        """Fill in what the files say."""
+        plan, found = self._plan, self._found
+        first = self._first_segment(files.bases)
+        self._producers_up_to_scan(files, first)
+        self._expected = found.segments[first].base_offset
+        known_epoch = found.epochs.latest
+        for at in range(first, len(found.segments)):
+            if self._lacks_records_before(found.segments[at]):
+                self._drop_segments(at)
+                break
+            if not self._segment(found.segments[at]):
+                self._drop_segments(at + 1)
+                break
+        found.log_end = self._expected
+        if found.log_end < plan.recovery_point and found.damage is None:
+            found.damage = f"synced up to offset {plan.recovery_point}, ends at {found.log_end}"
+        if first > 0 or plan.recovery_point > found.segments[0].base_offset:
+            self._complete_epochs(known_epoch, epochs_whole)
+        if found.epochs.truncate_to(found.log_end + 1):
+            found.epochs_changed = True
+        found.snapshots.cut_to(found.log_end)
+        if not plan.clean:
+            found.unsynced = found.segments[self._last_synced(files.bases) :]
+
+    def _first_segment(self, bases: Sequence[int]) -> int:
+        """The one that holds the recovery point.
+
+        Unless indexes can be trusted, the one that held the last synced record: it was active then,
+        and its index was written when it was rolled.
+        """
+        if not self._plan.trust_indexes:
+            return self._last_synced(bases)
+        return max(bisect_right(bases, self._plan.recovery_point) - 1, 0)
+
+    def _last_synced(self, bases: Sequence[int]) -> int:
+        return max(bisect_right(bases, self._plan.recovery_point - 1) - 1, 0)
+
+    def _producers_up_to_scan(self, files: LogFiles, first: int) -> None:
+        """Snapshot, then the headers between it and where the scan begins."""
+        plan, found = self._plan, self._found
+        offset = found.snapshots.load_latest(found.producers, plan.recovery_point)
+        self._replay_from = found.segments[0].base_offset if offset is None else offset
+        if first and self._replay_from < found.segments[first].base_offset:
+            self._guarded_replay(found.segments[first].base_offset)
+
+    def _guarded_replay(self, end: int) -> None:
+        found = self._found
+        span = (self._replay_from, end)
+        try:
+            replay_producers(self._disk, found.segments, span, found.producers, self._plan.now_ms)
+        except FrameError as error:
+            found.damage = f"{self._plan.directory}: {error.what} at byte {error.position}"
+
+    def _lacks_records_before(self, segment: Segment) -> bool:
+        """Whether the segment before it lost its end, as only the kernel's stop can bring about.
+
+        Compaction leaves gaps too, but only among synced batches (``Log.swap_segments``).
+        """
+        lacks = not self._plan.trust_indexes and self._is_gap(segment.base_offset)
+        if lacks:
+            self._found.truncated_because = f"no batch from offset {self._expected} on"
+        return lacks
+
+    def _is_gap(self, offset: int) -> bool:
+        return offset > self._expected and offset > self._plan.gaps_below
+
+    def _segment(self, segment: Segment) -> bool:
+        """Scan one segment; False when it was cut, so that nothing behind it counts."""
+        plan = self._plan
+        file = segment.warm(self._disk)
+        self._expected = max(self._expected, segment.base_offset)
+        self._prepare_indexes(segment)
+        segment.max_timestamp, at = segment.times.last
+        segment.max_timestamp_offset = segment.base_offset + at
+        position = start = self._first_position(segment)
+        try:
+            synced = self._expected >= plan.recovery_point
+            for position, header in walk_headers(file, start, 0 if synced else segment.size_bytes):
+                if header.base_offset >= plan.recovery_point:
+                    break
+                self._require_synced(position, header)
+                self._take(segment, position, header)
+                position += header.size_bytes
+                if self._expected >= plan.recovery_point:
+                    break
+        except FrameError as error:
+            return self._damaged(segment, error)
+        return self._verify(segment, position)
+
+    def _require_synced(self, position: int, header: BatchHeader) -> None:
+        """The recovery point is a batch's end: no synced batch reaches beyond it.
+
+        Without this a flipped bit in a header would move the log's end, and the good batches
+        behind it would be taken for torn ones. Raises FrameError.
+        """
+        if header.base_offset < self._expected or header.last_offset >= self._plan.recovery_point:
+            offsets = f"{header.base_offset}..{header.last_offset}"
+            raise FrameError(
+                position,
+                f"offsets {offsets} are not within {self._expected} and the recovery point"
+                f" {self._plan.recovery_point}",
+            )
+
+    def _first_position(self, segment: Segment) -> int:
+        """Of the last indexed batch, or of an earlier one where the producers must be replayed."""
+        index = segment.index
+        start = index.last_position
+        if not start or self._replay_from >= self._plan.recovery_point:
+            return start
+        known, position = index.floor(max(self._replay_from - segment.base_offset, 0))
+        return min(start, position) if segment.begins_batch(position, known) else 0
+
+    def _prepare_indexes(self, segment: Segment) -> None:
+        """Keep the entries of synced batches, if they can be believed."""
+        synced = self._plan.recovery_point - segment.base_offset
+        index, times = segment.index, segment.times
+        if not self._plan.trust_indexes or synced <= 0:
+            index.truncate_to_position(0)
+            times.truncate_to_offset(0)
+        elif synced <= RELATIVE_OFFSET_MAX:
+            index.truncate_to_offset(synced)
+            times.truncate_to_offset(synced)
+        last, position = index.boundary(segment.size_bytes)
+        if position and not segment.begins_batch(position, last):
+            index.truncate_to_position(0)
+            times.truncate_to_offset(0)
+
+    def _verify(self, segment: Segment, start: int) -> bool:
+        """The batches beyond the recovery point, with their CRC."""
+        assert segment.file is not None
+        end = segment.size_bytes
+        position, problem = start, ""
+        try:
+            for position, header, _, crc_ok in walk_batches(segment.file, start, end):
+                if not crc_ok:
+                    problem = "CRC mismatch"
+                elif header.base_offset < self._expected or self._is_gap(header.base_offset):
+                    problem = f"offset {header.base_offset} where {self._expected} was expected"
+                if problem:
+                    break
+                self._take(segment, position, header)
+                position += header.size_bytes
+        except FrameError as error:
+            position, problem = error.position, error.what
+        self._found.scanned_bytes += position - start
+        if problem:
+            self._cut(segment, position, problem)
+        return not problem
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        """A good batch, in log order."""
+        if position >= segment.index.last_position or not len(segment.index):
+            segment.index_batch(position, header, self._plan.interval_bytes)
+        base = header.base_offset
+        self._expected = base + header.last_offset_delta + 1
+        if header.partition_leader_epoch > self._found.epochs.latest:
+            self._found.epochs.assign(header.partition_leader_epoch, base)
+            self._found.epochs_changed = True
+        if base >= self._replay_from and header.producer_id >= 0:
+            self._found.producers.replay(header, self._plan.now_ms)
+
+    def _damaged(self, segment: Segment, error: FrameError) -> bool:
+        """A bad batch among the synced ones: what follows cannot be found, and is not touched."""
+        self._found.damage = f"{segment.stem}{LOG} at byte {error.position}: {error.what}"
+        self._expected = max(self._expected, self._plan.recovery_point)
+        self._found.tail_lost = segment is self._found.segments[-1]
+        return True
+
+    def _cut(self, segment: Segment, position: int, problem: str) -> None:
+        assert segment.file is not None
+        found = self._found
+        found.truncated_bytes += segment.size_bytes - position
+        found.truncated_because = f"{segment.stem}{LOG} at byte {position}: {problem}"
+        segment.file.truncate(position)
+        segment.file.sync()  # what is cut here must not stand in a rolled segment one day
+        segment.size_bytes = position
+        segment.reopen(self._disk)
+
+    def _drop_segments(self, first: int) -> None:
+        """What lies behind a cut was never acknowledged as durable."""
+        found = self._found
+        for segment in found.segments[first:]:
+            found.truncated_bytes += segment.size_bytes
+            for suffix in SUFFIXES:
+                path = segment.stem + suffix
+                if self._disk.exists(path):
+                    self._disk.rename(path, path + DELETED)
+                    found.removed.append(path + DELETED)
+        del found.segments[first:]
+
+    def _complete_epochs(self, known_epoch: int, whole: bool) -> None:  # noqa: FBT001
+        """Where the checkpoint lacks epochs of synced batches, look for them in the batches.
+
+        Epochs only rise along a log, so that it lacks some exactly when it was unreadable or the
+        scan met a newer one at its very first batch.
+        """
+        found = self._found
+        if not found.epochs_changed and whole:
+            return
+        epochs = LeaderEpochs(
+            entry for entry in found.epochs.entries() if entry.leader_epoch <= known_epoch
+        )
+        try:
+            for segment in found.segments:
+                file = segment.warm(self._disk)
+                for _, header in walk_headers(file, 0, segment.size_bytes):
+                    if header.partition_leader_epoch > epochs.latest:
+                        epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except FrameError as error:
+            found.damage = found.damage or f"{self._plan.directory}: {error.what}"
+        found.epochs.restore(epochs.entries())
+        found.epochs_changed = True

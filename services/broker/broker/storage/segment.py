@@ -1,0 +1,370 @@
+"""Segment: one append-only file of batches, named by its base offset, with its two indexes.
+
+    <directory>/<base offset, 20 digits>.log  .index  .timeindex  .txnindex
+
+A cold segment is a few numbers. Reading or appending warms it: the file is open and the indexes
+are in memory, until the pool cools it. Index entries are written behind the log, seldom.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tidemark.codec.record_batch import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    BatchHeader,
+    read_header,
+)
+from tidemark.model.topic_configs import TopicConfig
+from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.disk import Disk, File
+
+from broker.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from broker.storage.time_index import TimeIndex
+
+LOG: Final = ".log"
+INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+UNKNOWN_TIMESTAMP: Final = -2
+NO_TIMESTAMP: Final = -1
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_PEEK_BYTES: Final = 4096
+_NEVER: Final = 2**63 - 1
+_BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
+
+
+class SegmentView(NamedTuple):
+    """One segment as others may see it. ``end_offset`` is exclusive: the next segment's base."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    path: str
+    max_timestamp: int
+    """Ms; -1 when no batch has a timestamp."""
+    created_ms: int
+    """When this process first saw it, wall time; what retention uses where timestamps lack."""
+    active: bool
+
+
+def stem(directory: str, base_offset: int) -> str:
+    """Path of a segment's files without their suffix."""
+    return f"{directory}/{base_offset:020d}"
+
+
+def walk_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch in [start, end), by small reads; bodies are not looked at.
+
+    ``start`` is a batch boundary. Raises FrameError where no batch can be made out.
+    """
+    position, chunk, chunk_start = start, b"", start
+    while position < end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.read_at(position, min(_PEEK_BYTES, end - position))
+            chunk_start, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                raise FrameError(position, f"{len(chunk)} bytes are no batch")
+        header = read_header(chunk, at)
+        problem = frame_problem(header, end - position)
+        if problem is not None:
+            raise FrameError(position, problem)
+        yield position, header
+        position += header.batch_length + LENGTH_PREFIX_BYTES
+
+
+def frame_problem(header: BatchHeader, bytes_left: int) -> str | None:
+    """Why this cannot begin a batch of at most ``bytes_left`` bytes; None when it may."""
+    if header.magic != MAGIC_V2:
+        return f"magic {header.magic} is not {MAGIC_V2}"
+    if header.batch_length < _BATCH_LENGTH_MIN or header.last_offset_delta < 0:
+        return f"batch length {header.batch_length}, offset delta {header.last_offset_delta}"
+    if header.size_bytes > bytes_left:
+        return f"a batch of {header.size_bytes} bytes does not fit into {bytes_left}"
+    return None
+
+
+class Segment:
+    """One segment. ``size_bytes`` is what counts: bytes beyond it in the file are not part of the
+    log.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "bytes_max",
+        "created_ms",
+        "directory",
+        "dirty",
+        "file",
+        "first_timestamp",
+        "index",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "roll_after_timestamp",
+        "size_bytes",
+        "times",
+    )
+
+    file: File | None
+    index: OffsetIndex
+    times: TimeIndex
+
+    def __init__(self, directory: str, base_offset: int, size_bytes: int, created_ms: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = created_ms
+        self.file = None
+        self.max_timestamp = UNKNOWN_TIMESTAMP if size_bytes else NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.dirty = False
+        """Holds bytes that no sync covers yet."""
+        self.bytes_max = 0
+        self.roll_after_timestamp = _NEVER
+        """While active, once armed: the next batch goes elsewhere when it would pass these."""
+
+    @property
+    def stem(self) -> str:
+        """Path of its files without their suffix."""
+        return stem(self.directory, self.base_offset)
+
+    # -- warm and cold
+
+    def warm(self, disk: Disk, *, create: bool = False) -> File:
+        """Open the file and load the indexes; missing or wrong index entries are not missed."""
+        if self.file is not None:
+            return self.file
+        try:
+            file = disk.open(self.stem + LOG, create=create)
+        except FileNotFoundError:
+            raise FrameError(0, f"{self.stem}{LOG} is missing") from None
+        self.index = OffsetIndex.decode(self._read_index(disk, INDEX, create), self.size_bytes)
+        self.times = TimeIndex.decode(
+            self._read_index(disk, TIME_INDEX, create), RELATIVE_OFFSET_MAX
+        )
+        self.file = file
+        return file
+
+    def _read_index(self, disk: Disk, suffix: str, create: bool) -> bytes:  # noqa: FBT001
+        if create:
+            return b""
+        try:
+            return disk.read_whole(self.stem + suffix)
+        except FileNotFoundError:
+            return b""
+
+    def cool(self, disk: Disk) -> None:
+        """Write what the index files lack and let go of the file; readers who hold it keep it
+        open.
+        """
+        if self.file is not None:
+            self.write_indexes(disk)
+            self.file = None
+            del self.index, self.times
+
+    def reopen(self, disk: Disk) -> File:
+        """A new handle after the file was cut, so that slices of the old one stay void."""
+        self.file = disk.open(self.stem + LOG)
+        return self.file
+
+    def write_indexes(self, disk: Disk) -> None:
+        """Append the entries that the index files lack. Nothing to do on a cold segment."""
+        if self.file is None:
+            return
+        index, times = self.index, self.times
+        if index.written_count < len(index) or index.stale_tail:
+            _write_behind(
+                disk,
+                self.stem + INDEX,
+                index.written_count * OFFSET_ENTRY_BYTES,
+                index.encode_unwritten(),
+            )
+            index.written_count, index.stale_tail = len(index), False
+        if times.written_count < len(times) or times.stale_tail:
+            _write_behind(
+                disk,
+                self.stem + TIME_INDEX,
+                times.written_count * TIME_ENTRY_BYTES,
+                times.encode_unwritten(),
+            )
+            times.written_count, times.stale_tail = len(times), False
+
+    def load_max_timestamp(self, disk: Disk) -> int:
+        """The largest timestamp of a sealed segment: its time index's last entry tells."""
+        if self.max_timestamp != UNKNOWN_TIMESTAMP:
+            return self.max_timestamp
+        last = b""
+        if disk.exists(self.stem + TIME_INDEX):
+            file = disk.open(self.stem + TIME_INDEX)
+            try:
+                last = file.read_at(max(file.size_bytes - TIME_ENTRY_BYTES, 0), TIME_ENTRY_BYTES)
+            finally:
+                file.close()
+        times = TimeIndex.decode(last, RELATIVE_OFFSET_MAX)
+        if times:
+            self.max_timestamp, relative = times.last
+            self.max_timestamp_offset = self.base_offset + relative
+        else:
+            self.warm(disk)
+            with contextlib.suppress(FrameError):  # told to whoever reads there
+                self.rebuild_indexes(_PEEK_BYTES)
+        return self.max_timestamp
+
+    # -- growing
+
+    def arm(self, config: TopicConfig, roll_ms: int) -> None:
+        """Set what makes the next batch begin a new segment. Needs a warm segment."""
+        full = len(self.index) * OFFSET_ENTRY_BYTES >= config.segment_index_bytes
+        self.bytes_max = 0 if full else config.segment_bytes
+        if self.size_bytes and self.first_timestamp < 0:
+            self.first_timestamp = self._first_batch_timestamp()
+        first = self.first_timestamp
+        self.roll_after_timestamp = first + roll_ms if first >= 0 else _NEVER
+
+    def _first_batch_timestamp(self) -> int:
+        assert self.file is not None
+        with contextlib.suppress(FrameError):  # told to whoever reads there
+            for _, header in walk_headers(self.file, 0, self.size_bytes):
+                return header.max_timestamp
+        return NO_TIMESTAMP
+
+    def took(self, header_position: int, first: int, last: int, max_timestamp: int) -> None:
+        """Note a batch that lies at ``header_position``, if timestamps or time for an entry ask."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = first
+        if header_position == 0:
+            self.first_timestamp = max_timestamp
+
+    def add_entry(self, relative_offset: int, position: int) -> None:
+        """An index entry for the batch just taken, and the largest timestamp up to it."""
+        self.index.add(relative_offset, position)
+        if self.max_timestamp >= 0:
+            self.times.maybe_add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def seal(self) -> None:
+        """No batch will follow: the time index's last entry now tells the largest timestamp."""
+        if self.max_timestamp >= 0:
+            self.times.maybe_add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def rebuild_indexes(self, interval_bytes: int) -> None:
+        """From the batches. Raises FrameError at damage; entries before it are good."""
+        assert self.file is not None
+        self.index, self.times = OffsetIndex(), TimeIndex()
+        self.index.stale_tail = self.times.stale_tail = True
+        self.max_timestamp = NO_TIMESTAMP
+        for position, header in walk_headers(self.file, 0, self.size_bytes):
+            self.index_batch(position, header, interval_bytes)
+        self.seal()
+
+    def index_batch(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
+        """Note a batch met in a walk in file order."""
+        self.took(position, header.base_offset, header.last_offset, header.max_timestamp)
+        if position - self.index.last_position > interval_bytes:
+            self.add_entry(header.base_offset - self.base_offset, position)
+
+    # -- finding; all need a warm segment
+
+    def locate(self, offset: int) -> int:
+        """Position of the first batch that ends at ``offset`` or later; ``size_bytes`` without
+        one.
+        """
+        relative = offset - self.base_offset
+        if relative <= 0:
+            return 0
+        index = self.index
+        known, start = index.floor(relative)
+        if known == relative and not index.loaded:
+            return start
+        assert self.file is not None
+        for position, header in walk_headers(
+            self.file, self.trusted_floor(relative), self.size_bytes
+        ):
+            end_offset = header.base_offset + header.last_offset_delta + 1
+            if end_offset > offset:
+                return position
+            if end_offset == offset:
+                return position + header.batch_length + LENGTH_PREFIX_BYTES
+        return self.size_bytes
+
+    def trusted_floor(self, relative_offset: int) -> int:
+        """Position of a batch not behind the one that holds an offset; looks where a file said so.
+
+        An index whose entry does not fit the batch it names is thrown away and built anew.
+        """
+        known, position = self.index.floor(relative_offset)
+        if position == 0 or not self.index.loaded or self.begins_batch(position, known):
+            return position
+        self.rebuild_indexes(_PEEK_BYTES)
+        return self.index.floor(relative_offset)[1]
+
+    def begins_batch(self, position: int, relative_offset: int) -> bool:
+        """Whether the batch at ``position`` begins (or, in Kafka's indexes, ends) at an offset."""
+        assert self.file is not None
+        peek = self.file.read_at(position, HEADER_BYTES)
+        if len(peek) < HEADER_BYTES:
+            return False
+        header = read_header(peek)
+        return frame_problem(header, self.size_bytes - position) is None and (
+            self.base_offset + relative_offset in (header.base_offset, header.last_offset)
+        )
+
+    def fit(self, position: int, bytes_max: int, limit: int) -> int:
+        """Length of the whole batches from ``position`` on, before ``limit``, in ``bytes_max``.
+
+        The first batch counts even if it alone is longer. Short of ``bytes_max`` by at most half of
+        it and the index's interval: batches that no entry names are not all looked for.
+        """
+        target = position + bytes_max
+        if target >= limit:
+            return limit - position
+        known, boundary = self.index.boundary(target)
+        if boundary > position and self.index.loaded and not self.begins_batch(boundary, known):
+            boundary = position
+        if boundary - position > bytes_max // 2:
+            return boundary - position
+        assert self.file is not None
+        end = start = max(boundary, position)
+        for at, header in walk_headers(self.file, start, limit):
+            if at + header.size_bytes > target and at > position:
+                break
+            end = at + header.size_bytes
+        return end - position
+
+    def first_at_or_after(
+        self, timestamp: int, start_offset: int, end_offset: int
+    ) -> tuple[int, BatchHeader] | None:
+        """The first batch with a timestamp >= ``timestamp`` and offsets in [start, end)."""
+        low, high = self.times.bracket(timestamp)
+        low = max(low, start_offset - self.base_offset)
+        if high is not None and high > low:
+            # Between two entries the largest timestamp rose only in the last interval.
+            low = max(low, self.index.before(high))
+        assert self.file is not None
+        start = self.trusted_floor(low)
+        for position, header in walk_headers(self.file, start, self.size_bytes):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                return position, header
+        return None
+
+
+def _write_behind(disk: Disk, path: str, position: int, content: bytes) -> None:
+    file = disk.open(path, create=True)
+    try:
+        if file.size_bytes != position:
+            file.truncate(position)
+        file.write_at(position, [content])
+    finally:
+        file.close()

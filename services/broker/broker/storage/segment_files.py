@@ -1,0 +1,146 @@
+"""What happens to a segment's files as a whole: made, renamed away, replaced by compacted ones.
+
+A file is never removed while someone may still be about to open it: it gets the suffix .deleted
+and goes after file.delete.delay.ms. A replacement is first named .cleaned (being written), then
+.swap (whole, to be put in place even after a crash), then takes its place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.disk import Disk
+
+from broker.storage import producer_snapshot
+from broker.storage.directory import LogDirectory
+from broker.storage.segment import (
+    CLEANED,
+    DELETED,
+    LOG,
+    SUFFIXES,
+    SWAP,
+    Segment,
+    stem,
+    walk_headers,
+)
+
+_DIGITS: Final = 20
+_TEMPORARY: Final = (DELETED, CLEANED, SWAP, ".tmp")
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """The files of one partition's directory: base offsets and snapshot offsets, sorted."""
+
+    bases: list[int]
+    snapshots: list[int]
+
+
+def _number(name: str, suffix: str) -> int | None:
+    digits = name.removesuffix(suffix)
+    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and name != digits else None
+
+
+def _numbered(names: Sequence[str], suffix: str) -> list[int]:
+    found = (_number(name, suffix) for name in names if name.endswith(suffix))
+    return sorted(number for number in found if number is not None)
+
+
+def tidy_files(disk: Disk, directory: str) -> LogFiles:
+    """Finish or undo what a crash interrupted (a swap, a removal), and list what there is."""
+    names = disk.list(directory)
+    if any(name.endswith(_TEMPORARY) for name in names):
+        _finish_swaps(disk, directory, names)
+        for name in disk.list(directory):
+            if name.endswith(_TEMPORARY):
+                disk.remove(f"{directory}/{name}")
+        names = disk.list(directory)
+    return LogFiles(_numbered(names, LOG), _numbered(names, producer_snapshot.SUFFIX))
+
+
+def _finish_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
+    """A segment named .swap replaces those whose records it holds.
+
+    While one is still named .cleaned, the swap of its neighbours above had not begun for good.
+    """
+    cleaned = _numbered(names, LOG + CLEANED)
+    bases = _numbered(names, LOG)
+    for base in _numbered(names, LOG + SWAP):
+        last = _last_offset(disk, stem(directory, base) + LOG + SWAP, base)
+        if (cleaned and base >= cleaned[0]) or (last is None and base in bases):
+            continue
+        for old in bases:
+            if base <= old <= (base if last is None else last):
+                for suffix in SUFFIXES:
+                    disk.remove(stem(directory, old) + suffix)
+        _put_in_place(disk, directory, base)
+
+
+def _last_offset(disk: Disk, path: str, base_offset: int) -> int | None:
+    """Last offset of a segment file, its base when it is empty; None when it is damaged."""
+    last = base_offset
+    file = disk.open(path)
+    try:
+        for _, header in walk_headers(file, 0, file.size_bytes):
+            last = header.last_offset
+    except FrameError:
+        return None
+    finally:
+        file.close()
+    return last
+
+
+def _put_in_place(disk: Disk, directory: str, base: int) -> None:
+    """Indexes first: a .log in place has the indexes that belong to it, or none."""
+    path = stem(directory, base)
+    for suffix in reversed(SUFFIXES):
+        if disk.exists(path + suffix + SWAP):
+            disk.rename(path + suffix + SWAP, path + suffix)
+
+
+def new_segment(disk: Disk, directory: str, base_offset: int, now_ms: int) -> Segment:
+    """An empty segment, warm. Bytes that a failed attempt left under its name are cut off."""
+    segment = Segment(directory, base_offset, 0, now_ms)
+    if disk.exists(segment.stem + LOG):
+        for suffix in SUFFIXES:
+            disk.remove(segment.stem + suffix)
+    segment.warm(disk, create=True)
+    return segment
+
+
+def retire(shared: LogDirectory, segments: Sequence[Segment], due_ms: int) -> None:
+    """Rename the files of segments that left the log; they are removed once ``due_ms`` has come."""
+    for segment in segments:
+        shared.forget(segment)
+        for suffix in SUFFIXES:
+            path = segment.stem + suffix
+            if shared.disk.exists(path):
+                shared.disk.rename(path, path + DELETED)
+                shared.remove_later(path + DELETED, due_ms)
+
+
+def swap_in(
+    shared: LogDirectory,
+    old: Sequence[Segment],
+    cleaned_paths: Sequence[str],
+    due_ms: int,
+) -> list[Segment]:
+    """Put compacted segments (``<stem>.log.cleaned``, synced) in the place of ``old`` ones.
+
+    Index files of theirs that are named .cleaned too come along; missing ones are built on demand.
+    """
+    disk = shared.disk
+    stems = [path.removesuffix(LOG + CLEANED) for path in cleaned_paths]
+    for path in stems:
+        for suffix in reversed(SUFFIXES):
+            if disk.exists(path + suffix + CLEANED):
+                disk.rename(path + suffix + CLEANED, path + suffix + SWAP)
+    retire(shared, old, due_ms)
+    fresh = []
+    for path in stems:
+        directory, _, digits = path.rpartition("/")
+        _put_in_place(disk, directory, int(digits))
+        size_bytes = disk.size_of(path + LOG)
+        fresh.append(Segment(directory, int(digits), size_bytes, shared.now_ms))
+    return fresh

@@ -1,0 +1,248 @@
+"""SegmentMap: the segments of one log in order, and every way to find bytes in them.
+
+bases      0          100            250 (active)
+           |--.log----|--.log--------|--.log-------|
+offset         ^ the last segment whose base is not above it, or, in a gap that compaction left
+                 at a segment's end, the first batch of the next one
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tidemark.codec.record_batch import BatchHeader
+from tidemark.storage.disk import File
+
+from broker.storage.directory import LogDirectory
+from broker.storage.segment import (
+    LOG,
+    NO_TIMESTAMP,
+    UNKNOWN_TIMESTAMP,
+    Segment,
+    SegmentView,
+    walk_headers,
+)
+
+RECENT_BATCHES: Final = 64
+"""Batches whose position is remembered, so that caught-up readers need no look at the file."""
+
+
+class LogSlice(NamedTuple):
+    """Whole batches to send. Holds its file open; void once ``file.truncated_to`` cuts it."""
+
+    file: File
+    position: int
+    length: int
+
+
+class LogRead(NamedTuple):
+    """Slices in order of their offsets, over segment boundaries."""
+
+    slices: tuple[LogSlice, ...]
+    length_bytes: int
+
+
+EMPTY_READ: Final = LogRead((), 0)
+
+
+class OffsetOutOfRangeError(Exception):
+    """A reader asked for an offset that is not, or no longer, between log start and log end."""
+
+    def __init__(self, offset: int, log_start: int, log_end: int) -> None:
+        super().__init__(f"offset {offset} is not in [{log_start}, {log_end}]")
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+
+
+class SegmentMap:
+    """Invariant: at least one segment; base offsets strictly increase; the last one is active."""
+
+    __slots__ = ("_bases", "_shared", "active", "recent", "segments")
+
+    def __init__(self, shared: LogDirectory, segments: list[Segment]) -> None:
+        self._shared = shared
+        self.recent: deque[tuple[int, int, int]] = deque(maxlen=RECENT_BATCHES)
+        """(first, last, position) of the active segment's latest batches, without a gap."""
+        self.active = segments[-1]
+        self.replace(segments)
+
+    def replace(self, segments: list[Segment]) -> None:
+        """Other segments from here on."""
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        if segments[-1] is not self.active:
+            self.active = segments[-1]
+            self.recent.clear()
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment."""
+        assert segment.base_offset > self.active.base_offset, segment.base_offset
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self.recent.clear()
+
+    def index_of(self, offset: int) -> int:
+        """Which segment holds an offset, or comes first above it."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def note_warm(self) -> None:
+        """Someone warmed segments without the pool: let it know."""
+        for segment in self.segments:
+            if segment.file is not None:
+                self._shared.note_warm(segment)
+
+    def views(self, log_end: int) -> tuple[SegmentView, ...]:
+        """What others may know of the segments, oldest first."""
+        ends = [*self._bases[1:], log_end]
+        return tuple(
+            SegmentView(
+                segment.base_offset,
+                end,
+                segment.size_bytes,
+                segment.stem + LOG,
+                self.max_timestamp_of(segment),
+                segment.created_ms,
+                segment is self.active,
+            )
+            for segment, end in zip(self.segments, ends, strict=True)
+        )
+
+    def sealed(self, bases: Sequence[int]) -> list[Segment]:
+        """The segments with these base offsets; [] unless neighbours, and none of them active."""
+        at = self.index_of(bases[0])
+        found = self.segments[at : at + len(bases)]
+        same = [segment.base_offset for segment in found] == list(bases)
+        return found if same and found[-1] is not self.active else []
+
+    # -- cutting
+
+    def cut_point(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """(position, first offset that goes) where the batch that holds ``offset`` begins."""
+        file = self._shared.warm(segment)
+        position = segment.locate(offset)
+        for _, header in walk_headers(file, position, segment.size_bytes):
+            return position, min(offset, header.base_offset)
+        return position, offset
+
+    def cut(self, segment: Segment, position: int, interval_bytes: int) -> None:
+        """Cut a segment's file; readers get a new handle from here on."""
+        self._shared.warm(segment).truncate(position)
+        segment.size_bytes = position
+        self.recent.clear()
+        segment.reopen(self._shared.disk)
+        segment.rebuild_indexes(interval_bytes)
+
+    # -- reading; FrameError where a batch on the way is damaged
+
+    def read(self, offset: int, bytes_max: int, end: int, log_end: int) -> LogRead:
+        """Whole batches from the one that holds ``offset`` (or the next) up to ``end``."""
+        active = self.active
+        if offset >= active.base_offset:
+            piece = self._piece(active, offset, bytes_max, end if end < log_end else -1)
+            return LogRead((piece,), piece.length) if piece.length else EMPTY_READ
+        return self._read_across(offset, bytes_max, end, log_end)
+
+    def _read_across(self, offset: int, bytes_max: int, end: int, log_end: int) -> LogRead:
+        slices: list[LogSlice] = []
+        total = 0
+        for at in range(self.index_of(offset), len(self.segments)):
+            segment = self.segments[at]
+            segment_end = self._bases[at + 1] if segment is not self.active else log_end
+            if segment.base_offset >= end:
+                break
+            stop = end if end < segment_end else -1
+            piece = self._piece(segment, offset, bytes_max - total, stop)
+            if not piece.length:
+                continue
+            if slices and total + piece.length > bytes_max:
+                break
+            slices.append(piece)
+            total += piece.length
+            if total >= bytes_max or piece.position + piece.length < segment.size_bytes:
+                break
+        return LogRead(tuple(slices), total) if slices else EMPTY_READ
+
+    def _piece(self, segment: Segment, offset: int, bytes_max: int, end: int) -> LogSlice:
+        """From ``offset`` to offset ``end`` (-1: the segment's end); length 0 where nothing is."""
+        file = segment.file
+        if file is None:
+            file = self._shared.warm(segment)
+        position = self._position(segment, offset)
+        limit = segment.size_bytes if end < 0 else self._position(segment, end)
+        length = limit - position
+        if length > bytes_max:
+            length = segment.fit(position, bytes_max, limit)
+        return LogSlice(file, position, length if length > 0 else 0)
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        """Of the first batch that ends at ``offset`` or later."""
+        if segment is self.active:
+            found = -1
+            for first, last, position in reversed(self.recent):
+                if last < offset:
+                    return found if found >= 0 else segment.size_bytes
+                if first <= offset:
+                    return position
+                found = position
+        return segment.locate(offset)
+
+    # -- timestamps
+
+    def first_at_or_after(self, timestamp: int, start: int, end: int) -> LogSlice | None:
+        """The first batch with a timestamp >= ``timestamp`` and offsets within [start, end)."""
+        for at in range(self.index_of(start), len(self.segments)):
+            segment = self.segments[at]
+            if segment.base_offset >= end:
+                return None
+            if self.max_timestamp_of(segment) < timestamp:
+                continue
+            file = self._shared.warm(segment)
+            found = segment.first_at_or_after(timestamp, start, end)
+            if found is not None:
+                position, header = found
+                return LogSlice(file, position, header.size_bytes)
+        return None
+
+    def max_timestamp_of(self, segment: Segment) -> int:
+        """Ms; -1 when no batch of the segment has one."""
+        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+            segment.load_max_timestamp(self._shared.disk)
+            if segment.file is not None:
+                self._shared.note_warm(segment)
+        return segment.max_timestamp
+
+    def max_timestamp_batch(self, start: int, end: int) -> LogSlice | None:
+        """The first batch that has the largest timestamp of those in [start, end)."""
+        best: tuple[int, LogSlice] | None = None
+        for at in range(self.index_of(start), len(self.segments)):
+            segment = self.segments[at]
+            if segment.base_offset >= end:
+                break
+            if self.max_timestamp_of(segment) <= (best[0] if best else NO_TIMESTAMP):
+                continue
+            file = self._shared.warm(segment)
+            for position, header in self._largest_of(segment, start, end):
+                if best is None or header.max_timestamp > best[0]:
+                    best = header.max_timestamp, LogSlice(file, position, header.size_bytes)
+        return best[1] if best else None
+
+    def _largest_of(
+        self, segment: Segment, start: int, end: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The batch with a segment's largest timestamp; all in [start, end) when it is outside."""
+        if start <= segment.max_timestamp_offset < end:
+            found = segment.first_at_or_after(segment.max_timestamp, start, end)
+            if found is not None:
+                yield found
+                return
+        assert segment.file is not None
+        for position, header in walk_headers(
+            segment.file, segment.locate(start), segment.size_bytes
+        ):
+            if header.base_offset >= end:
+                return
+            if header.max_timestamp > NO_TIMESTAMP:
+                yield position, header

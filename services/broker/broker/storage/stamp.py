@@ -1,0 +1,116 @@
+"""The stamp of a log directory: whose it is, so that a foreign disk is never served nor
+overwritten.
+
+``meta.properties``, lines ``key=value``: version (1), cluster.id (empty until the broker has joined
+one), broker.id, directory.id, and boot.id, the kernel's boot in which the directory was last used:
+the same one means that the page cache survived whatever happened to the process.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.storage.disk import Disk
+
+META_PROPERTIES: Final = "meta.properties"
+FORMAT_VERSION: Final = 1
+_KEYS: Final = ("cluster.id", "broker.id", "directory.id", "boot.id")
+
+
+class StampError(Exception):
+    """This directory must not be used as asked; says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStamp:
+    """What a log directory says of itself. An empty ``cluster_id``: not part of a cluster yet."""
+
+    cluster_id: str
+    broker_id: int
+    directory_id: str
+    boot_id: str
+    format: int = FORMAT_VERSION
+
+
+def read_stamp(disk: Disk) -> DiskStamp | None:
+    """None when there is no stamp. Raises StampError for a newer format or an unreadable stamp."""
+    try:
+        text = disk.read_whole(META_PROPERTIES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(
+        line.split("=", 1) for line in text.split("\n") if "=" in line and not line.startswith("#")
+    )
+    version = _number(fields, "version")
+    if version > FORMAT_VERSION:
+        raise StampError(
+            f"{META_PROPERTIES}: format version {version} is newer than this release knows"
+            f" ({FORMAT_VERSION}); start a release that knows it"
+        )
+    missing = [key for key in _KEYS if key not in fields]
+    if missing:
+        raise StampError(f"{META_PROPERTIES}: {missing[0]} is missing")
+    return DiskStamp(
+        cluster_id=fields["cluster.id"],
+        broker_id=_number(fields, "broker.id"),
+        directory_id=fields["directory.id"],
+        boot_id=fields["boot.id"],
+        format=version,
+    )
+
+
+def _number(fields: Mapping[str, str], key: str) -> int:
+    try:
+        return int(fields[key])
+    except (KeyError, ValueError):
+        raise StampError(f"{META_PROPERTIES}: {key} is missing or not a number") from None
+
+
+def write_stamp(disk: Disk, stamp: DiskStamp) -> None:
+    """Durable on return."""
+    lines = (
+        f"version={stamp.format}",
+        f"cluster.id={stamp.cluster_id}",
+        f"broker.id={stamp.broker_id}",
+        f"directory.id={stamp.directory_id}",
+        f"boot.id={stamp.boot_id}",
+        "",
+    )
+    disk.replace_whole(META_PROPERTIES, "\n".join(lines).encode())
+
+
+def check_stamp(stamp: DiskStamp, *, cluster_id: str | None, broker_id: int) -> None:
+    """Refuse a directory of another cluster or broker. ``cluster_id`` None: not known yet."""
+    if stamp.broker_id != broker_id:
+        raise StampError(
+            f"{META_PROPERTIES}: this log directory belongs to broker {stamp.broker_id},"
+            f" not {broker_id}; check broker.id and log.dirs"
+        )
+    if cluster_id and stamp.cluster_id and stamp.cluster_id != cluster_id:
+        raise StampError(
+            f"{META_PROPERTIES}: this log directory belongs to cluster {stamp.cluster_id},"
+            f" not {cluster_id}; check zookeeper.connect and log.dirs"
+        )
+
+
+def settle_stamp(
+    disk: Disk, *, cluster_id: str | None, broker_id: int, directory_id: str
+) -> DiskStamp:
+    """The stamp to go on with. An empty directory gets one, with ``directory_id``, without a boot.
+
+    The boot id is changed by who has recovered the logs: what recovery may trust depends on it.
+    Raises StampError for a foreign directory, and for one that has files but no stamp.
+    """
+    found = read_stamp(disk)
+    if found is None:
+        strangers = [name for name in disk.list("") if not name.startswith((".", "lost+found"))]
+        if strangers:
+            raise StampError(
+                f"the log directory has no {META_PROPERTIES} but is not empty ({strangers[0]});"
+                " give an empty one, or the right one"
+            )
+        stamp = DiskStamp(cluster_id or "", broker_id, directory_id, "")
+        write_stamp(disk, stamp)
+        return stamp
+    check_stamp(found, cluster_id=cluster_id, broker_id=broker_id)
+    return replace(found, cluster_id=found.cluster_id or cluster_id or "")

@@ -1,0 +1,106 @@
+"""Sparse index of one segment: largest timestamp so far to the batch that brought it.
+
+File (Kafka's format): entries of 12 bytes, big-endian, in order: int64 timestamp in ms, int32
+offset relative to the segment's base offset. An entry (t, o) says: of all batches up to the one
+that holds o, t is the largest timestamp. Timestamps and offsets strictly increase.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left
+from typing import Final
+
+ENTRY_BYTES: Final = 12
+_TIMESTAMP_WORDS: Final = 3
+_UINT32: Final = "I"
+_INT64: Final = "q"
+
+
+class TimeIndex:
+    """The entries of one segment in memory."""
+
+    __slots__ = ("offsets", "stale_tail", "timestamps", "written_count")
+
+    def __init__(self) -> None:
+        self.timestamps = array(_INT64)
+        self.offsets = array(_UINT32)
+        self.written_count = 0
+        """So many entries, from the first, are in the file."""
+        self.stale_tail = False
+        """The file may hold other entries behind those."""
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def maybe_add(self, timestamp: int, relative_offset: int) -> None:
+        """Unless the last entry says as much already."""
+        if not self.timestamps or (
+            timestamp > self.timestamps[-1] and relative_offset > self.offsets[-1]
+        ):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def bracket(self, timestamp: int) -> tuple[int, int | None]:
+        """Between which relative offsets the first batch lies whose timestamp is >= ``timestamp``.
+
+        The first offset may be too low, never too high; the second is None beyond the last entry.
+        """
+        at = bisect_left(self.timestamps, timestamp)
+        low = self.offsets[at - 1] if at else 0
+        return low, self.offsets[at] if at < len(self.offsets) else None
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, relative offset) of the last entry; (-1, 0) without one."""
+        return (self.timestamps[-1], self.offsets[-1]) if self.timestamps else (-1, 0)
+
+    def truncate_to_offset(self, relative_offset: int) -> None:
+        """Forget entries at or beyond ``relative_offset``."""
+        keep = bisect_left(self.offsets, relative_offset)
+        del self.timestamps[keep:], self.offsets[keep:]
+        if keep < self.written_count:
+            self.written_count, self.stale_tail = keep, True
+
+    def encode_unwritten(self) -> bytes:
+        """The entries that the file lacks, as it wants them."""
+        start = self.written_count
+        timestamps = self.timestamps[start:]
+        offsets = self.offsets[start:]
+        words = array(_UINT32, bytes(len(offsets) * ENTRY_BYTES))
+        if sys.byteorder == "little":
+            timestamps.byteswap()
+            offsets.byteswap()
+        halves = array(_UINT32, timestamps.tobytes())
+        words[0::_TIMESTAMP_WORDS] = halves[0::2]
+        words[1::_TIMESTAMP_WORDS] = halves[1::2]
+        words[2::_TIMESTAMP_WORDS] = offsets
+        return words.tobytes()
+
+    @classmethod
+    def decode(cls, content: bytes, offsets_end: int) -> "TimeIndex":
+        """From a file's content; ends before the first entry that cannot be.
+
+        ``offsets_end``: the segment holds only relative offsets below it.
+        """
+        index = cls()
+        words = array(_UINT32)
+        words.frombytes(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
+        halves = array(_UINT32, bytes(len(words) // _TIMESTAMP_WORDS * 8))
+        halves[0::2] = words[0::_TIMESTAMP_WORDS]
+        halves[1::2] = words[1::_TIMESTAMP_WORDS]
+        timestamps = array(_INT64, halves.tobytes())
+        offsets = words[2::_TIMESTAMP_WORDS]
+        if sys.byteorder == "little":
+            timestamps.byteswap()
+            offsets.byteswap()
+        for timestamp, offset in zip(timestamps, offsets, strict=True):
+            last_timestamp, last_offset = index.last
+            if offset >= offsets_end or (index.offsets and offset <= last_offset):
+                break
+            if timestamp <= last_timestamp:
+                break
+            index.timestamps.append(timestamp)
+            index.offsets.append(offset)
+        index.written_count = len(index)
+        index.stale_tail = len(index) * ENTRY_BYTES != len(content)
+        return index

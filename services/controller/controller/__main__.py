@@ -1,0 +1,46 @@
+"""Build the object graph of one controller replica, and run it."""
+
+import asyncio
+import sys
+
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.ops_http import HttpServer, OpsServer
+from tidemark.runtime.service import run_process
+from tidemark.runtime.zk_session import ZkSession
+
+from controller.config import SERVICE, ControllerConfig
+from controller.shell.node import ControllerNode
+from controller.shell.rest import make_application, measure
+from controller.shell.server import make_server
+
+
+async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
+    """Run one replica until ``stop`` is set; then give up the office, and stop."""
+    session = ZkSession(
+        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+    )
+    node = ControllerNode(config, session, Clock())
+    metrics = Metrics(SERVICE)
+    measure(node, metrics)
+    rest = HttpServer(
+        make_application(node, metrics.registry), config.rest_listen, key="rest.listen"
+    )
+    ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
+    async with ops, rest, make_server(config.grpc_listen, node) as grpc_server:
+        await session.start(config.zookeeper_connect_timeout_ms / 1000)
+        await grpc_server.set_serving(serving=True)
+        node.election.grpc_endpoint = config.grpc_advertised or str(grpc_server.address)
+        try:
+            await node.run(stop)
+        finally:
+            await session.stop()
+
+
+def main() -> None:
+    """The process."""
+    sys.exit(run_process(serve, ControllerConfig, service=SERVICE))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""The cluster's state, the one place where it changes, and what of a change goes to the store."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import (
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import (
+    BrokerImage,
+    ClusterDelta,
+    ClusterImage,
+    FeedPosition,
+    PartitionImage,
+    TopicImage,
+)
+from tidemark.model.topics import metric_name
+
+FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
+FIRST_PARTITION_EPOCH: Final = PartitionEpoch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster:
+    """What the store holds, as read at the beginning of a term."""
+
+    cluster_id: str
+    brokers: tuple[BrokerImage, ...] = ()
+    topics: tuple[TopicImage, ...] = ()
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    finalized_features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one decision changes. The delta is also what the feed sends."""
+
+    delta: ClusterDelta
+    next_producer_id: int | None = None
+
+    @property
+    def published(self) -> bool:
+        """Whether anyone but the store needs to hear of it."""
+        return self.delta != ClusterDelta()
+
+
+# What is written, one value a znode. The order matters: a topic exists from its PutTopic, which
+# comes after its partitions, to its DropTopic, which comes before theirs; so a controller that dies
+# midway leaves only partitions that belong to no topic, and the next one removes them.
+
+
+class PutBroker(NamedTuple):
+    """A broker's registration."""
+
+    broker: BrokerImage
+
+
+class PutPartition(NamedTuple):
+    """A partition's leader, ISR and epochs."""
+
+    topic_id: TopicId
+    partition: PartitionImage
+
+
+class PutTopic(NamedTuple):
+    """A topic's assignment and configuration."""
+
+    topic: TopicImage
+
+
+class DropTopic(NamedTuple):
+    """A topic and its partitions go."""
+
+    topic: TopicImage
+
+
+class PutBrokerConfigs(NamedTuple):
+    """A broker's dynamic configuration; '' is the cluster-wide default."""
+
+    broker: str
+    configs: Mapping[str, str]
+
+
+class PutProducerIds(NamedTuple):
+    """The first producer id not yet given out."""
+
+    next_producer_id: int
+
+
+StoreOp = PutBroker | PutPartition | PutTopic | DropTopic | PutBrokerConfigs | PutProducerIds
+
+
+def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
+    """What to write so that ``change`` is stored; nothing for what stays as in ``image``."""
+    delta = change.delta
+    yield from map(PutBroker, delta.brokers_changed)
+    for topic in delta.topics_changed:
+        old = image.topics_by_id.get(topic.topic_id)
+        known = () if old is None else old.partitions
+        for partition in topic.partitions:
+            number = partition.partition
+            if number >= len(known) or known[number] != partition:
+                yield PutPartition(topic.topic_id, partition)
+        if old is None or _assignment(old) != _assignment(topic) or old.configs != topic.configs:
+            yield PutTopic(topic)
+    for topic_id in delta.topics_deleted:
+        yield DropTopic(image.topics_by_id[topic_id])
+    for broker, configs in delta.broker_configs_changed.items():
+        yield PutBrokerConfigs(broker, configs)
+    if change.next_producer_id is not None:
+        yield PutProducerIds(change.next_producer_id)
+
+
+def _assignment(topic: TopicImage) -> list[tuple[BrokerId, ...]]:
+    return [partition.replicas for partition in topic.partitions]
+
+
+@dataclass(slots=True)
+class Loads:
+    """How much each broker carries. ``preferred`` counts partitions whose first replica it is."""
+
+    preferred: Counter[BrokerId] = field(default_factory=Counter)
+    replicas: Counter[BrokerId] = field(default_factory=Counter)
+
+    def add(self, assignment: Iterable[tuple[BrokerId, ...]], sign: int = 1) -> None:
+        """Count partitions in, or with ``sign`` -1 out."""
+        for replicas in assignment:
+            self.preferred[replicas[0]] += sign
+            for broker_id in replicas:
+                self.replicas[broker_id] += sign
+
+    def copy(self) -> "Loads":
+        """For trying out."""
+        return Loads(Counter(self.preferred), Counter(self.replicas))
+
+
+class Cluster:
+    """What the active controller knows: the same that the store holds and the feed says.
+
+    Invariant: ``loads`` and the index of names agree with ``image``.
+    """
+
+    def __init__(
+        self,
+        stored: StoredCluster,
+        controller_id: ControllerId,
+        controller_epoch: ControllerEpoch,
+    ) -> None:
+        self.image = ClusterImage(
+            position=FeedPosition(controller_epoch, 0),
+            cluster_id=stored.cluster_id,
+            controller_id=controller_id,
+            brokers={broker.broker_id: broker for broker in stored.brokers},
+            topics={topic.name: topic for topic in stored.topics},
+            topics_by_id={topic.topic_id: topic for topic in stored.topics},
+            broker_configs=stored.broker_configs,
+            finalized_features=stored.finalized_features,
+        )
+        self.next_producer_id = stored.next_producer_id
+        self.loads = Loads()
+        self._names: dict[str, str] = {}
+        for topic in stored.topics:
+            self._count_in(topic)
+
+    def apply(self, change: Change) -> None:
+        """The only way state changes: after the store has it."""
+        if change.next_producer_id is not None:
+            assert change.next_producer_id > self.next_producer_id, "producer ids are given once"
+            self.next_producer_id = change.next_producer_id
+        if not change.published:
+            return
+        for topic_id in change.delta.topics_deleted:
+            self._count_out(self.image.topics_by_id[topic_id])
+        for topic in change.delta.topics_changed:
+            old = self.image.topics_by_id.get(topic.topic_id)
+            if old is not None:
+                self._count_out(old)
+            self._count_in(topic)
+        epoch, version = self.image.position
+        position = FeedPosition(epoch, version + 1)
+        self.image = self.image.apply(change.delta, position, self.image.controller_id)
+
+    def _count_in(self, topic: TopicImage) -> None:
+        self._names[metric_name(topic.name)] = topic.name
+        self.loads.add(_assignment(topic))
+
+    def _count_out(self, topic: TopicImage) -> None:
+        del self._names[metric_name(topic.name)]
+        self.loads.add(_assignment(topic), -1)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """The topic whose name is the same as this one's in metrics; it may be this very name."""
+        return self._names.get(metric_name(name))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        image = self.image
+        assert len(image.topics) == len(image.topics_by_id), "each topic has one name and one id"
+        assert set(self._names.values()) == set(image.topics), "the index names every topic"
+        counted = Loads()
+        for topic in image.topics.values():
+            assert topic.partitions, f"{topic.name} has no partition"
+            counted.add(_assignment(topic))
+            for number, partition in enumerate(topic.partitions):
+                assert partition.partition == number, f"{topic.name}: partitions are in order"
+                check_partition(partition)
+        assert +counted.preferred == +self.loads.preferred, "preferred leaders are counted"
+        assert +counted.replicas == +self.loads.replicas, "replicas are counted"
+
+
+def check_partition(partition: PartitionImage) -> None:
+    """Assert what holds for every partition."""
+    assert len(set(partition.replicas)) == len(partition.replicas), "a replica is named once"
+    assert set(partition.isr) <= set(partition.replicas), "the ISR is part of the replicas"
+    assert partition.isr, "the last member of an ISR stays in it"
+    assert partition.leader == -1 or partition.leader in partition.isr, "leaders are in sync"
+
+
+def new_partition(
+    number: int, replicas: tuple[BrokerId, ...], live: frozenset[BrokerId]
+) -> PartitionImage:
+    """A partition at its creation: in sync where its broker lives, led by the first of those."""
+    isr = tuple(broker for broker in replicas if broker in live)
+    assert isr, "a partition is placed on at least one live broker"
+    return PartitionImage(
+        partition=number,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=FIRST_LEADER_EPOCH,
+        partition_epoch=FIRST_PARTITION_EPOCH,
+    )
+
+
+def fence(broker: BrokerImage) -> BrokerImage:
+    """The broker, no longer counted as alive."""
+    return replace(broker, fenced=True)

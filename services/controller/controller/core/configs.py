@@ -1,0 +1,205 @@
+"""Deciding on dynamic configuration: of topics, of brokers, and of all brokers at once."""
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tidemark.model.config_values import (
+    INT_MAX,
+    ConfigKind,
+    InvalidConfigError,
+    double,
+    integer,
+    long,
+)
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import ClusterDelta, TopicImage
+from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
+
+from controller.core.cluster import Change, Cluster
+from controller.core.effects import ConfigResult
+from controller.core.inputs import AlterConfigs, ConfigChange, ConfigOperation, ConfigResource
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+CLUSTER_WIDE: Final = ""
+CONFIG_CHARS_MAX: Final = 64 * 1024
+
+_LIST_TYPE: Final = 7
+_TOPIC_KEY_OF: Final[Mapping[str, str]] = {
+    key.broker_name: key.name for key in TOPIC_CONFIG_KEYS.values() if key.broker_name
+}
+BROKER_CONFIG_KINDS: Final[Mapping[str, ConfigKind]] = {
+    **{broker: TOPIC_CONFIG_KEYS[topic].kind for broker, topic in _TOPIC_KEY_OF.items()},
+    "leader.replication.throttled.rate": long(0),
+    "follower.replication.throttled.rate": long(0),
+    "max.connections": integer(0),
+    "max.connections.per.ip": integer(0),
+    "max.connection.creation.rate": integer(0, INT_MAX),
+    "log.cleaner.io.max.bytes.per.second": double(1, float(INT_MAX) * INT_MAX),
+}
+"""What may be set on a broker while it runs."""
+
+Configs = dict[str, str]
+
+
+def check_topic_configs(
+    configs: Mapping[str, str], broker_configs: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises TidemarkError INVALID_CONFIG with Kafka's words."""
+    _check_size(configs)
+    try:
+        topic_config(configs, topic_defaults(broker_configs.get(CLUSTER_WIDE, {})))
+    except InvalidConfigError as error:
+        raise TidemarkError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_size(configs: Mapping[str, str]) -> None:
+    """A resource's configuration is one znode, and part of every snapshot of the feed."""
+    chars = sum(len(name) + len(value) for name, value in configs.items())
+    if chars > CONFIG_CHARS_MAX:
+        raise TidemarkError(
+            ErrorCode.INVALID_CONFIG,
+            f"the configuration has {chars} characters; it may have {CONFIG_CHARS_MAX}",
+        )
+
+
+def topic_defaults(broker: Mapping[str, str]) -> Configs:
+    """The topic defaults that brokers' configuration implies, under the topic keys' names."""
+    return {_TOPIC_KEY_OF[name]: value for name, value in broker.items() if name in _TOPIC_KEY_OF}
+
+
+def decide_alter_configs(
+    cluster: Cluster, asked: AlterConfigs
+) -> tuple[Change | None, tuple[ConfigResult, ...]]:
+    """What to write, and what to answer once it is written. Each resource stands or falls alone."""
+    times = Counter((item.resource_type, item.resource_name) for item in asked.resources)
+    topics: list[TopicImage] = []
+    brokers: dict[str, Configs] = {}
+    results: list[ConfigResult] = []
+    for item in asked.resources:
+        key = (item.resource_type, item.resource_name)
+        try:
+            _refuse_if(times[key] > 1, "Each resource must appear at most once.")
+            if item.resource_type == TOPIC_RESOURCE:
+                topics += _alter_topic(cluster, item)
+            else:
+                brokers.update(_alter_broker(cluster, item))
+        except TidemarkError as error:
+            results.append(ConfigResult(*key, error.code, error.message))
+        else:
+            results.append(ConfigResult(*key))
+    if asked.validate_only or not (topics or brokers):
+        return None, tuple(results)
+    delta = ClusterDelta(topics_changed=tuple(topics), broker_configs_changed=brokers)
+    return Change(delta), tuple(results)
+
+
+def _refuse_if(wrong: bool, words: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if wrong:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
+
+
+def _alter_topic(cluster: Cluster, item: ConfigResource) -> list[TopicImage]:
+    topic = cluster.image.topics.get(item.resource_name)
+    if topic is None:
+        raise TidemarkError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"The topic '{item.resource_name}' does not exist.",
+        )
+    defaults = topic_defaults(cluster.image.broker_configs.get(CLUSTER_WIDE, {}))
+    texts = {key.name: key.default for key in TOPIC_CONFIG_KEYS.values()} | defaults
+    kinds = {key.name: key.kind for key in TOPIC_CONFIG_KEYS.values()}
+    configs = _altered(topic.configs, item, kinds, texts)
+    check_topic_configs(configs, cluster.image.broker_configs)
+    return [] if configs == topic.configs else [replace(topic, configs=configs)]
+
+
+def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
+    _check_broker(cluster, item)
+    name = item.resource_name
+    present = cluster.image.broker_configs.get(name, {})
+    texts = {broker: TOPIC_CONFIG_KEYS[topic].default for broker, topic in _TOPIC_KEY_OF.items()}
+    texts |= cluster.image.broker_configs.get(CLUSTER_WIDE, {})
+    configs = _altered(present, item, BROKER_CONFIG_KINDS, texts)
+    _check_size(configs)
+    for key, value in configs.items():
+        _check_broker_value(key, value)
+    try:
+        topic_config({}, topic_defaults(configs))
+    except InvalidConfigError as error:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return {} if configs == present else {name: configs}
+
+
+def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
+    name = item.resource_name
+    _refuse_if(
+        item.resource_type != BROKER_RESOURCE,
+        f"Unexpected resource type {item.resource_type}: expected 2 (topic) or 4 (broker).",
+    )
+    if name == CLUSTER_WIDE:
+        return
+    _refuse_if(
+        not (name.isascii() and name.isdecimal()),
+        f"Node id must be an integer, but it is: {name}",
+    )
+    if BrokerId(int(name)) not in cluster.image.brokers or str(int(name)) != name:
+        raise TidemarkError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+
+
+def _check_broker_value(name: str, text: str) -> None:
+    """Raises INVALID_REQUEST, where a topic's key is INVALID_CONFIG: KAFKA-13609."""
+    kind = BROKER_CONFIG_KINDS.get(name)
+    if kind is None:
+        near = difflib.get_close_matches(name, BROKER_CONFIG_KINDS, n=1)
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {name}"
+            + (f"; did you mean {near[0]}?" if near else ""),
+        )
+    try:
+        kind.parse(text)
+    except InvalidConfigError as error:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST, f"Invalid value {text} for configuration {name}: {error}"
+        ) from None
+
+
+def _altered(
+    present: Mapping[str, str],
+    item: ConfigResource,
+    kinds: Mapping[str, ConfigKind],
+    defaults: Mapping[str, str],
+) -> Configs:
+    """The configuration after the changes; values are checked by the caller."""
+    times = Counter(change.name for change in item.changes)
+    _refuse_if(any(count > 1 for count in times.values()), "Error due to duplicate config keys")
+    configs = {} if item.replace_all else dict(present)
+    for change in item.changes:
+        match change.operation:
+            case ConfigOperation.SET:
+                configs[change.name] = change.value
+            case ConfigOperation.DELETE:
+                configs.pop(change.name, None)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                text = configs.get(change.name, defaults.get(change.name, ""))
+                configs[change.name] = _list_changed(change, kinds.get(change.name), text)
+    return configs
+
+
+def _list_changed(change: ConfigChange, kind: ConfigKind | None, text: str) -> str:
+    """APPEND adds what is not there, SUBTRACT takes away what is, in the effective value."""
+    if kind is not None and kind.type_number != _LIST_TYPE:
+        raise TidemarkError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {change.operation.name} to key {change.name} because its type is not LIST.",
+        )
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    named = [word.strip() for word in change.value.split(",") if word.strip()]
+    if change.operation is ConfigOperation.APPEND:
+        return ",".join(words + [word for word in named if word not in words])
+    return ",".join(word for word in words if word not in named)

@@ -1,0 +1,201 @@
+"""Everything the controller can be told: plain values, with the dice already rolled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    InstantMs,
+    TopicId,
+)
+from tidemark.model.metadata import BrokerImage
+
+from controller.core.cluster import StoredCluster
+from controller.core.liveness import LiveListing
+
+Assignment = tuple[int, tuple[BrokerId, ...]]
+"""Partition number and its replicas, preferred first."""
+
+
+class Request(NamedTuple):
+    """Which request to answer, and until when it is worth it."""
+
+    request_id: int
+    deadline: InstantMs
+
+
+# What happens to the controller itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This replica is active in a new epoch; ``stored`` was read after the epoch was written."""
+
+    controller_id: ControllerId
+    controller_epoch: ControllerEpoch
+    stored: StoredCluster
+    listing: LiveListing
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """No longer the active controller, or no longer sure to be."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWritten:
+    """A WriteStore is in ZooKeeper, all of it."""
+
+    write_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """A WriteStore failed for good, or its outcome cannot be known: this term is over."""
+
+    write_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBrokersChanged:
+    """Who has a ZooKeeper session now."""
+
+    listing: LiveListing
+
+
+# What others ask for.
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """``broker.broker_epoch`` is the transaction that made its live znode; -1: there is none.
+
+    ``cluster_id`` is what the broker's disks say, '' for new ones. ``listing`` was read after the
+    broker asked.
+    """
+
+    request: Request
+    broker: BrokerImage
+    cluster_id: str
+    listing: LiveListing
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One topic to create; counts of -1 mean the cluster's defaults. ``topic_id`` is random."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    replication_factor: int
+    assignments: tuple[Assignment, ...] = ()
+    configs: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """``dice`` (any random number) decides between brokers that are equally good."""
+
+    request: Request
+    topics: tuple[NewTopic, ...]
+    dice: int
+    validate_only: bool = False
+
+
+class TopicRef(NamedTuple):
+    """A topic by its name, or, where the name is '', by its id."""
+
+    name: str
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Each by name or by id."""
+
+    request: Request
+    topics: tuple[TopicRef, ...]
+
+
+class MorePartitions(NamedTuple):
+    """``partition_count`` is the new total, ``assignments`` are the added partitions', in order."""
+
+    name: str
+    partition_count: int
+    assignments: tuple[tuple[BrokerId, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Add partitions to topics."""
+
+    request: Request
+    topics: tuple[MorePartitions, ...]
+    dice: int
+    validate_only: bool = False
+
+
+class ConfigOperation(IntEnum):
+    """IncrementalAlterConfigs' numbers (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One key of one resource."""
+
+    name: str
+    operation: ConfigOperation
+    value: str = ""
+
+
+class ConfigResource(NamedTuple):
+    """All changes of one resource. Type 2 is a topic, 4 a broker ('': the cluster-wide default).
+
+    ``replace_all``: what is not named goes back to its default (AlterConfigs, KIP-133).
+    """
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[ConfigChange, ...]
+    replace_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Change dynamic configuration."""
+
+    request: Request
+    resources: tuple[ConfigResource, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A broker asks for a block of producer ids that nobody else ever gets."""
+
+    request: Request
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+Asked = (
+    RegisterBroker
+    | CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | AlterConfigs
+    | AllocateProducerIds
+)
+Input = Elected | Deposed | StoreWritten | StoreFailed | LiveBrokersChanged | Asked

@@ -1,0 +1,169 @@
+"""The metadata feed: to every subscriber a snapshot, then every delta, in order and without a gap.
+
+A subscriber's queue is bounded. One that does not keep up loses it and gets a new snapshot instead.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch
+from tidemark.model.metadata import START_OF_FEED, ClusterDelta, ClusterImage, FeedPosition
+from tidemark.runtime.metadata_wire import delta_update, snapshot_update
+from tidemark.runtime.telemetry import fields
+from tidemark_wire.v1 import controller_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+NOT_A_BROKER: Final = BrokerEpoch(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLimits:
+    """What subscribers may cost."""
+
+    updates_queued_max: int = 256
+    subscribers_max: int = 1_024
+
+    def __post_init__(self) -> None:
+        assert self.updates_queued_max > 0, "updates_queued_max"
+        assert self.subscribers_max > 0, "subscribers_max"
+
+
+class Subscription:
+    """One stream. An update with an error code is its last one."""
+
+    def __init__(self, name: str, broker_epoch: BrokerEpoch, updates_max: int) -> None:
+        self.name = name
+        self.broker_epoch = broker_epoch
+        self.acknowledged = START_OF_FEED
+        self.snapshots_sent = 0
+        self._updates_max = updates_max
+        self._updates: deque[pb.MetadataUpdate] = deque()
+        self._ready = asyncio.Event()
+        self._behind = True  # owes a snapshot
+        self._last: pb.MetadataUpdate | None = None
+        self.gone = False
+
+    def offer(self, update: pb.MetadataUpdate) -> None:
+        """Queue a delta; beyond the bound drop the queue and owe a snapshot."""
+        if self._behind:
+            return
+        if len(self._updates) >= self._updates_max:
+            log.warning("subscriber too slow, starts over", extra=fields(subscriber=self.name))
+            self.start_over()
+            return
+        self._updates.append(update)
+        self._ready.set()
+
+    def start_over(self) -> None:
+        """Forget what is queued: the next update is a snapshot."""
+        self._updates.clear()
+        self._behind = True
+        self._ready.set()
+
+    def end(self, code: ErrorCode, hint: str = "") -> None:
+        """Whatever is queued is not sent any more."""
+        if self._last is None:
+            self._last = pb.MetadataUpdate(error_code=code, controller_hint=hint)
+        self._ready.set()
+
+    def leave(self) -> None:
+        """The subscriber has closed its side: nothing more is to be sent."""
+        self.gone = True
+        self._ready.set()
+
+    async def next_update(self, feed: "MetadataFeed") -> pb.MetadataUpdate | None:
+        """Wait for the next thing to send; None once the subscriber has left."""
+        while not self.gone:
+            if self._last is not None:
+                return self._last
+            if self._behind and (snapshot := feed.snapshot()) is not None:
+                self._behind = False
+                self.snapshots_sent += 1
+                return snapshot
+            if self._updates:
+                return self._updates.popleft()
+            self._ready.clear()
+            await self._ready.wait()
+        return None
+
+
+class MetadataFeed:
+    """All subscriptions of this replica; none while it is not active."""
+
+    def __init__(self, limits: FeedLimits) -> None:
+        self._limits = limits
+        self._image: ClusterImage | None = None
+        self._snapshot: pb.MetadataUpdate | None = None
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to subscribe to."""
+        return self._image is not None
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """Who follows, and how far each has come."""
+        return tuple(self._subscriptions)
+
+    def open(self, image: ClusterImage) -> None:
+        """A term begins."""
+        assert self._image is None, "opened twice"
+        self._image, self._snapshot = image, None
+
+    def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Send a delta to all; a broker that has registered anew loses its old stream."""
+        assert self._image is not None, "the feed is closed"
+        self._image, self._snapshot = image, None
+        update = delta_update(delta, image.position, image.controller_id)
+        for subscription in self._subscriptions:
+            subscription.offer(update)
+        if delta.brokers_changed:
+            for subscription in self._subscriptions:
+                if not self._entitled(subscription.broker_epoch):
+                    subscription.end(ErrorCode.STALE_BROKER_EPOCH)
+
+    def close(self, hint: str) -> None:
+        """A term is over."""
+        self._image = self._snapshot = None
+        for subscription in self._subscriptions:
+            subscription.end(ErrorCode.NOT_CONTROLLER, hint)
+
+    def snapshot(self) -> pb.MetadataUpdate | None:
+        """All metadata at this moment, made once for all who ask; None when closed."""
+        if self._snapshot is None and self._image is not None:
+            self._snapshot = snapshot_update(self._image)
+        return self._snapshot
+
+    @contextmanager
+    def subscribe(self, name: str, broker_epoch: BrokerEpoch) -> Iterator[Subscription]:
+        """A subscription for as long as the block lasts; already ended when it may not be."""
+        subscription = Subscription(name, broker_epoch, self._limits.updates_queued_max)
+        if not self.is_open:
+            subscription.end(ErrorCode.NOT_CONTROLLER)
+        elif not self._entitled(broker_epoch):
+            subscription.end(ErrorCode.STALE_BROKER_EPOCH)
+        elif len(self._subscriptions) >= self._limits.subscribers_max:
+            subscription.end(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self._subscriptions.append(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.remove(subscription)
+
+    def acknowledge(self, subscription: Subscription, position: FeedPosition) -> None:
+        """A subscriber has applied everything up to there."""
+        subscription.acknowledged = max(subscription.acknowledged, position)
+
+    def _entitled(self, broker_epoch: BrokerEpoch) -> bool:
+        assert self._image is not None, "the feed is closed"
+        if broker_epoch == NOT_A_BROKER:
+            return True
+        return any(broker.broker_epoch == broker_epoch for broker in self._image.brokers.values())

@@ -1,0 +1,310 @@
+"""One controller replica at work: stands for election, and while active drives the machine.
+
+The machine is stepped on the event loop, one input at a time, and its effects are performed before
+the next input; what takes time (writing the store) comes back as an input. The bound on what waits
+is the machine's.
+"""
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, ControllerId, InstantMs
+from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.runtime import zk_paths
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.inbox import Inbox
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.zk_session import SessionState, ZkError, ZkSession
+
+from controller.config import ControllerConfig
+from controller.core.controller import Controller, Limits, Role
+from controller.core.effects import (
+    CloseFeed,
+    Effect,
+    OpenFeed,
+    Publish,
+    Reply,
+    Resign,
+    WriteStore,
+)
+from controller.core.inputs import (
+    Asked,
+    Deposed,
+    Elected,
+    Input,
+    LiveBrokersChanged,
+    Request,
+    StoreFailed,
+    StoreWritten,
+)
+from controller.core.liveness import LiveListing
+from controller.core.topics import TopicDefaults
+from controller.shell.authorizer import Authorizer
+from controller.shell.metadata_feed import FeedLimits, MetadataFeed
+from controller.shell.zk_election import Term, ZkElection
+from controller.shell.zk_store import ZkStore
+
+log = logging.getLogger(__name__)
+
+_NAMES_LOGGED_MAX: Final = 10
+_NO_ZNODE: Final = BrokerEpoch(-1)
+_RETRY_S: Final = 0.2
+
+
+class ControllerNode:
+    """The object graph of one replica, below its servers."""
+
+    def __init__(self, config: ControllerConfig, session: ZkSession, clock: Clock) -> None:
+        self.controller_id = ControllerId(config.controller_id)
+        self.authorizer = Authorizer()
+        self.feed = MetadataFeed(
+            FeedLimits(config.feed_updates_queued_max, config.feed_subscribers_max)
+        )
+        self.election = ZkElection(session, self.controller_id)
+        self._machine = Controller(
+            TopicDefaults(
+                config.num_partitions,
+                config.default_replication_factor,
+                config.partitions_per_request_max,
+            ),
+            Limits(config.requests_waiting_max),
+        )
+        self._session = session
+        self._clock = clock
+        self._term: Term | None = None
+        self._store: ZkStore | None = None
+        self._writes: Inbox[WriteStore] = Inbox(inputs_max=1)
+        self._request_ids = itertools.count(1)
+        self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self._draining = False
+        self._broken: asyncio.Future[None] | None = None
+
+    # What others may see.
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this replica decides."""
+        return self._machine.role is Role.ACTIVE
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """All metadata, on the active replica."""
+        return self._machine.image
+
+    @property
+    def hint(self) -> str:
+        """The gRPC endpoint of the active controller, '' while nobody is known to be."""
+        active = self.election.active
+        return "" if active is None else active.grpc_endpoint
+
+    def problem(self) -> str | None:
+        """Why this replica is not ready; None when it is active, or stands by for one that is."""
+        if self._session.state is not SessionState.CONNECTED:
+            return f"no ZooKeeper session at {self._session.connect}"
+        if self.is_active or (self.election.active is not None and self._term is None):
+            return None
+        return "no controller is active yet"
+
+    # The driver.
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stand for election again and again, until stopped; then resign.
+
+        Raises AssertionError when the machine's invariants broke: there is no state to go on with.
+        """
+        self._broken = asyncio.get_running_loop().create_future()
+        async with asyncio.TaskGroup() as tasks:
+            terms = tasks.create_task(self._serve_terms(), name="terms")
+            broken = tasks.create_task(_wait(self._broken), name="broken")
+            await stop.wait()
+            broken.cancel()
+            self._draining = True
+            if self._term is None:
+                terms.cancel()
+            else:
+                self._term.end("this replica is stopping")
+
+    async def _serve_terms(self) -> None:
+        while not self._draining:
+            term = await self.election.campaign()
+            self._term = term
+            self._store = ZkStore(self._session, term.epoch_version)
+            log.info("elected", extra=fields(controller_epoch=term.controller_epoch))
+            try:
+                await self._serve(term, self._store)
+            finally:
+                self._term = self._store = None
+            await self.election.resign(term)
+
+    async def _serve(self, term: Term, store: ZkStore) -> None:
+        """One term, from loading the state to the loss of the office."""
+        async with asyncio.TaskGroup() as tasks:
+            duties = [
+                tasks.create_task(self.election.watch(term), name="watch-term"),
+                tasks.create_task(self._lead(term, store), name="lead"),
+                tasks.create_task(self._write(term, store), name="write-store"),
+            ]
+            reason = await term.wait_ended()
+            log.warning(
+                "deposed", extra=fields(controller_epoch=term.controller_epoch, reason=reason)
+            )
+            if self.election.active is not None and self.is_active:
+                self.election.active = None
+            self.take(Deposed(reason))
+            for duty in duties:
+                duty.cancel()
+
+    async def _lead(self, term: Term, store: ZkStore) -> None:
+        """Load, become active, then tell the machine whenever brokers come or go."""
+        started_at = self._clock.now_ms()
+        try:
+            stored = await store.load()
+            changed = asyncio.Event()
+            listing = await store.live_brokers(changed.set)
+        except ZkError as error:
+            term.end(f"loading the state failed: {error}")
+            return
+        if term.over:
+            return
+        log.info(
+            "state loaded",
+            extra=fields(
+                topics=len(stored.topics),
+                partitions=sum(len(topic.partitions) for topic in stored.topics),
+                brokers=len(stored.brokers),
+                took_ms=self._clock.now_ms() - started_at,
+            ),
+        )
+        self.take(Elected(self.controller_id, term.controller_epoch, stored, listing))
+        while not term.over:
+            await changed.wait()
+            changed = asyncio.Event()
+            try:
+                listing = await store.live_brokers(changed.set)
+            except ZkError:
+                changed.set()  # the connection broke: read again when it is back
+                await self._session.wait_connected()
+                continue
+            self.take(LiveBrokersChanged(listing))
+
+    async def _write(self, term: Term, store: ZkStore) -> None:
+        while True:
+            write = await self._writes.get()
+            try:
+                await store.write(write.ops)
+            except ZkError as error:
+                self.take(StoreFailed(write.write_id, f"writing the state failed: {error}"))
+                term.end(str(error))
+                return
+            self.take(StoreWritten(write.write_id))
+
+    def take(self, stimulus: Input) -> None:
+        """Step the machine, and perform what it asks for, in order."""
+        log.debug("input", extra=fields(input=type(stimulus).__name__))
+        try:
+            for effect in self._machine.step(stimulus, self._clock.now_ms()):
+                self._perform(effect)
+        except AssertionError as bug:
+            if self._broken is not None and not self._broken.done():
+                self._broken.set_exception(bug)
+            raise
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case WriteStore():
+                accepted = self._writes.put_nowait(effect)
+                assert accepted, "the machine has one write under way at a time"
+            case OpenFeed(image):
+                self.feed.open(image)
+            case Publish(delta, image):
+                _log_delta(delta, image)
+                self.feed.publish(delta, image)
+            case CloseFeed():
+                self._writes.drain_nowait()
+                self.feed.close(self.hint)
+            case Resign(reason):
+                if self._term is not None:
+                    self._term.end(reason)
+            case Reply(request_id):
+                reply = self._replies.get(request_id)
+                if reply is not None and not reply.done():
+                    reply.set_result(effect)
+            case _:
+                raise AssertionError(f"an effect nobody performs: {effect}")
+
+    async def ask(self, make: Callable[[Request], Asked], timeout_ms: int) -> Reply:
+        """Put one request to the machine and wait for its answer, no longer than ``timeout_ms``."""
+        now = self._clock.now_ms()
+        request = Request(next(self._request_ids), InstantMs(now + timeout_ms))
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._replies[request.request_id] = answer
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                self.take(make(request))
+                return await answer
+        except TimeoutError:
+            words = f"the controller did not finish within {timeout_ms} ms; it may yet"
+            return Reply(request.request_id, ErrorCode.REQUEST_TIMED_OUT, words)
+        finally:
+            del self._replies[request.request_id]
+
+    def dice(self) -> int:
+        """A random number for a decision."""
+        return secrets.randbits(32)
+
+    async def find_live(self, broker: BrokerImage) -> tuple[BrokerEpoch, LiveListing] | None:
+        """The epoch that a broker's live znode entitles it to (-1: there is none), and who lives.
+
+        Read through, not from a server that lags behind. None when this replica is not active, or
+        cannot read.
+        """
+        store = self._store
+        if store is None:
+            return None
+        path = zk_paths.LiveBroker(broker.broker_id, broker.incarnation_id).path
+        try:
+            await self._session.sync(zk_paths.LIVE_BROKERS)
+            stat = await self._session.exists(path)
+            listing = await store.live_brokers()
+        except ZkError as error:
+            log.info("live brokers not read", extra=fields(reason=str(error)))
+            return None
+        return (_NO_ZNODE if stat is None else BrokerEpoch(stat.created_zxid)), listing
+
+
+async def _wait(happened: asyncio.Future[None]) -> None:
+    await happened
+
+
+def _log_delta(delta: ClusterDelta, image: ClusterImage) -> None:
+    """One line a change of state."""
+    version = image.position.version
+    for broker in delta.brokers_changed:
+        log.info(
+            "broker fenced" if broker.fenced else "broker registered",
+            extra=fields(
+                broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, version=version
+            ),
+        )
+    named = [topic.name for topic in delta.topics_changed]
+    if named:
+        log.info("topics changed", extra=fields(**_shortened(named), version=version))
+    if delta.topics_deleted:
+        ids = [topic_id.hex() for topic_id in delta.topics_deleted]
+        log.info("topics deleted", extra=fields(**_shortened(ids), version=version))
+    for broker_name in delta.broker_configs_changed:
+        log.info(
+            "broker configuration changed",
+            extra=fields(broker=broker_name or "default", version=version),
+        )
+
+
+def _shortened(names: list[str]) -> dict[str, object]:
+    shown = names[:_NAMES_LOGGED_MAX]
+    more = len(names) - len(shown)
+    return {"count": len(names), "topics": ",".join(shown) + (f" and {more} more" if more else "")}

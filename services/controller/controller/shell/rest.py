@@ -1,0 +1,88 @@
+"""The controller's HTTP door: a first piece of Confluent's REST v3, and the operator's pages."""
+
+from collections.abc import Iterable
+
+from fastapi import FastAPI
+from prometheus_client.registry import CollectorRegistry
+from tidemark.model.ids import NO_BROKER
+from tidemark.model.metadata import TopicImage
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.ops_http import OpsApplication
+from tidemark.runtime.service_config import version
+
+from controller.shell.node import ControllerNode
+
+
+def make_application(node: ControllerNode, registry: CollectorRegistry) -> FastAPI:
+    """REST under /v3; everything else is /metrics, /livez, /readyz and /loglevel."""
+    application = FastAPI(title="Tidemark controller", version=version(), redoc_url=None)
+
+    @application.get("/v3/clusters")
+    async def list_clusters() -> dict[str, object]:
+        """The one cluster this controller belongs to, as far as this replica knows it."""
+        return {"kind": "KafkaClusterList", "data": [_cluster(node)]}
+
+    application.mount("/", OpsApplication(registry, ready=node.problem, live=lambda: None))
+    return application
+
+
+def _cluster(node: ControllerNode) -> dict[str, object]:
+    image, active = node.image, node.election.active
+    return {
+        "kind": "KafkaCluster",
+        "cluster_id": None if image is None else image.cluster_id,
+        "replica_id": node.controller_id,
+        "active": node.is_active,
+        "controller_id": None if active is None else active.controller_id,
+        "controller_epoch": None if active is None else active.controller_epoch,
+        "controller_endpoint": None if active is None else active.grpc_endpoint,
+    }
+
+
+def measure(node: ControllerNode, metrics: Metrics) -> None:
+    """What the active controller counts, under Kafka's exporter names; zeros on a standby."""
+    prefix = "kafka_controller_kafkacontroller"
+    metrics.computed_one(f"{prefix}_activecontrollercount", lambda: float(node.is_active))
+    metrics.computed_one(f"{prefix}_globaltopiccount", lambda: sum(1 for _ in _image_topics(node)))
+    metrics.computed_one(
+        f"{prefix}_globalpartitioncount",
+        lambda: sum(len(topic.partitions) for topic in _image_topics(node)),
+    )
+    metrics.computed_one(f"{prefix}_offlinepartitionscount", lambda: _offline(node))
+    metrics.computed_one(f"{prefix}_activebrokercount", lambda: _brokers(node, fenced=False))
+    metrics.computed_one(f"{prefix}_fencedbrokercount", lambda: _brokers(node, fenced=True))
+    metrics.computed(
+        "tidemark_controller_feed_lag_updates",
+        lambda: _feed_lags(node),
+        "updates that a subscriber has not acknowledged",
+        ("subscriber",),
+    )
+
+
+def _image_topics(node: ControllerNode) -> Iterable[TopicImage]:
+    return () if node.image is None else node.image.topics.values()
+
+
+def _offline(node: ControllerNode) -> int:
+    return sum(
+        partition.leader == NO_BROKER
+        for topic in _image_topics(node)
+        for partition in topic.partitions
+    )
+
+
+def _brokers(node: ControllerNode, *, fenced: bool) -> int:
+    if node.image is None:
+        return 0
+    return sum(broker.fenced is fenced for broker in node.image.brokers.values())
+
+
+def _feed_lags(node: ControllerNode) -> list[tuple[tuple[str, ...], float]]:
+    if node.image is None:
+        return []
+    epoch, version_now = node.image.position
+    lags: list[tuple[tuple[str, ...], float]] = []
+    for item in node.feed.subscriptions:
+        seen = item.acknowledged.version if item.acknowledged.controller_epoch == epoch else -1
+        lags.append(((item.name,), float(version_now - seen)))
+    return lags

@@ -1,0 +1,41 @@
+"""What all RPCs share: authorize, ask within the caller's deadline, say who is active."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import grpc.aio
+from tidemark.model.errors import ErrorCode
+
+from controller.core.effects import Reply
+from controller.core.inputs import Asked, Request
+from controller.shell.authorizer import Operation
+from controller.shell.node import ControllerNode
+from controller.shell.wire_mapping import hint_for, read_timeout_ms
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+NO_REQUEST = 0
+
+
+def budget_ms(context: Any, timeout_ms: int) -> int:
+    """The request's own timeout, or what is left of the call's deadline when that is less."""
+    left_s = context.time_remaining()
+    asked = read_timeout_ms(timeout_ms)
+    return asked if left_s is None else max(1, min(asked, int(left_s * 1000)))
+
+
+async def ask(
+    node: ControllerNode, context: Any, make: Callable[[Request], Asked], timeout_ms: int = 0
+) -> tuple[Reply, str]:
+    """The machine's reply, and the hint to send with it."""
+    reply = await node.ask(make, budget_ms(context, timeout_ms))
+    return reply, hint_for(reply.error, node.hint)
+
+
+def refused(
+    node: ControllerNode, principal: str, operation: Operation, resources: Iterable[str]
+) -> Reply | None:
+    """An answer for who may not; None for who may."""
+    if all(node.authorizer.authorize(principal, operation, name) for name in resources):
+        return None
+    words = f"{principal or 'anonymous'} may not {operation.value}"
+    return Reply(NO_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)

@@ -1,0 +1,82 @@
+"""The controller's gRPC service: each method hands over to its own file under rpc/."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from tidemark.runtime.server import GrpcServer, make_grpc_server
+from tidemark_wire.v1 import controller_pb2 as pb
+from tidemark_wire.v1 import controller_pb2_grpc
+
+from controller.shell.node import ControllerNode
+from controller.shell.rpc import (
+    allocate_producer_ids,
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    register_broker,
+    watch_metadata,
+)
+from controller.shell.rpc.call import Context
+
+add_service: Callable[[object, object], None] = controller_pb2_grpc.add_ControllerServicer_to_server
+SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["Controller"].full_name
+
+
+class ControllerService(controller_pb2_grpc.ControllerServicer):
+    """The RPCs by their names on the wire."""
+
+    def __init__(self, node: ControllerNode) -> None:
+        self._node = node
+
+    async def RegisterBroker(  # noqa: N802
+        self, request: pb.RegisterBrokerRequest, context: Context
+    ) -> pb.RegisterBrokerResponse:
+        """See rpc/register_broker.py."""
+        return await register_broker.handle(self._node, request, context)
+
+    async def WatchMetadata(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.WatchMetadataRequest], context: Context
+    ) -> None:
+        """See rpc/watch_metadata.py."""
+        await watch_metadata.handle(self._node, request_iterator, context)
+
+    async def CreateTopics(  # noqa: N802
+        self, request: pb.CreateTopicsRequest, context: Context
+    ) -> pb.CreateTopicsResponse:
+        """See rpc/create_topics.py."""
+        return await create_topics.handle(self._node, request, context)
+
+    async def DeleteTopics(  # noqa: N802
+        self, request: pb.DeleteTopicsRequest, context: Context
+    ) -> pb.DeleteTopicsResponse:
+        """See rpc/delete_topics.py."""
+        return await delete_topics.handle(self._node, request, context)
+
+    async def CreatePartitions(  # noqa: N802
+        self, request: pb.CreatePartitionsRequest, context: Context
+    ) -> pb.CreatePartitionsResponse:
+        """See rpc/create_partitions.py."""
+        return await create_partitions.handle(self._node, request, context)
+
+    async def AlterConfigs(  # noqa: N802
+        self, request: pb.AlterConfigsRequest, context: Context
+    ) -> pb.AlterConfigsResponse:
+        """See rpc/alter_configs.py."""
+        return await alter_configs.handle(self._node, request, context)
+
+    async def AllocateProducerIds(  # noqa: N802
+        self, request: pb.AllocateProducerIdsRequest, context: Context
+    ) -> pb.AllocateProducerIdsResponse:
+        """See rpc/allocate_producer_ids.py."""
+        return await allocate_producer_ids.handle(self._node, request, context)
+
+
+def make_server(listen: str, node: ControllerNode) -> GrpcServer:
+    """The gRPC server of one replica; enter it to listen."""
+    service = ControllerService(node)
+    return make_grpc_server(
+        listen,
+        [SERVICE_NAME],
+        lambda server: add_service(service, server),
+    )

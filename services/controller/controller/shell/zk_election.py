@@ -1,0 +1,186 @@
+"""Which replica is active: whoever made /controller, and raised /controller_epoch with it.
+
+Nothing is decided here: callbacks become a term's beginning and end.
+"""
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import ControllerEpoch, ControllerId
+from tidemark.runtime import zk_paths
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.zk_session import (
+    BadVersionError,
+    Create,
+    NodeExistsError,
+    NoNodeError,
+    SessionState,
+    SetData,
+    ZkError,
+    ZkSession,
+)
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.2
+
+
+class ActiveController(NamedTuple):
+    """What /controller says."""
+
+    controller_id: ControllerId
+    controller_epoch: ControllerEpoch
+    grpc_endpoint: str
+
+
+class Term:
+    """One time of being the active controller. It ends once, for one reason."""
+
+    def __init__(self, controller_epoch: ControllerEpoch, epoch_version: int) -> None:
+        self.controller_epoch = controller_epoch
+        self.epoch_version = epoch_version
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.done()
+
+    def end(self, reason: str) -> None:
+        """Whoever notices first says why."""
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    async def wait_ended(self) -> str:
+        """The reason."""
+        return await asyncio.shield(self._ended)
+
+
+class ZkElection:
+    """Stands for election, as often as needed."""
+
+    def __init__(self, session: ZkSession, controller_id: ControllerId) -> None:
+        self._session = session
+        self._controller_id = controller_id
+        self.grpc_endpoint = ""
+        self.active: ActiveController | None = None
+
+    async def campaign(self) -> Term:
+        """Wait until this replica is the active controller, reached at ``grpc_endpoint``."""
+        assert self.grpc_endpoint, "say where this replica is reached first"
+        while True:
+            await self._session.wait_connected()
+            changed = asyncio.Event()
+            try:
+                term = await self._try(changed)
+            except (NodeExistsError, BadVersionError, NoNodeError):
+                continue  # another one was faster: look who
+            except ZkError as error:
+                log.info("election interrupted", extra=fields(reason=str(error)))
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if term is not None:
+                return term
+            await changed.wait()
+
+    async def _try(self, changed: asyncio.Event) -> Term | None:
+        stat = await self._session.exists(zk_paths.CONTROLLER, changed.set)
+        if stat is None:
+            self.active = None
+            return await self._claim()
+        data, stat = await self._session.get(zk_paths.CONTROLLER)
+        self.active = _read_active(data)
+        if stat.owner_session != self._session.session_id:
+            return None
+        # Ours: the claim went through although its answer was lost.
+        epoch, version = await self._read_epoch()
+        return Term(epoch, version) if epoch == self.active.controller_epoch else None
+
+    async def _claim(self) -> Term:
+        """The epoch first, the znode with it or not at all."""
+        present, version = await self._read_epoch()
+        epoch = ControllerEpoch(present + 1)
+        claim = ActiveController(self._controller_id, epoch, self.grpc_endpoint)
+        who = zk_paths.encode(claim._asdict())
+        raised = {"controller_epoch": epoch, "controller_id": self._controller_id}
+        stats = await self._session.multi(
+            [
+                SetData(zk_paths.CONTROLLER_EPOCH, zk_paths.encode(raised), version),
+                Create(zk_paths.CONTROLLER, who, ephemeral=True),
+            ]
+        )
+        assert stats[0] is not None, "a SetData answers its stat"
+        self.active = claim
+        return Term(epoch, stats[0].version)
+
+    async def _read_epoch(self) -> tuple[ControllerEpoch, int]:
+        try:
+            data, stat = await self._session.get(zk_paths.CONTROLLER_EPOCH)
+        except NoNodeError:
+            first = zk_paths.encode({"controller_epoch": 0, "controller_id": -1})
+            await self._session.create(zk_paths.CONTROLLER_EPOCH, first)
+            return ControllerEpoch(0), 0
+        content = zk_paths.decode(zk_paths.CONTROLLER_EPOCH, data)
+        return ControllerEpoch(content["controller_epoch"]), stat.version
+
+    async def watch(self, term: Term) -> None:
+        """End the term when its session or its znode is gone, or when nobody can tell for long."""
+        loop = asyncio.get_running_loop()
+        session_s = self._session.session_timeout_ms / 1000
+        silence: asyncio.TimerHandle | None = None
+
+        def on_state(state: SessionState) -> None:
+            nonlocal silence
+            if silence is not None:
+                silence.cancel()
+                silence = None
+            if state is SessionState.LOST:
+                term.end("the ZooKeeper session expired")
+            elif state is SessionState.SUSPENDED:
+                words = f"no connection to ZooKeeper for {session_s:g} s"
+                silence = loop.call_later(session_s, term.end, words)
+
+        self._session.add_listener(on_state)
+        try:
+            on_state(self._session.state)
+            while not term.over:
+                await self._watch_znode(term)
+        finally:
+            self._session.remove_listener(on_state)
+            if silence is not None:
+                silence.cancel()
+
+    async def _watch_znode(self, term: Term) -> None:
+        changed = asyncio.Event()
+        try:
+            data, _ = await self._session.get(zk_paths.CONTROLLER, changed.set)
+        except NoNodeError:
+            term.end("/controller was removed")
+            return
+        except ZkError:
+            await self._session.wait_connected()
+            return
+        self.active = _read_active(data)
+        if self.active.controller_epoch != term.controller_epoch:
+            term.end(f"controller {self.active.controller_id} is active")
+            return
+        await changed.wait()
+
+    async def resign(self, term: Term) -> None:
+        """Remove /controller if it is still this term's; another replica takes over at once."""
+        try:
+            data, stat = await self._session.get(zk_paths.CONTROLLER)
+            if _read_active(data).controller_epoch == term.controller_epoch:
+                await self._session.delete(zk_paths.CONTROLLER, version=stat.version)
+        except ZkError as error:
+            log.info("not resigned in ZooKeeper", extra=fields(reason=str(error)))
+
+
+def _read_active(data: bytes) -> ActiveController:
+    content = zk_paths.decode(zk_paths.CONTROLLER, data)
+    return ActiveController(
+        ControllerId(content["controller_id"]),
+        ControllerEpoch(content["controller_epoch"]),
+        content["grpc_endpoint"],
+    )

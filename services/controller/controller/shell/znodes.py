@@ -1,0 +1,115 @@
+"""What the controller's znodes hold: model to compact JSON and back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidemark.model.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import BrokerImage, Endpoint, PartitionImage, TopicImage
+from tidemark.runtime import zk_paths
+from tidemark.runtime.exit_codes import ExitCode
+
+Content = dict[str, Any]
+
+
+class DamagedStoreError(Exception):
+    """What ZooKeeper holds does not fit together; no controller wrote it so."""
+
+    exit_code = ExitCode.DATA
+
+
+def write_broker(broker: BrokerImage) -> bytes:
+    """A broker's registration."""
+    return zk_paths.encode(
+        {
+            "broker_id": broker.broker_id,
+            "broker_epoch": broker.broker_epoch,
+            "incarnation_id": broker.incarnation_id.hex(),
+            "endpoints": [
+                [point.listener, point.host, point.port, point.security_protocol]
+                for point in broker.endpoints
+            ],
+            "grpc_endpoint": broker.grpc_endpoint,
+            "rack": broker.rack,
+            "node": broker.node,
+            "fenced": broker.fenced,
+        }
+    )
+
+
+def read_broker(content: Content) -> BrokerImage:
+    """The inverse."""
+    return BrokerImage(
+        broker_id=BrokerId(content["broker_id"]),
+        broker_epoch=BrokerEpoch(content["broker_epoch"]),
+        incarnation_id=bytes.fromhex(content["incarnation_id"]),
+        endpoints=tuple(Endpoint(*point) for point in content["endpoints"]),
+        grpc_endpoint=content["grpc_endpoint"],
+        rack=content["rack"],
+        node=content["node"],
+        fenced=content["fenced"],
+    )
+
+
+def write_topic(topic: TopicImage) -> bytes:
+    """A topic's assignment and configuration."""
+    return zk_paths.encode(
+        {
+            "topic_id": topic.topic_id.hex(),
+            "replicas": [partition.replicas for partition in topic.partitions],
+            "configs": dict(topic.configs),
+        }
+    )
+
+
+def write_partition(partition: PartitionImage) -> bytes:
+    """A partition's leader, ISR and epochs; its replicas are in the topic's znode."""
+    content: Content = {
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+        "partition_epoch": partition.partition_epoch,
+    }
+    if partition.elr:
+        content["elr"] = partition.elr
+    if partition.last_known_leader != NO_BROKER:
+        content["last_known_leader"] = partition.last_known_leader
+    return zk_paths.encode(content)
+
+
+def topic_id_of(content: Content) -> TopicId:
+    """Of a topic's znode."""
+    return TopicId(bytes.fromhex(content["topic_id"]))
+
+
+def read_topic(name: str, content: Content, partitions: Sequence[Content | None]) -> TopicImage:
+    """A topic's znode and those of its partitions. Raises DamagedStoreError when one is missing."""
+    topic_id = topic_id_of(content)
+    read = []
+    for number, (replicas, state) in enumerate(zip(content["replicas"], partitions, strict=True)):
+        if state is None:
+            raise DamagedStoreError(
+                f"topic {name} has {len(partitions)} partitions, but there is no znode"
+                f" {zk_paths.partition(topic_id, number)}"
+            )
+        read.append(_read_partition(number, replicas, state))
+    return TopicImage(name, topic_id, dict(content["configs"]), tuple(read))
+
+
+def _read_partition(number: int, replicas: Sequence[int], state: Content) -> PartitionImage:
+    return PartitionImage(
+        partition=number,
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, state["isr"])),
+        leader=BrokerId(state["leader"]),
+        leader_epoch=LeaderEpoch(state["leader_epoch"]),
+        partition_epoch=PartitionEpoch(state["partition_epoch"]),
+        elr=tuple(map(BrokerId, state.get("elr", ()))),
+        last_known_leader=BrokerId(state.get("last_known_leader", NO_BROKER)),
+    )

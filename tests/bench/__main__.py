@@ -1,0 +1,84 @@
+"""``python -m bench``: every figure, with its floor from the same run; a table and a JSON file."""
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.broker import BrokerUnderTest, broker
+from bench.fetch import bench_cold_reader_beside_hot_producer, bench_fetch
+from bench.grpc_store import bench_grpc
+from bench.memory import bench_many_large, bench_memory_and_restart
+from bench.processes import ROOT
+from bench.produce import bench_produce
+from bench.report import Row, show, write_json
+from rich.console import Console
+
+GROUPS = ("produce", "fetch", "cold", "grpc", "large", "memory")
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", default=",".join(GROUPS), help=f"of {','.join(GROUPS)}")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each; medians are shown")
+    parser.add_argument("--megabytes", type=int, default=1_024, help="a run; at most 4096")
+    parser.add_argument("--where", default="tmpfs,disk", help="tmpfs, disk or both")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a bound is missed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run what was asked for."""
+    asked = options()
+    only = asked.only.split(",")
+    total = min(asked.megabytes, 4_096) << 20
+    places = {"tmpfs": "/dev/shm", "disk": None}
+    console = Console(width=200)
+    rows: list[Row] = []
+    for where in asked.where.split(","):
+        directory = Path(tempfile.mkdtemp(prefix="tidemark-bench-", dir=places[where]))
+        try:
+            for group in run_groups(directory, where, only, total=total, runs=asked.runs):
+                show(group, console)
+                rows += group
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    path = write_json(rows, ROOT / "bench-results", vars(asked))
+    missed = [row for row in rows if row.held is False]
+    console.print(f"{len(rows)} rows in {path.relative_to(ROOT)}; {len(missed)} bounds missed")
+    return 1 if missed and asked.strict else 0
+
+
+def run_groups(
+    directory: Path, where: str, only: list[str], *, total: int, runs: int
+) -> "list[list[Row]]":
+    """All groups in one place."""
+    floor_directory = directory / "floor"
+    floor_directory.mkdir()
+    overrides = {"log.segment.delete.delay.ms": 1_000, "log.retention.check.interval.ms": 1_000}
+    steps: dict[str, Callable[[BrokerUnderTest], list[Row]]] = {
+        "produce": lambda one: bench_produce(
+            one, floor_directory, total=total, runs=runs, where=where
+        ),
+        "fetch": lambda one: bench_fetch(one, floor_directory, total=total, runs=runs, where=where),
+        "cold": lambda one: bench_cold_reader_beside_hot_producer(
+            one, total=total, runs=runs, where=where
+        ),
+        "grpc": lambda one: bench_grpc(one, total=min(total, 512 << 20), where=where),
+        "large": bench_many_large,
+    }
+    if where == "tmpfs":
+        steps.pop("cold")  # no page of a tmpfs is ever cold
+    groups = []
+    if set(steps) & set(only):
+        with broker(directory / "cluster", overrides) as one:
+            groups += [step(one) for name, step in steps.items() if name in only]
+    if "memory" in only and where == "disk":
+        groups.append(bench_memory_and_restart(directory / "memory", total=min(total, 1 << 30)))
+    return groups
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,133 @@
+"""Fetch: 64 KB to 8 MB a request, hot and cold, 1 to 200 readers, beside the sendfile floor."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from bench.broker import BrokerUnderTest
+from bench.frames import batch_of
+from bench.load import Plan
+from bench.processes import (
+    background_load,
+    drop_from_page_cache,
+    floor_server,
+    measure,
+    resident_share,
+)
+from bench.report import Row, median_of
+
+BATCH_BYTES: Final = 64 << 10
+SIZES: Final = (64 << 10, 1 << 20, 8 << 20)
+READERS: Final = (1, 4, 200)
+RATIO_MAX: Final = 1.6
+COLD_P99_RATIO_MAX: Final = 2.0
+_GB: Final = 1e9
+TOPIC: Final = "fetch"
+
+
+def records_a_batch() -> int:
+    """How many records the load's 64 KB batch holds."""
+    return int.from_bytes(batch_of(BATCH_BYTES)[57:61], "big")
+
+
+def fill(broker: BrokerUnderTest, topic: str, total: int) -> None:
+    """A partition of ``total`` bytes in 64 KB batches."""
+    broker.create_topic(topic)
+    measure(Plan("produce", broker.port, topic, BATCH_BYTES, total), broker.pid)
+
+
+def fetch_plan(port: int, topic: str, size: int, total: int, readers: int) -> Plan:
+    """Every reader from offset 0, one request in flight."""
+    return Plan(
+        "fetch",
+        port,
+        topic,
+        size,
+        total,
+        connections=readers,
+        in_flight=1,
+        batch_bytes=BATCH_BYTES,
+        batch_records=records_a_batch(),
+    )
+
+
+def figures(plan: Plan, pid: int) -> dict[str, float]:
+    """One run."""
+    outcome, cpu = measure(plan, pid)
+    return {
+        "mb_s": outcome.bytes / outcome.seconds / 1e6,
+        "requests_s": outcome.requests / outcome.seconds,
+        "cpu_s_per_gb": cpu / (outcome.bytes / _GB),
+        "p50_ms": outcome.p50_ms,
+        "p99_ms": outcome.p99_ms,
+        "p999_ms": outcome.p999_ms,
+    }
+
+
+def bench_fetch(
+    broker: BrokerUnderTest, directory: Path, *, total: int, runs: int, where: str
+) -> list[Row]:
+    """Hot rows for every size and number of readers; cold ones for one reader."""
+    stored = min(total, 1 << 29)
+    fill(broker, TOPIC, stored)
+    shutil.copyfile(broker.segments(TOPIC)[0], directory / "floor.log")
+    rows = []
+    for size in SIZES:
+        with floor_server("fetch", directory, size) as (port, pid):
+            floor = median_of(runs, figures, fetch_plan(port, "floor", size, total, 1), pid)
+        for readers in READERS:
+            plan = fetch_plan(broker.port, TOPIC, size, total, readers)
+            ours = median_of(runs, figures, plan, broker.pid)
+            rows.append(row(f"{size >> 10:,} KB x {readers} readers, hot", where, ours, floor))
+            if size == 1 << 20:
+                rows[-1].bound = f"ratio <={RATIO_MAX}"
+                rows[-1].held = (rows[-1].ratio or 0) <= RATIO_MAX
+        rows.append(cold(broker, size, where, stored))
+    broker.delete_topic(TOPIC)
+    return rows
+
+
+def row(name: str, where: str, ours: dict[str, float], floor: dict[str, float] | None) -> Row:
+    """Figures as a row."""
+    floor_cpu = None if floor is None else floor["cpu_s_per_gb"]
+    made = Row(f"fetch, {where}", name, **ours, floor_cpu_s_per_gb=floor_cpu)  # type: ignore[arg-type]
+    made.ratio = None if floor_cpu is None else ours["cpu_s_per_gb"] / max(floor_cpu, 1e-9)
+    return made
+
+
+def cold(broker: BrokerUnderTest, size: int, where: str, stored: int) -> Row:
+    """One reader over pages that are not in memory; how many were is said."""
+    segments = broker.segments(TOPIC)
+    drop_from_page_cache(segments)
+    share = resident_share(segments)
+    ours = figures(fetch_plan(broker.port, TOPIC, size, stored, 1), broker.pid)
+    made = row(f"{size >> 10:,} KB x 1 reader, cold", where, ours, None)
+    made.extra["resident_before_%"] = 100 * share
+    return made
+
+
+def bench_cold_reader_beside_hot_producer(
+    broker: BrokerUnderTest, *, total: int, runs: int, where: str
+) -> list[Row]:
+    """A hot producer's p99 alone, then beside a cold reader."""
+    fill(broker, "cold", min(total, 1 << 29))
+    broker.create_topic("hot")
+    # Paced by one request in flight: latency, not throughput.
+    hot = Plan("produce", broker.port, "hot", 16 << 10, 128 << 20, in_flight=1)
+    segments = broker.segments("cold")
+    alone = median_of(runs, figures, hot, broker.pid)
+
+    def beside() -> dict[str, float]:
+        drop_from_page_cache(segments)
+        reader = fetch_plan(broker.port, "cold", 1 << 20, 1 << 40, 1)
+        with background_load(reader):
+            return figures(hot, broker.pid)
+
+    disturbed = median_of(runs, beside)
+    group = f"hot producer and cold reader, {where}"
+    ratio = disturbed["p99_ms"] / max(alone["p99_ms"], 1e-6)
+    first = Row(group, "producer alone, 16 KB, 1 in flight", **alone)  # type: ignore[arg-type]
+    second = Row(group, "beside a cold reader", **disturbed)  # type: ignore[arg-type]
+    second.bound, second.held = f"p99 ratio <={COLD_P99_RATIO_MAX}", ratio <= COLD_P99_RATIO_MAX
+    second.extra["p99_ratio"] = ratio
+    return [first, second]

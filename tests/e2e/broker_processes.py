@@ -1,0 +1,115 @@
+"""Broker processes for tests: ``python -m broker`` against a real ZooKeeper and controller."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from e2e.controllers import ControllerProcess
+from e2e.zookeeper import HOST, free_port, running_zookeeper
+
+READY_S: Final = 90.0
+STOP_S: Final = 40.0
+
+
+class BrokerProcess:
+    """One broker. Its ports stay the same over restarts."""
+
+    def __init__(self, number: int, connect: str, directory: Path, *extra: str) -> None:
+        self.number = number
+        self.port, self.ops = free_port(), free_port()
+        self.grpc = f"{HOST}:{free_port()}"
+        self.log_path = directory / f"broker-{number}.log"
+        self.data = directory / f"data-{number}"
+        self._argv = [sys.executable, "-P", "-m", "broker", "--broker.id", str(number)]
+        self._argv += ["--zookeeper.connect", connect, "--log.format", "json"]
+        self._argv += ["--zookeeper.session.timeout.ms", "2000", "--node", f"machine-{number}"]
+        self._argv += ["--listeners", f"CLIENT://{HOST}:{self.port}", "--grpc.listen", self.grpc]
+        self._argv += ["--ops.listen", f"{HOST}:{self.ops}", "--log.dirs", str(self.data), *extra]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where Kafka clients connect."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start the process; ``wait_ready`` waits."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(self._argv, stdout=log, stderr=log)
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Status and body from the operator's door; status 0 while nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.ops}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait_ready(self) -> None:
+        """Until /readyz says so."""
+        wait_until(lambda: self.http("/readyz")[0] == 200, self._story)
+
+    def _story(self) -> str:
+        return f"broker {self.number} is not ready:\n{self.log_path.read_text()[-4_000:]}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        return self.process.wait(STOP_S)
+
+    def logged(self) -> list[dict[str, object]]:
+        """The log's lines."""
+        return [
+            json.loads(line)
+            for line in self.log_path.read_text().splitlines()
+            if line.startswith("{")
+        ]
+
+
+def wait_until(come: Callable[[], bool], story: Callable[[], str]) -> None:
+    """Poll until ``come()``; at the deadline, fail with ``story()``."""
+    deadline = time.monotonic() + READY_S
+    while not come():
+        assert time.monotonic() < deadline, story()
+        time.sleep(0.05)
+
+
+@contextmanager
+def running_cluster(
+    directory: Path, brokers: int = 1, *extra: str
+) -> Iterator[list[BrokerProcess]]:
+    """ZooKeeper, a controller and ready brokers; all ended with the block."""
+    with ExitStack() as ending:
+        zookeeper = ending.enter_context(running_zookeeper(directory))
+        controller = ControllerProcess(1, zookeeper.connect, directory)
+        ending.callback(controller.stop)
+        started = [
+            BrokerProcess(number + 1, zookeeper.connect, directory, *extra)
+            for number in range(brokers)
+        ]
+        for broker in started:
+            broker.start()
+            ending.callback(broker.stop)
+        for broker in started:
+            broker.wait_ready()
+        yield started

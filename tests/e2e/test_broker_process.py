@@ -1,0 +1,132 @@
+"""Broker processes with a real ZooKeeper and controller: join, serve, die, come back."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
+from e2e.kafka_wire import Wire, batch
+from tidemark.codec.record_batch import iterate_headers, read_header
+from tidemark.runtime.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), 2) as started:
+        yield started
+
+
+def create(broker: BrokerProcess, topic: str) -> int:
+    """Create a topic by asking for it; the number of its leader."""
+    with Wire(broker.port) as wire:
+        (made,) = wire.metadata(topic, create=True).topics
+        assert made.error_code == 0, made
+        return made.partitions[0].leader_id
+
+
+@pytest.mark.feature("A13", "A14", "X01")
+def test_every_broker_answers_metadata_for_all(brokers: list[BrokerProcess]) -> None:
+    leader = create(brokers[0], "known")
+    for broker in brokers:
+        with Wire(broker.port) as wire:
+            wait_until(lambda: wire.metadata("known").topics[0].error_code == 0, str)
+            response = wire.metadata("known")
+            assert {one.node_id for one in response.brokers} == {1, 2}
+            assert response.topics[0].partitions[0].leader_id == leader
+            assert response.controller_id == broker.number
+
+
+@pytest.mark.feature("A06", "C01")
+def test_only_the_leader_takes_records(brokers: list[BrokerProcess]) -> None:
+    leader = create(brokers[0], "led")
+    for broker in brokers:
+        with Wire(broker.port) as wire:
+            wait_until(lambda: wire.metadata("led").topics[0].error_code == 0, str)
+            result = wire.produce("led", batch(b"x"), version=10)
+            assert (result.error_code == 0) == (broker.number == leader)
+            if broker.number != leader:
+                assert result.current_leader == (leader, 0)
+
+
+@pytest.mark.feature("Y01")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_produces_and_consumes(brokers: list[BrokerProcess]) -> None:
+    create(brokers[1], "cats")
+    lines = b"".join(b"key%d:value %d\n" % (number, number) for number in range(500))
+    kcat = ["kcat", "-b", brokers[0].bootstrap, "-t", "cats"]
+    subprocess.run([*kcat, "-P", "-K:", "-z", "lz4"], input=lines, check=True, timeout=30)
+    read = subprocess.run(
+        [*kcat, "-C", "-e", "-q", "-o", "beginning", "-K:"],
+        check=True,
+        timeout=30,
+        capture_output=True,
+    )
+    assert sorted(read.stdout.splitlines()) == sorted(lines.splitlines())
+
+
+@pytest.mark.feature("B05", "K09")
+def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
+    brokers: list[BrokerProcess],
+) -> None:
+    leader = brokers[create(brokers[0], "killed") - 1]
+    fields: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0}
+    with Wire(leader.port) as wire:
+        for number in range(20):
+            result = wire.produce("killed", batch(b"%d" % number, base_sequence=number, **fields))
+            assert result.base_offset == number
+    leader.kill()
+    leader.start()
+    leader.wait_ready()
+    with Wire(leader.port) as wire:
+        data = wire.fetch(("killed", 0, 0)).topics[0].partitions[0].records
+        assert len(list(iterate_headers(data))) == 20
+        repeated = wire.produce("killed", batch(b"19", base_sequence=19, **fields))
+        assert (repeated.error_code, repeated.base_offset) == (0, 19)
+        following = wire.produce("killed", batch(b"20", base_sequence=20, **fields))
+        assert (following.error_code, following.base_offset) == (0, 20)
+
+
+def test_sigterm_is_a_clean_stop(brokers: list[BrokerProcess]) -> None:
+    leader = brokers[create(brokers[0], "stopped") - 1]
+    with Wire(leader.port) as wire:
+        wire.produce("stopped", batch(b"x"))
+    assert leader.stop() == ExitCode.OK
+    leader.start()
+    leader.wait_ready()
+    opened = [line for line in leader.logged() if line["message"] == "log directory open"]
+    assert opened[-1]["clean"] is True
+    with Wire(leader.port) as wire:
+        data = wire.fetch(("stopped", 0, 0)).topics[0].partitions[0].records
+        assert read_header(data).record_count == 1
+
+
+def test_metrics_carry_kafkas_names(brokers: list[BrokerProcess]) -> None:
+    leader = brokers[create(brokers[0], "measured") - 1]
+    with Wire(leader.port) as wire:
+        wire.produce("measured", batch(b"x", b"y"))
+    status, text = leader.http("/metrics")
+    assert status == 200
+    for line in (
+        'kafka_server_brokertopicmetrics_messagesin_total{topic="measured"} 2.0',
+        "kafka_server_replicamanager_leadercount",
+        'kafka_network_requestmetrics_requests_total{request="Produce"}',
+        'kafka_log_log_size{partition="0",topic="measured"}',
+    ):
+        assert line in text, line
+
+
+def test_a_directory_of_another_broker_is_refused(
+    brokers: list[BrokerProcess], tmp_path: Path
+) -> None:
+    thief = BrokerProcess(9, "127.0.0.1:1", tmp_path)
+    shutil.copytree(brokers[0].data, thief.data)
+    (thief.data / ".lock").unlink()
+    thief.start()
+    assert thief.process is not None
+    assert thief.process.wait(60) == ExitCode.IO
+    assert "belongs to broker 1" in thief.log_path.read_text()

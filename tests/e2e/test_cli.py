@@ -1,0 +1,214 @@
+"""``tidemark topic`` and ``tidemark log`` against a real cluster."""
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark.cli.dev.cluster import DevCluster
+from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.search_queries import search_queries
+from tidemark.runtime.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+COMMAND = [sys.executable, "-m", "tidemark.cli.main"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    cluster = DevCluster(Layout.on_free_ports(directory, brokers=2, controllers=1))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+class Cli:
+    """The command line, with its cluster."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        self.cluster = cluster
+        self.kafka = ("--bootstrap", cluster.bootstrap)
+        grpc_port = cluster.layout.shape.ports.grpc
+        self.grpc = ("--bootstrap", f"{HOST}:{grpc_port}", "--transport", "grpc")
+
+    def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        argv = [*COMMAND, *words]
+        return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
+
+    def json(self, *words: str, stdin: bytes = b"") -> Any:
+        done = self.run(*words, "-o", "json", stdin=stdin)
+        assert done.returncode == ExitCode.OK, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    def read(self, topic: str, *words: str) -> list[dict[str, Any]]:
+        where = words or self.kafka
+        asked = ("topic", "consume", topic, "--from", "earliest", "-e", "-o", "json", *where)
+        done = self.run(*asked)
+        assert done.returncode == ExitCode.OK, done.stderr.decode()
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def cli(cluster: DevCluster) -> Cli:
+    return Cli(cluster)
+
+
+def test_a_topic_lives_from_create_to_delete(cli: Cli) -> None:
+    made = cli.json("topic", "create", "life", "-p", "4", "-c", "retention.ms=60000", *cli.kafka)
+    assert (made[0]["partitions"], made[0]["replication_factor"]) == (4, 1)
+    assert "life" in [row["topic"] for row in cli.json("topic", "list", *cli.kafka)]
+    cli.json("topic", "alter", "life", "-p", "6", "-c", "max.message.bytes=1000", *cli.kafka)
+    cli.json("topic", "alter", "life", "--unset", "retention.ms", *cli.kafka)
+    (described,) = cli.json("topic", "describe", "life", *cli.kafka)
+    assert described["configs"] == {"max.message.bytes": "1000"}
+    assert {each["leader"] for each in described["partitions"]} == {1, 2}
+    cli.json("topic", "delete", "life", *cli.kafka)
+    assert "life" not in [row["topic"] for row in cli.json("topic", "list", *cli.kafka)]
+
+
+def test_lines_come_back_with_keys_headers_and_nulls(cli: Cli) -> None:
+    cli.json("topic", "create", "lines", "-p", "1", *cli.kafka)
+    options = ("-k", ":", "--null", "NULL", "-H", "source=test", *cli.kafka)
+    sent = cli.json("topic", "produce", "lines", *options, stdin=b"a:1\nb:\nc:NULL\nNULL:4")
+    assert sent["records"] == 4
+    read = cli.read("lines")
+    assert [(each["key"], each["value"]) for each in read] == [
+        ("a", "1"),
+        ("b", ""),
+        ("c", None),
+        (None, "4"),
+    ]
+    assert read[0]["headers"] == [{"name": "source", "value": "test"}]
+    assert [each["offset"] for each in read] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_compressed_file_comes_back_as_it_was(cli: Cli, compression: str, tmp_path: Path) -> None:
+    topic = f"queries-{compression}"
+    lines = list(search_queries(5_000, seed=3))
+    path = tmp_path / "queries.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    cli.json("topic", "create", topic, "-p", "3", *cli.kafka)
+    options = ("-f", str(path), "--key-regex", r"user-\d+", "-z", compression, *cli.kafka)
+    cli.json("topic", "produce", topic, *options)
+    read = cli.read(topic)
+    assert Counter(each["value"] for each in read) == Counter(lines)
+    partitions = {(each["key"], each["partition"]) for each in read}
+    assert len(partitions) == len({each["key"] for each in read})
+
+
+def test_grpc_carries_the_same_records_both_ways(cli: Cli) -> None:
+    cli.json("topic", "create", "doors", "-p", "2", *cli.kafka)
+    cli.json("topic", "produce", "doors", "-k", ":", *cli.grpc, stdin=b"a:1\nb:2\n")
+    cli.json("topic", "produce", "doors", "-k", ":", *cli.kafka, stdin=b"a:3\nb:4\n")
+    by_grpc, by_kafka = cli.read("doors", *cli.grpc), cli.read("doors")
+    assert sorted(map(repr, by_grpc)) == sorted(map(repr, by_kafka))
+    assert {each["value"] for each in by_kafka} == {"1", "2", "3", "4"}
+
+
+def test_reading_starts_where_it_is_told(cli: Cli) -> None:
+    cli.json("topic", "create", "places", "-p", "1", *cli.kafka)
+    cli.json("topic", "produce", "places", *cli.kafka, stdin=b"a\nb\nc\nd\n")
+    asked = ("topic", "consume", "places", "--format", "{offset}{value}", *cli.kafka)
+    assert cli.run(*asked, "--from", "2", "-e").stdout == b"2c\n3d\n"
+    assert cli.run(*asked, "--from", "earliest", "-n", "1").stdout == b"0a\n"
+    assert cli.run(*asked, "--from", "2001-01-01", "-n", "2").stdout == b"0a\n1b\n"
+    assert cli.run(*asked, "--from", "latest", "-e").stdout == b""
+
+
+def test_ctrl_c_ends_consume_with_a_summary(cli: Cli) -> None:
+    cli.json("topic", "create", "tail", "-p", "1", *cli.kafka)
+    argv = [*COMMAND, "topic", "consume", "tail", "--from", "earliest", *cli.kafka]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        cli.json("topic", "produce", "tail", *cli.kafka, stdin=b"a\n")
+        assert tail.stdout is not None
+        assert tail.stdout.readline() == b"a\n"
+        tail.send_signal(signal.SIGINT)
+        _, said = tail.communicate(timeout=20)
+    assert tail.returncode == ExitCode.OK
+    assert b"read 1 records, 1 bytes from tail" in said
+    assert b"next offsets 0:1" in said
+
+
+def test_a_line_is_sent_before_the_next_one_is_typed(cli: Cli) -> None:
+    cli.json("topic", "create", "typed", "-p", "1", *cli.kafka)
+    argv = [*COMMAND, "topic", "produce", "typed", *cli.kafka]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as typing:
+        assert typing.stdin is not None
+        typing.stdin.write(b"first\n")
+        typing.stdin.flush()
+        deadline = time.monotonic() + 20
+        while not cli.read("typed") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [each["value"] for each in cli.read("typed")] == ["first"]
+        typing.communicate(b"second", timeout=20)
+    assert [each["value"] for each in cli.read("typed")] == ["first", "second"]
+
+
+def test_log_dump_shows_what_is_on_disk(cli: Cli) -> None:
+    cli.json("topic", "create", "dump", "-p", "1", *cli.kafka)
+    cli.json("topic", "produce", "dump", *cli.kafka, stdin=b"on disk\n")
+    data = cli.cluster.layout.directory / "data"
+    (segment,) = data.glob("broker-*/dump-0/00000000000000000000.log")
+    done = cli.run("log", "dump", "--records", str(segment))
+    assert done.returncode == ExitCode.OK, done.stderr.decode()
+    assert b"on disk" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("describe", "nowhere"), ExitCode.FAILED, b"UNKNOWN_TOPIC_OR_PARTITION"),
+        (("delete", "nowhere"), ExitCode.FAILED, b"UNKNOWN_TOPIC_OR_PARTITION"),
+        (("create", "bad/name"), ExitCode.FAILED, b"bad/name"),
+        (("create", "a", "-c", "retention.mss=1"), ExitCode.USAGE, b"retention.mss"),
+        (("create", "a", "-r", "9"), ExitCode.FAILED, b"INVALID_REPLICATION_FACTOR"),
+    ],
+)
+def test_what_the_cluster_refuses_is_said_with_its_name(
+    cli: Cli, words: tuple[str, ...], code: ExitCode, said: bytes
+) -> None:
+    done = cli.run("topic", *words, *cli.kafka)
+    assert done.returncode == code, done.stderr.decode()
+    assert done.stderr.startswith(b"error: ")
+    assert said in done.stderr
+
+
+def test_an_existing_topic_is_a_failure_unless_allowed(cli: Cli) -> None:
+    cli.json("topic", "create", "twice", *cli.kafka)
+    again = cli.run("topic", "create", "twice", *cli.kafka)
+    assert again.returncode == ExitCode.FAILED
+    assert b"TOPIC_ALREADY_EXISTS" in again.stderr
+    assert (
+        cli.json("topic", "create", "twice", "--if-not-exists", *cli.kafka)[0]["outcome"]
+        == "exists"
+    )
+
+
+def test_no_broker_is_told_with_what_to_try() -> None:
+    argv = [*COMMAND, "topic", "list", "-b", "127.0.0.1:1"]
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.UNAVAILABLE
+    assert b"127.0.0.1:1" in done.stderr
+    assert b"try: " in done.stderr
+
+
+def test_the_demonstration_finds_nothing_missing(cli: Cli) -> None:
+    directory = str(cli.cluster.layout.directory)
+    script = Path(__file__).parents[2] / "tools" / "demo.py"
+    argv = [sys.executable, str(script), "--dir", directory, "--records", "5000"]
+    done = subprocess.run(argv, capture_output=True, timeout=100, check=False)
+    assert done.returncode == ExitCode.OK, done.stderr.decode()
+    assert b"all 5,000 records of 100 keys came back through both doors" in done.stdout
+    assert cli.cluster.running(), "it stops only a cluster that it started"

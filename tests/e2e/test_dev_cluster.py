@@ -1,0 +1,126 @@
+"""``tidemark dev``: the embedded cluster as people start, hurt and stop it."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidemark.cli.dev.cluster import DevCluster
+from tidemark.cli.dev.layout import Layout, free_port_block
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+UP_SECONDS_MAX = 20.0
+
+
+def dev(layout: Layout, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tidemark.cli.main", "dev", *words]
+    argv = [*command, "--dir", str(layout.directory)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
+def health(layout: Layout) -> dict[str, str]:
+    return {
+        row["name"]: row["health"] for row in json.loads(dev(layout, "status", "-o", "json").stdout)
+    }
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Layout]:
+    layout = Layout.on_free_ports(tmp_path_factory.mktemp("cluster"))
+    yield layout
+    DevCluster(layout).stop()
+
+
+@pytest.fixture
+def cluster(layout: Layout) -> DevCluster:
+    cluster = DevCluster(layout)
+    cluster.start()
+    return cluster
+
+
+def test_up_returns_when_healthy_within_twenty_seconds(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    began = time.monotonic()
+    up = dev(layout, "up", "--base-port", str(free_port_block()), "-o", "json")
+    took = time.monotonic() - began
+    try:
+        assert up.returncode == ExitCode.OK, up.stderr
+        assert len(json.loads(up.stdout)["started"]) == 6
+        assert set(health(layout).values()) == {"healthy"}
+        assert took < UP_SECONDS_MAX
+    finally:
+        down = dev(layout, "down")
+    assert down.returncode == ExitCode.OK, down.stderr
+
+
+def test_a_second_up_says_that_it_runs(cluster: DevCluster) -> None:
+    again = dev(cluster.layout, "up")
+    assert again.returncode == ExitCode.OK, again.stderr
+    assert "already running" in again.stderr
+    assert f"bootstrap  {cluster.bootstrap}" in again.stdout
+
+
+def test_after_a_crash_only_what_is_missing_is_started(cluster: DevCluster) -> None:
+    pid = cluster.pid("broker-1")
+    for name in ("broker-2", "controller-1"):
+        cluster.kill(name)
+    status = dev(cluster.layout, "status")
+    assert status.returncode == ExitCode.FAILED
+    assert health(cluster.layout)["broker-2"] == "crashed"
+    up = dev(cluster.layout, "up", "-o", "json")
+    assert up.returncode == ExitCode.OK, up.stderr
+    assert json.loads(up.stdout)["started"] == ["controller-1", "broker-2"]
+    assert cluster.pid("broker-1") == pid
+
+
+def test_a_cluster_that_was_killed_whole_comes_back(cluster: DevCluster) -> None:
+    for member in reversed(cluster.layout.members()):
+        cluster.kill(member.name)
+    assert len(cluster.start()) == 6
+    assert set(health(cluster.layout).values()) == {"healthy"}
+
+
+def test_down_stops_everything_and_a_second_down_says_so(cluster: DevCluster) -> None:
+    down = dev(cluster.layout, "down", "-o", "json")
+    assert down.returncode == ExitCode.OK, down.stderr
+    assert json.loads(down.stdout)["killed"] == []
+    assert set(health(cluster.layout).values()) == {"stopped"}
+    assert "nothing is running" in dev(cluster.layout, "down").stderr
+
+
+def test_a_cluster_of_another_shape_is_refused_while_one_runs(cluster: DevCluster) -> None:
+    up = dev(cluster.layout, "up", "--brokers", "2")
+    assert up.returncode == ExitCode.FAILED
+    assert "another shape is running" in up.stderr
+
+
+def test_a_taken_port_names_who_has_it_before_anything_starts(tmp_path: Path) -> None:
+    layout = Layout.on_free_ports(tmp_path)
+    port = layout.shape.ports.client + 1
+    taken = pytest.raises(CommandError, match=f"port {port} .*client of broker-2.* pid")
+    with socket.create_server(("127.0.0.1", port)), taken as caught:
+        DevCluster(layout).start()
+    assert caught.value.exit_code is ExitCode.UNAVAILABLE
+    assert DevCluster(layout).running() == []
+
+
+def test_two_commands_at_once_do_not_start_everything_twice(cluster: DevCluster) -> None:
+    with cluster._locked():
+        up = dev(cluster.layout, "up")
+    assert up.returncode == ExitCode.TEMPORARY
+    assert "another tidemark dev command" in up.stderr
+
+
+def test_a_configuration_key_is_overridden_for_one_process(cluster: DevCluster) -> None:
+    cluster.configure("broker-3", {"log.level": "DEBUG"})
+    cluster.restart("broker-3")
+    text = (cluster.layout.run_directory / "broker-3.yaml").read_text()
+    assert json.loads(text)["log.level"] == "DEBUG"
+    cluster.wait_healthy()

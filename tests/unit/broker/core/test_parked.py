@@ -1,0 +1,189 @@
+"""Parked requests, against a plain twin that looks at everything each time."""
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.core.parked import BUCKET_MS, WAIT_MS_MAX, Parked, ParkedRequest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidemark.model.ids import InstantMs
+
+
+def at(ms: int) -> InstantMs:
+    return InstantMs(ms)
+
+
+class Woken:
+    """Remembers who woke, and whether with what it wanted."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, bool]] = []
+
+    def named(self, name: str) -> Callable[[bool], None]:
+        return lambda fulfilled: self.seen.append((name, fulfilled))
+
+
+def test_a_fetch_wakes_when_its_partitions_together_gained_enough() -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_fetch("ab", bytes_missing=100, now=at(0), wait_ms=500, wake=woken.named("f"))
+    parked.advanced("a", 1, 60)
+    parked.advanced("c", 9, 60)
+    assert woken.seen == []
+    parked.advanced("b", 1, 40)
+    assert woken.seen == [("f", True)]
+    parked.check()
+    assert parked.count == 0
+    assert not parked.is_watched("a")
+
+
+def test_a_produce_wakes_when_every_watermark_passed_its_end() -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_produce([("a", 5), ("b", 7)], now=at(0), wait_ms=500, wake=woken.named("p"))
+    parked.advanced("a", 5, 10)
+    parked.advanced("b", 6, 10)
+    assert woken.seen == []
+    parked.advanced("b", 7, 10)
+    assert woken.seen == [("p", True)]
+
+
+def test_a_repeated_produce_may_wait_for_an_earlier_end() -> None:
+    parked, woken = Parked(), Woken()
+    for name, end in (("new", 9), ("retry", 4)):
+        parked.park_produce([("a", end)], now=at(0), wait_ms=500, wake=woken.named(name))
+    parked.advanced("a", 4, 10)
+    assert woken.seen == [("retry", True)]
+
+
+def test_deadlines_wake_in_their_bucket_and_no_one_early() -> None:
+    parked, woken = Parked(), Woken()
+    for name, wait in (("late", 90), ("soon", 20), ("never", 10**9)):
+        parked.park_fetch("a", bytes_missing=1, now=at(7), wait_ms=wait, wake=woken.named(name))
+    due = parked.next_deadline()
+    assert due is not None
+    assert 27 <= due < 27 + BUCKET_MS
+    parked.expire(at(26))
+    assert woken.seen == []
+    parked.expire(due)
+    assert woken.seen == [("soon", False)]
+    parked.expire(at(7 + WAIT_MS_MAX + BUCKET_MS))
+    assert [name for name, _ in woken.seen] == ["soon", "late", "never"]
+    assert parked.next_deadline() is None
+
+
+def test_who_parks_the_earliest_deadline_is_told() -> None:
+    heard: list[int] = []
+    parked = Parked(on_earlier=heard.append)
+    for wait in (100, 200, 50):
+        parked.park_fetch("a", bytes_missing=1, now=at(0), wait_ms=wait, wake=lambda _: None)
+    assert heard == [100, 50]
+
+
+def test_beyond_the_bound_nothing_parks() -> None:
+    parked = Parked(requests_max=1)
+    arguments: dict[str, Any] = {"now": at(0), "wait_ms": 10, "wake": lambda _: None}
+    first = parked.park_fetch("a", bytes_missing=1, **arguments)
+    assert parked.park_fetch("a", bytes_missing=1, **arguments) is None
+    assert parked.park_produce([("a", 1)], **arguments) is None
+    assert first is not None
+    parked.cancel(first)
+    parked.cancel(first)
+    assert parked.park_fetch("a", bytes_missing=1, **arguments) is not None
+    parked.check()
+
+
+def test_release_wakes_all_of_one_partition() -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_fetch("ab", bytes_missing=1, now=at(0), wait_ms=9, wake=woken.named("f"))
+    parked.park_produce([("a", 3)], now=at(0), wait_ms=9, wake=woken.named("p"))
+    parked.park_fetch("b", bytes_missing=1, now=at(0), wait_ms=9, wake=woken.named("other"))
+    parked.released("a")
+    assert sorted(woken.seen) == [("f", False), ("p", False)]
+    assert parked.count == 1
+    parked.check()
+
+
+def test_dead_produces_do_not_pile_up_behind_a_watermark_that_stands_still() -> None:
+    parked = Parked()
+    for number in range(100):
+        parked.park_produce([("a", number)], now=at(number), wait_ms=0, wake=lambda _: None)
+        parked.expire(at(number + BUCKET_MS))
+    assert parked.count == 0
+    assert len(parked._produces["a"]) <= 2
+
+
+class PlainParked:
+    """The twin: a list of who waits for what, looked through every time."""
+
+    def __init__(self) -> None:
+        self.waiting: list[dict[str, Any]] = []
+        self.woken: list[tuple[int, bool]] = []
+
+    def _wake(self, one: dict[str, Any], fulfilled: bool) -> None:
+        self.waiting.remove(one)
+        self.woken.append((one["number"], fulfilled))
+
+    def advanced(self, key: str, watermark: int, gained: int) -> None:
+        for one in list(self.waiting):
+            if "missing" in one and key in one["keys"]:
+                one["missing"] -= gained
+                if one["missing"] <= 0:
+                    self._wake(one, True)
+            elif "ends" in one:
+                if one["ends"].get(key, watermark + 1) <= watermark:
+                    del one["ends"][key]
+                if not one["ends"]:
+                    self._wake(one, True)
+
+    def expire(self, now: int) -> None:
+        for one in list(self.waiting):
+            if -(-one["due"] // BUCKET_MS) * BUCKET_MS <= now:
+                self._wake(one, False)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("fetch"), st.sampled_from(["a", "b", "ab"]), st.integers(1, 9)),
+        st.tuples(st.just("produce"), st.sampled_from(["a", "b", "ab"]), st.integers(0, 3)),
+        st.tuples(st.just("advance"), st.sampled_from("ab"), st.integers(1, 5)),
+        st.tuples(st.just("time"), st.just(""), st.integers(1, 40)),
+        st.tuples(st.just("cancel"), st.just(""), st.integers(0, 9)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=80)
+@given(STEPS)
+def test_parked_agrees_with_its_plain_twin(steps: list[tuple[str, str, int]]) -> None:
+    parked, twin, woken = Parked(), PlainParked(), list[tuple[int, bool]]()
+    requests: dict[int, ParkedRequest | None] = {}
+    now, watermarks = 0, {"a": 0, "b": 0}
+    for number, (step, keys, amount) in enumerate(steps):
+
+        def wake(fulfilled: bool, number: int = number) -> None:
+            woken.append((number, fulfilled))
+
+        if step == "fetch":
+            requests[number] = parked.park_fetch(
+                keys, bytes_missing=amount, now=at(now), wait_ms=30, wake=wake
+            )
+            twin.waiting.append(
+                {"number": number, "keys": keys, "missing": amount, "due": now + 30}
+            )
+        elif step == "produce":
+            ends = {key: watermarks[key] + 1 + amount for key in keys}
+            requests[number] = parked.park_produce(ends.items(), now=at(now), wait_ms=20, wake=wake)
+            twin.waiting.append({"number": number, "ends": ends, "due": now + 20})
+        elif step == "advance":
+            watermarks[keys] += amount
+            parked.advanced(keys, watermarks[keys], amount)
+            twin.advanced(keys, watermarks[keys], amount)
+        elif step == "time":
+            now += amount
+            parked.expire(at(now))
+            twin.expire(now)
+        elif requests.get(amount) is not None:
+            parked.cancel(requests[amount])  # type: ignore[arg-type]
+            twin.waiting = [one for one in twin.waiting if one["number"] != amount]
+        parked.check()
+        assert sorted(woken) == sorted(twin.woken)

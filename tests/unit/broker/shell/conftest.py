@@ -1,0 +1,69 @@
+"""A broker's node that leads one partition of a topic ``orders`` in a temporary directory."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+from broker.config import BrokerConfig
+from broker.shell.hosting import Hosting
+from broker.shell.node import BrokerNode
+from broker.shell.producer_ids import ProducerIds
+from broker.shell.wire_mapping import ProducerIdBlock
+from broker.storage.log_manager import LogManager
+from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from tidemark.model.metadata import ClusterImage, FeedPosition, PartitionImage, TopicImage
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.os_disk import OsDisk
+from tidemark.runtime.worker_pool import WorkerPool
+
+MakeNode = Callable[[Mapping[str, str]], BrokerNode]
+Kind = TypeVar("Kind")
+
+
+def absent(kind: type[Kind]) -> Kind:
+    """Where a node wants something that the tests never reach: None, so that a use of it fails."""
+    return cast("Kind", None)
+
+
+async def no_producer_ids() -> ProducerIdBlock:
+    raise AssertionError("nobody asks for producer ids here")
+
+
+@pytest.fixture
+def make_node(tmp_path: Path) -> Iterator[MakeNode]:
+    """Makes the node; the topic's configuration is the test's."""
+    clock = Clock()
+    manager = LogManager.open(
+        OsDisk(tmp_path),
+        cluster_id="c",
+        broker_id=1,
+        directory_id="d",
+        boot_id="",
+        now_ms=clock.wall_ms(),
+    )
+
+    def make(configs: Mapping[str, str]) -> BrokerNode:
+        node = BrokerNode(
+            BrokerConfig(broker_id=1, log_dirs=(str(tmp_path),)),
+            (manager,),
+            clock=clock,
+            controller=absent(ControllerClient),
+            producer_ids=ProducerIds(no_producer_ids),
+            workers=absent(WorkerPool),
+            draw_session_id=lambda: 1,
+        )
+        one = BrokerId(1)
+        partition = PartitionImage(0, (one,), (one,), one, LeaderEpoch(3), PartitionEpoch(0))
+        topic = TopicImage("orders", TopicId(bytes(range(16))), configs, (partition,))
+        image = ClusterImage(
+            position=FeedPosition(ControllerEpoch(1), 1),
+            topics={topic.name: topic},
+            topics_by_id={topic.topic_id: topic},
+        )
+        Hosting(node).on_image(image, None)
+        return node
+
+    yield make
+    manager.close()

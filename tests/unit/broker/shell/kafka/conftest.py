@@ -1,0 +1,170 @@
+"""A broker's node without disks or network: a real one, whose controller answers what the test
+says.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+import pytest
+from broker.config import BrokerConfig
+from broker.shell.kafka.registry import LONG_TAIL
+from broker.shell.node import BrokerNode
+from broker.shell.producer_ids import from_controller
+from broker.shell.request_router import RequestContext
+from tidemark.kafka import long_tail
+from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.model.errors import TidemarkError
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import (
+    BrokerImage,
+    ClusterImage,
+    Endpoint,
+    FeedPosition,
+    PartitionImage,
+    TopicImage,
+)
+from tidemark.runtime.clock import ManualClock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.worker_pool import WorkerPool
+from unit.broker.shell.conftest import absent
+
+POSITION = FeedPosition(ControllerEpoch(1), 5)
+
+
+class StubController:
+    """Answers each method with the message set for it, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[str, Any, float]] = []
+
+    async def call(self, method: str, request: Any, timeout_s: float) -> Any:
+        self.asked.append((method, request, timeout_s))
+        answer = self.answers[method]
+        if isinstance(answer, TidemarkError):
+            raise answer
+        return answer
+
+
+def broker_image(broker_id: int, *, fenced: bool = False) -> BrokerImage:
+    points = (
+        Endpoint("CLIENT", "host", 9091 + broker_id),
+        Endpoint("INTERNAL", "inside", 9191 + broker_id),
+    )
+    return BrokerImage(
+        BrokerId(broker_id),
+        BrokerEpoch(1),
+        bytes(16),
+        points,
+        "",
+        rack=f"r{broker_id}",
+        node="n",
+        fenced=fenced,
+    )
+
+
+def topic_image(name: str, leaders: list[int], configs: Mapping[str, str]) -> TopicImage:
+    partitions = tuple(
+        PartitionImage(
+            number,
+            (BrokerId(leader),),
+            (BrokerId(leader),),
+            BrokerId(leader),
+            LeaderEpoch(7),
+            PartitionEpoch(1),
+        )
+        for number, leader in enumerate(leaders)
+    )
+    return TopicImage(name, TopicId(name.ljust(16).encode()[:16]), configs, partitions)
+
+
+@pytest.fixture
+def controller() -> StubController:
+    return StubController()
+
+
+@pytest.fixture
+def node(controller: StubController) -> BrokerNode:
+    """Broker 1 of three (3 is fenced), with topics ``compacted`` (1 partition) and ``orders`` (3
+    partitions).
+    """
+    client = cast("ControllerClient", controller)  # call is all that handlers use of it
+    broker = BrokerNode(
+        BrokerConfig(broker_id=1),
+        (),
+        clock=ManualClock(),
+        controller=client,
+        producer_ids=from_controller(client, lambda: (1, 4)),
+        workers=absent(WorkerPool),
+        draw_session_id=lambda: 1,
+    )
+    topics = (
+        topic_image("compacted", [1], {"cleanup.policy": "compact"}),
+        topic_image("orders", [1, 2, 3], {"retention.ms": "5"}),
+    )
+    broker.image = ClusterImage(
+        position=POSITION,
+        cluster_id="the-cluster",
+        controller_id=ControllerId(1),
+        brokers={
+            BrokerId(1): broker_image(1),
+            BrokerId(2): broker_image(2),
+            BrokerId(3): broker_image(3, fenced=True),
+        },
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        broker_configs={"": {"log.segment.bytes": "2097152"}},
+    )
+    return broker
+
+
+class Ask(Protocol):
+    """Asks one API over the wire's bytes, both ways: ``ask(ApiKey.X, fields, 3)``."""
+
+    def __call__(
+        self, api_key: ApiKey, fields: Mapping[str, object], version: int | None = None
+    ) -> long_tail.Struct: ...
+
+
+AskOf = Callable[[BrokerNode], Ask]
+
+
+@pytest.fixture
+def ask_of() -> AskOf:
+    """Ask one API of a node: ``ask_of(node)(ApiKey.X, fields, 3)``."""
+
+    def asking(node: BrokerNode) -> Ask:
+        def ask(
+            api_key: ApiKey, fields: Mapping[str, object], version: int | None = None
+        ) -> long_tail.Struct:
+            version = APIS[api_key].max if version is None else version
+            context = RequestContext(
+                "User:ANONYMOUS", "me", 1, version, "CLIENT", "peer", "request-1"
+            )
+            body = long_tail.write_request(api_key, version, fields)
+            request = long_tail.read_request(api_key, version, memoryview(body))
+
+            async def handle() -> Mapping[str, object]:
+                return await LONG_TAIL[api_key](node, request, context)
+
+            written = long_tail.write_response(api_key, version, asyncio.run(handle()))
+            return long_tail.read_response(api_key, version, memoryview(written))
+
+        return ask
+
+    return asking
+
+
+@pytest.fixture
+def ask(node: BrokerNode, ask_of: AskOf) -> Ask:
+    """Ask ``node``."""
+    return ask_of(node)

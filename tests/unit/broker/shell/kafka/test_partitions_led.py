@@ -1,0 +1,139 @@
+"""DeleteRecords, DescribeProducers, DescribeLogDirs: what the leader of a partition with a real log
+answers.
+"""
+
+from pathlib import Path
+
+import pytest
+from broker.shell.node import BrokerNode
+from tidemark.codec.records import build_batch
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from tidemark.storage.disk import DiskFullError
+from unit.broker.shell.conftest import MakeNode
+from unit.broker.shell.kafka.conftest import AskOf
+
+NOW_MS = 1_700_000_000_000
+
+
+def append(node: BrokerNode, count: int, producer_id: int = -1) -> None:
+    """``count`` batches of one record."""
+    for sequence in range(count):
+        batch = build_batch(
+            [(NOW_MS, None, b"x", ())],
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence if producer_id >= 0 else -1,
+        )
+        outcome = node.append(
+            node.hosted["orders", 0], memoryview(bytearray(batch)), acks=-1, now_ms=NOW_MS
+        )
+        assert outcome.error_code == 0
+
+
+def deletion(offset: int) -> dict[str, object]:
+    partition = {"partition_index": 0, "offset": offset}
+    return {"topics": [{"name": "orders", "partitions": [partition]}]}
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize(
+    ("offset", "error", "low_watermark"),
+    [
+        (4, ErrorCode.NONE, 4),
+        (0, ErrorCode.NONE, 0),
+        (-1, ErrorCode.NONE, 10),
+        (11, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        (-2, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+    ],
+)
+def test_records_below_an_offset_are_deleted(
+    make_node: MakeNode, ask_of: AskOf, version: int, offset: int, error: int, low_watermark: int
+) -> None:
+    node = make_node({})
+    append(node, 10)
+    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset), version)
+    (partition,) = answer.topics[0].partitions
+    assert (partition.error_code, partition.low_watermark) == (error, low_watermark)
+    assert node.hosted["orders", 0].partition.log_start == max(0, low_watermark)
+
+
+def test_what_is_deleted_stays_deleted_when_less_is_asked_for(
+    make_node: MakeNode, ask_of: AskOf
+) -> None:
+    node = make_node({})
+    append(node, 10)
+    for offset in (7, 3):
+        answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset))
+        assert answer.topics[0].partitions[0].low_watermark == 7
+
+
+@pytest.mark.feature("A19")
+@pytest.mark.parametrize(
+    ("policy", "error"), [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", 0)]
+)
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    make_node: MakeNode, ask_of: AskOf, policy: str, error: int
+) -> None:
+    node = make_node({"cleanup.policy": policy})
+    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(-1))
+    assert answer.topics[0].partitions[0].error_code == error
+
+
+def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
+    make_node: MakeNode, ask_of: AskOf
+) -> None:
+    node = make_node({})
+    append(node, 3)
+    node.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
+    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(2))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results
+    assert (directory.error_code, directory.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+@pytest.mark.feature("K01")
+def test_producers_that_a_partition_remembers_are_described(
+    make_node: MakeNode, ask_of: AskOf
+) -> None:
+    node = make_node({})
+    append(node, 3, producer_id=8)
+    append(node, 1, producer_id=7)
+    asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
+    (partition,) = ask_of(node)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
+    assert [
+        (one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
+        for one in partition.active_producers
+    ] == [(7, 0, 0, NOW_MS), (8, 0, 2, NOW_MS)]
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(None, [("orders", 0)]), ([("orders", [0, 1])], [("orders", 0)]), ([("other", [0])], [])],
+)
+def test_a_log_directory_shows_its_partitions_and_its_space(
+    make_node: MakeNode,
+    ask_of: AskOf,
+    tmp_path: Path,
+    version: int,
+    asked: list[tuple[str, list[int]]] | None,
+    found: list[tuple[str, int]],
+) -> None:
+    node = make_node({})
+    append(node, 5)
+    topics = (
+        None
+        if asked is None
+        else [{"topic": name, "partitions": numbers} for name, numbers in asked]
+    )
+    (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics}, version).results
+    assert (directory.error_code, directory.log_dir) == (0, str(tmp_path))
+    assert [
+        (topic.name, one.partition_index) for topic in directory.topics for one in topic.partitions
+    ] == found
+    if found:
+        (size_bytes,) = {one.partition_size for one in directory.topics[0].partitions}
+        assert size_bytes == (tmp_path / "orders-0" / f"{0:020}.log").stat().st_size
+    if version >= 4:
+        assert 0 < directory.usable_bytes <= directory.total_bytes

@@ -1,0 +1,113 @@
+"""A broker's node over disks in memory, hosted by an image: no loop, no sockets, a clock that
+stands still.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from broker.config import BrokerConfig
+from broker.shell.hosting import Hosting
+from broker.shell.node import BrokerNode, HostedPartition
+from broker.storage.log_manager import LogManager
+from tidemark.codec.records import build_batch
+from tidemark.model.ids import (
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import (
+    ClusterDelta,
+    ClusterImage,
+    FeedPosition,
+    PartitionImage,
+    TopicImage,
+)
+from tidemark.runtime.clock import ManualClock
+from tidemark.storage.mem_disk import MemDisk
+
+ME = BrokerId(1)
+OTHER = BrokerId(2)
+
+
+def topic(
+    name: str = "orders",
+    *,
+    number: int = 1,
+    partitions: int = 1,
+    leader: BrokerId = ME,
+    epoch: int = 0,
+    configs: Mapping[str, str] | None = None,
+) -> TopicImage:
+    """A topic of id ``number`` on one broker."""
+    return TopicImage(
+        name,
+        TopicId(bytes([number]) * 16),
+        dict(configs or {}),
+        tuple(
+            PartitionImage(
+                index, (leader,), (leader,), leader, LeaderEpoch(epoch), PartitionEpoch(0)
+            )
+            for index in range(partitions)
+        ),
+    )
+
+
+class World:
+    """One broker and what it is told."""
+
+    def __init__(self, *disks: MemDisk, **settings: Any) -> None:
+        self.disks = disks or (MemDisk(),)
+        self.clock = ManualClock()
+        nobody = cast("Any", None)
+        self.node = BrokerNode(
+            BrokerConfig(broker_id=int(ME), **settings),
+            [self.open(disk) for disk in self.disks],
+            clock=self.clock,
+            controller=nobody,
+            producer_ids=nobody,
+            workers=nobody,
+            draw_session_id=lambda: 1,
+        )
+        self.hosting = Hosting(self.node)
+        self._image = ClusterImage()
+
+    def open(self, disk: MemDisk) -> LogManager:
+        return LogManager.open(
+            disk,
+            cluster_id="cluster",
+            broker_id=int(ME),
+            directory_id="d",
+            boot_id="boot",
+            now_ms=self.clock.wall_ms(),
+        )
+
+    def show(self, *topics: TopicImage) -> None:
+        """A snapshot."""
+        self._image = ClusterImage(
+            position=FeedPosition(ControllerEpoch(1), self._image.position.version + 1),
+            topics={one.name: one for one in topics},
+            topics_by_id={one.topic_id: one for one in topics},
+        )
+        self.hosting.on_image(self._image, None)
+
+    def change(self, **delta: Any) -> None:
+        """A delta."""
+        changes = ClusterDelta(**delta)
+        position = FeedPosition(ControllerEpoch(1), self._image.position.version + 1)
+        self._image = self._image.apply(changes, position, ControllerId(1))
+        self.hosting.on_image(self._image, changes)
+
+    def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
+        return self.node.hosted[name, partition]
+
+    def append(self, value: bytes = b"x", *, acks: int = 1, **fields: Any) -> Any:
+        batch = build_batch([(self.clock.wall_ms(), None, value, ())], **fields)
+        return self.node.append(
+            self.hosted(), memoryview(bytearray(batch)), acks=acks, now_ms=self.clock.wall_ms()
+        )
+
+    def read(self, offset: int = 0) -> Any:
+        return self.node.read(self.hosted(), offset, bytes_max=1 << 20)

@@ -1,0 +1,94 @@
+"""Hosting: images in, hosted partitions out."""
+
+from broker.core.partition import Role
+from tidemark.model.errors import ErrorCode
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.shell.node_worlds import OTHER, World, topic
+
+
+def test_partitions_spread_over_the_directories() -> None:
+    one = World(MemDisk(), MemDisk())
+    one.show(topic(partitions=4))
+    assert [len(manager.logs) for manager in one.node.log_managers] == [2, 2]
+    assert all(hosted.partition.role is Role.LEADER for hosted in one.node.hosted.values())
+
+
+def test_a_topic_led_elsewhere_is_not_hosted() -> None:
+    one = World()
+    one.show(topic(leader=OTHER))
+    assert one.node.hosted == {}
+
+
+def test_a_deleted_topic_goes_and_its_successor_starts_empty() -> None:
+    one = World()
+    one.show(topic())
+    one.append()
+    old = one.hosted()
+    one.change(topics_changed=(topic(number=2),), topics_deleted=(topic().topic_id,))
+    assert one.hosted() is not old
+    assert one.hosted().partition.log_end == 0
+    assert old.partition.role is Role.OFFLINE
+    assert one.node.find("", topic().topic_id, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_snapshot_deletes_what_it_does_not_name() -> None:
+    one = World()
+    one.show(topic(), topic("gone", number=2))
+    one.show(topic())
+    assert set(one.node.hosted) == {("orders", 0)}
+
+
+def test_at_start_a_log_is_found_again_and_strays_are_set_aside() -> None:
+    disk = MemDisk()
+    first = World(disk)
+    first.show(topic(), topic("stray", number=2), topic("reborn", number=3))
+    first.append()
+    first.node.log_managers[0].close()
+    again = World(disk)
+    again.show(topic(), topic("reborn", number=4))
+    assert again.hosted().partition.log_end == 1
+    assert again.hosted("reborn").partition.log_end == 0
+    assert set(again.node.log_managers[0].logs) == {("orders", 0), ("reborn", 0)}
+    assert len(again.node.log_managers[0].strays) == 2
+
+
+def test_configuration_reaches_the_log_and_the_partition() -> None:
+    one = World(log_retention_ms="5000")
+    one.show(topic())
+    assert one.hosted().log.config.retention_ms == 5_000
+    one.change(topics_changed=(topic(configs={"max.message.bytes": "65", "flush": "group"}),))
+    assert one.append().error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert one.hosted().partition.limits.flush_group
+    one.change(broker_configs_changed={"": {"log.retention.ms": "7000"}})
+    assert one.hosted().log.config.retention_ms == 7_000
+    one.change(broker_configs_changed={"1": {"log.retention.ms": "9000"}})
+    assert one.hosted().log.config.retention_ms == 9_000
+
+
+def test_compaction_and_recompression_need_a_worker() -> None:
+    one = World()
+    one.show(topic())
+    assert one.hosted().rule is None
+    one.change(topics_changed=(topic(configs={"cleanup.policy": "compact"}),))
+    assert one.hosted().rule is not None
+
+
+def test_a_new_leader_epoch_is_taken_over() -> None:
+    one = World()
+    one.show(topic())
+    one.change(topics_changed=(topic(epoch=4),))
+    assert one.hosted().partition.leader_epoch == 4
+    one.append()
+    assert one.hosted().log.epochs.latest == 4
+
+
+def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
+    disk = MemDisk()
+    one = World(disk)
+    disk.capacity_bytes = 1
+    one.show(topic())
+    assert one.node.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.capacity_bytes = 1 << 30
+    assert one.node.log_managers[0].try_heal(one.clock.wall_ms())
+    one.hosting.retry()
+    assert one.append().error_code is ErrorCode.NONE

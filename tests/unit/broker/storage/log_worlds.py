@@ -1,0 +1,134 @@
+"""Small logs on a MemDisk: hand-made batches, tiny segments, restarts of every kind."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from broker.storage.log import AppendInfo, Log, LogRead
+from broker.storage.log_manager import LogManager
+from crc32c import crc32c
+from tidemark.codec.record_batch import HEADER_BYTES, read_header
+from tidemark.model.ids import TopicId
+from tidemark.model.topic_configs import TopicConfig, topic_config
+from tidemark.model.topics import TopicPartition
+from tidemark.storage.mem_disk import MemDisk
+
+ORDERS = TopicPartition("orders", 0)
+ORDERS_ID = TopicId(bytes(15) + b"\x01")
+NOW = 1_700_000_000_000
+TINY = replace(
+    topic_config({}), segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=1_000
+)
+
+
+def make_batch(base_offset: int, records: int, body_bytes: int = 20, **fields: int) -> bytes:
+    """A batch with a right header and CRC around junk instead of records."""
+    timestamp = fields.get("timestamp", NOW)
+    covered = struct.pack(
+        ">hiqqqhii",
+        fields.get("attributes", 0),
+        records - 1,
+        timestamp,
+        timestamp,
+        fields.get("producer_id", -1),
+        fields.get("producer_epoch", -1),
+        fields.get("sequence", -1),
+        records,
+    ) + bytes(index % 251 for index in range(body_bytes))
+    head = struct.pack(
+        ">qiiBI", base_offset, len(covered) + 9, fields.get("epoch", 0), 2, crc32c(covered)
+    )
+    assert len(head) + len(covered) == HEADER_BYTES + body_bytes
+    return head + covered
+
+
+def append(log: Log, records: int = 1, body_bytes: int = 20, **fields: int) -> bytes:
+    """Append one batch as the broker does; its bytes."""
+    batch = make_batch(log.log_end, records, body_bytes, **fields)
+    header = read_header(batch)
+    info = AppendInfo(
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        header.partition_leader_epoch,
+        len(batch),
+    )
+    log.append([batch], info, NOW)
+    if header.producer_id >= 0:
+        log.producers.appended(header, header.base_offset, NOW)
+    return batch
+
+
+def opened(disk: MemDisk, config: TopicConfig = TINY, **changes: Any) -> LogManager:
+    """The broker's start on a disk that may hold anything."""
+    settings: dict[str, Any] = {
+        "cluster_id": "c",
+        "broker_id": 1,
+        "directory_id": "d",
+        "boot_id": "boot-1",
+        "now_ms": NOW,
+        "config_of": lambda _: config,
+    }
+    return LogManager.open(disk, **(settings | changes))
+
+
+def new_log(
+    config: TopicConfig = TINY, disk: MemDisk | None = None
+) -> tuple[MemDisk, LogManager, Log]:
+    """One empty log on a disk of its own."""
+    disk = MemDisk() if disk is None else disk
+    manager = opened(disk, config)
+    return disk, manager, manager.create(ORDERS, ORDERS_ID, config, NOW)
+
+
+def flush(manager: LogManager, *, now_ms: int = NOW + 10**9) -> None:
+    """A whole flush round over everything, and the checkpoint that tells of it."""
+    begun = manager.begin_flush(only_group=False, now_ms=now_ms)
+    if begun is not None:
+        begun.run()
+        manager.finish_flush(begun)
+    manager.checkpoint({one: log.log_end for one, log in manager.logs.items()})
+
+
+def bytes_of(read: LogRead) -> bytes:
+    """What a reader would get."""
+    return b"".join(piece.file.read_at(piece.position, piece.length) for piece in read.slices)
+
+
+@dataclass
+class PlainLog:
+    """The obvious log: a list of batches."""
+
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(first offset, last offset, bytes)."""
+    log_start: int = 0
+    synced_end: int = 0
+
+    @property
+    def log_end(self) -> int:
+        return self.batches[-1][1] + 1 if self.batches else self.log_start
+
+    def add(self, batch: bytes) -> None:
+        header = read_header(batch)
+        self.batches.append((header.base_offset, header.last_offset, batch))
+
+    def readable(self, offset: int, end: int) -> list[bytes]:
+        return [batch for first, last, batch in self.batches if last >= offset and first < end]
+
+    def cut_to(self, end: int) -> None:
+        self.batches = [one for one in self.batches if one[1] < end]
+
+
+def is_prefix_of_whole_batches(got: bytes, batches: Sequence[bytes], bytes_max: int) -> bool:
+    """Whether ``got`` is the first few of ``batches``: at least one, no more than fit."""
+    if not batches:
+        return got == b""
+    whole = b""
+    for batch in batches:
+        if whole and len(whole) + len(batch) > bytes_max:
+            break
+        whole += batch
+        if got == whole:
+            return True
+    return False

@@ -1,0 +1,67 @@
+"""Producer snapshots: read back as written, refused when damaged, the latest usable one counts."""
+
+import pytest
+from broker.core.producers import ProducedBatch, ProducerEntry, ProducerTable
+from broker.storage.checkpoint import CheckpointError, NewerVersionError
+from broker.storage.producer_snapshot import (
+    KEPT,
+    ProducerSnapshots,
+    decode_snapshot,
+    encode_snapshot,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from tidemark.storage.mem_disk import MemDisk
+
+INT32 = st.integers(0, 2**31 - 1)
+INT64 = st.integers(-1, 2**63 - 1)
+BATCHES = st.lists(st.builds(ProducedBatch, INT32, INT32, INT64, INT64, INT64), max_size=5)
+ENTRIES = st.lists(
+    st.builds(
+        ProducerEntry, INT64, st.integers(0, 2**15 - 1), INT32, INT64, INT64, BATCHES.map(tuple)
+    ),
+    max_size=4,
+)
+ENTRY = ProducerEntry(7, 1, -1, -1, 5, (ProducedBatch(0, 4, 10, 14, 99),))
+
+
+@given(ENTRIES)
+def test_entries_are_read_back(entries: list[ProducerEntry]) -> None:
+    assert decode_snapshot("s", encode_snapshot(entries)) == entries
+
+
+@given(st.integers(0, 10**6))
+def test_any_flipped_bit_is_noticed(place: int) -> None:
+    content = bytearray(encode_snapshot([ENTRY]))
+    content[place // 8 % len(content)] ^= 1 << place % 8
+    with pytest.raises((CheckpointError, NewerVersionError)):
+        decode_snapshot("s", bytes(content))
+
+
+def table_of(entry: ProducerEntry) -> ProducerTable:
+    table = ProducerTable()
+    table.restore([entry])
+    return table
+
+
+def test_the_latest_usable_snapshot_counts() -> None:
+    disk, table = MemDisk(), ProducerTable()
+    snapshots = ProducerSnapshots(disk, "orders-0", ())
+    for offset in (10, 20, 30):
+        snapshots.write(table_of(ENTRY._replace(updated_at=offset)), offset)
+    disk.flip_bit("orders-0/00000000000000000020.snapshot", 12)
+    assert snapshots.load_latest(table, 29) == 10
+    assert table.entries()[0].updated_at == 10
+    assert snapshots.load_latest(table, 9) is None
+    assert len(table) == 0
+
+
+def test_only_the_latest_few_are_kept() -> None:
+    disk = MemDisk()
+    disk.make_directory("orders-0")
+    snapshots = ProducerSnapshots(disk, "orders-0", ())
+    for offset in range(KEPT + 2):
+        snapshots.write(ProducerTable(), offset)
+    assert len(disk.list("orders-0")) == KEPT
+    snapshots.cut_to(KEPT)
+    assert snapshots.offsets == [2, 3]

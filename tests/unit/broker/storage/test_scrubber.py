@@ -1,0 +1,130 @@
+"""The scrubber: the whole log is read at the given rate, damage is found once and for certain."""
+
+from collections.abc import Sequence
+
+import pytest
+from broker.storage.scrubber import Scrubber, ScrubOutcome, ScrubSegment, ScrubTask, scrub_range
+from tidemark.codec.records import build_batch
+from tidemark.model.topics import TopicPartition
+from tidemark.storage.batch_walk import Damage
+
+ORDERS = TopicPartition("orders", 0)
+PAYMENTS = TopicPartition("payments", 2)
+
+
+class Bytes:
+    def __init__(self, content: bytes) -> None:
+        self.content = bytearray(content)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return bytes(self.content[position : position + length])
+
+
+def batches(count: int, base_offset: int = 0) -> list[bytes]:
+    return [
+        build_batch([(0, b"k", b"v" * 39, ())], base_offset=base_offset + number)
+        for number in range(count)
+    ]
+
+
+def segment(partition: TopicPartition, base: int, end: int) -> ScrubSegment:
+    return ScrubSegment(partition, base, f"{partition}/{base:020d}.log", end)
+
+
+def test_a_range_ends_at_a_batch_boundary() -> None:
+    log = batches(10)
+    size = len(log[0])
+    whole = segment(ORDERS, 0, 10 * size)
+    file = Bytes(b"".join(log))
+    assert scrub_range(file, ScrubTask(whole, 0, 0, 1)) == ScrubOutcome(size, 1, None)
+    middle = ScrubTask(whole, 2 * size, 2, 2 * size + 1)
+    assert scrub_range(file, middle) == ScrubOutcome(5 * size, 5, None)
+    assert scrub_range(file, ScrubTask(whole, 0, 0, 10**6)) == ScrubOutcome(10 * size, 10, None)
+
+
+@pytest.mark.parametrize(
+    ("at", "what"),
+    [
+        (-1, "CRC does not match"),
+        (16, "magic 66 is not 2"),
+        (8, "does not fit"),
+        (7, "do not follow"),  # base offset: outside the CRC
+    ],
+)
+def test_one_flipped_bit_is_found(at: int, what: str) -> None:
+    log = batches(4, base_offset=64)
+    size = len(log[0])
+    file = Bytes(b"".join(log))
+    file.content[3 * size + at if at >= 0 else 4 * size - 1] ^= 64
+    outcome = scrub_range(file, ScrubTask(segment(ORDERS, 64, 4 * size), 0, 64, 10**6))
+    assert outcome.damage is not None
+    assert what in outcome.damage.what
+    assert outcome.damage[:4] == (ORDERS, "orders-0/00000000000000000064.log", 3 * size, 67)
+
+
+def walk(
+    scrubber: Scrubber, segments: Sequence[ScrubSegment], steps: int
+) -> list[tuple[str, int, int]]:
+    """Where each task began, as if every range were sound and as long as asked."""
+    seen, now = [], 0
+    for _ in range(steps):
+        task = None
+        while task is None:
+            task = scrubber.next_task(segments, now)
+            now += 1
+        position = min(task.start + task.length_max, task.segment.end)
+        seen.append((str(task.segment.topic_partition), task.segment.base_offset, task.start))
+        outcome = ScrubOutcome(position, task.segment.base_offset + position, None)
+        assert scrubber.finished(task, outcome, now) is None
+    return seen
+
+
+def test_all_segments_are_visited_in_turn() -> None:
+    segments = [segment(PAYMENTS, 0, 50), segment(ORDERS, 100, 30), segment(ORDERS, 0, 90)]
+    scrubber = Scrubber(bytes_per_second=10**6, range_bytes=40)
+    assert walk(scrubber, segments, 8) == [
+        ("orders-0", 0, 0),
+        ("orders-0", 0, 40),
+        ("orders-0", 0, 80),
+        ("orders-0", 100, 0),
+        ("payments-2", 0, 0),
+        ("payments-2", 0, 40),
+        ("orders-0", 0, 0),
+        ("orders-0", 0, 40),
+    ]
+    assert scrubber.rounds == 1
+
+
+def test_segments_may_come_and_go() -> None:
+    scrubber = Scrubber(bytes_per_second=10**6, range_bytes=40)
+    walk(scrubber, [segment(ORDERS, 0, 90), segment(ORDERS, 100, 30)], 1)
+    assert walk(scrubber, [segment(ORDERS, 100, 30)], 1) == [("orders-0", 100, 0)]
+    assert walk(scrubber, [segment(ORDERS, 100, 70)], 1) == [("orders-0", 100, 30)]
+    # Compacted to less than was checked already: another file.
+    assert walk(scrubber, [segment(ORDERS, 100, 20)], 1) == [("orders-0", 100, 0)]
+    assert scrubber.next_task([], 10**6) is None
+    assert scrubber.next_task([segment(ORDERS, 0, 0)], 10**6) is None
+
+
+def test_the_rate_is_kept() -> None:
+    scrubber = Scrubber(bytes_per_second=1_000, range_bytes=500)
+    segments = [segment(ORDERS, 0, 10**6)]
+    task = scrubber.next_task(segments, 0)
+    assert task is not None
+    scrubber.finished(task, ScrubOutcome(600, 6, None), now_ms=10)
+    assert scrubber.next_task(segments, 609) is None
+    assert scrubber.next_task(segments, 610) == ScrubTask(segments[0], 600, 6, 500)
+
+
+def test_damage_is_certain_only_in_one_sweep_from_the_start() -> None:
+    scrubber = Scrubber(bytes_per_second=10**6, range_bytes=40)
+    segments = [segment(ORDERS, 0, 90), segment(PAYMENTS, 0, 10)]
+    walk(scrubber, segments, 1)
+    damage = Damage(ORDERS, "orders-0/0.log", 50, 5, "CRC does not match")
+    task = scrubber.next_task(segments, 10)
+    assert task is not None
+    assert scrubber.finished(task, ScrubOutcome(50, 5, damage), 10) is None
+    sweep = scrubber.next_task(segments, 10)
+    assert sweep == ScrubTask(segments[0], 0, 0, 90)
+    assert scrubber.finished(sweep, ScrubOutcome(50, 5, damage), 11) == damage
+    assert walk(scrubber, segments, 1) == [("payments-2", 0, 0)]

@@ -1,0 +1,94 @@
+"""The segment map: reads over gaps and boundaries, the cache of recent batches, largest
+timestamps.
+"""
+
+from dataclasses import replace
+
+import pytest
+from broker.storage.directory import LogDirectory
+from broker.storage.segment import Segment
+from broker.storage.segment_map import RECENT_BATCHES, SegmentMap
+from tidemark.storage.disk import File
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.storage.log_worlds import TINY, append, bytes_of, make_batch, new_log
+
+
+def mapped(*segments: list[bytes], bases: tuple[int, ...]) -> SegmentMap:
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    made = []
+    for base, batches in zip(bases, segments, strict=True):
+        content = b"".join(batches)
+        disk.replace_whole(f"t-0/{base:020d}.log", content)
+        made.append(Segment("t-0", base, len(content), 0))
+    return SegmentMap(LogDirectory(disk, jitter=lambda _: 0, now_ms=0), made)
+
+
+COMPACTED: tuple[list[bytes], ...] = (
+    [make_batch(2, 1), make_batch(5, 3)],
+    [],
+    [make_batch(25, 2), make_batch(30, 1)],
+)
+
+
+@pytest.mark.feature("A19")
+@pytest.mark.parametrize(
+    ("offset", "first"), [(0, 2), (2, 2), (3, 5), (7, 5), (8, 25), (20, 25), (27, 30), (30, 30)]
+)
+def test_in_a_gap_the_next_batch_is_read(offset: int, first: int) -> None:
+    found = mapped(*COMPACTED, bases=(0, 10, 20)).read(offset, 1, 31, 31)
+    assert int.from_bytes(bytes_of(found)[:8], "big") == first
+
+
+def test_gaps_and_empty_segments_do_not_end_a_read() -> None:
+    found = mapped(*COMPACTED, bases=(0, 10, 20)).read(0, 10**6, 31, 31)
+    assert bytes_of(found) == b"".join(batch for segment in COMPACTED for batch in segment)
+
+
+def test_neighbours_are_sealed_only_together_and_never_the_active_one() -> None:
+    whole = mapped(*COMPACTED, bases=(0, 10, 20))
+    assert [one.base_offset for one in whole.sealed([0, 10])] == [0, 10]
+    assert whole.sealed([10, 20]) == whole.sealed([0, 20]) == whole.sealed([5]) == []
+
+
+class NoReads:
+    """A file that caught-up readers must not need."""
+
+    path, size_bytes, truncated_to = "f", 0, 2**63 - 1
+
+    def read_at(self, position: int, length: int) -> bytes:
+        raise AssertionError("looked at the file")
+
+
+@pytest.mark.feature("B09")
+def test_caught_up_readers_need_no_look_at_the_file() -> None:
+    _, _, log = new_log()
+    for _ in range(5):
+        append(log, 3)
+    active = log._segments.active
+    kept: File | None = active.file
+    active.file = NoReads()  # type: ignore[assignment]
+    for offset in range(log.log_end):
+        assert log.read(offset, 10**6, end=log.log_end).slices[0].position == offset // 3 * 81
+    active.file = kept
+
+
+def test_positions_too_old_to_be_remembered_are_looked_up() -> None:
+    _, _, log = new_log()
+    log.update_config(replace(TINY, segment_bytes=10**6))
+    batches = [append(log) for _ in range(RECENT_BATCHES * 2)]
+    for offset, batch in enumerate(batches):
+        assert bytes_of(log.read(offset, 1, end=log.log_end)) == batch
+
+
+def test_the_largest_timestamp_below_an_end() -> None:
+    stamps = [5, 9, 7, 8]
+    whole = mapped([make_batch(n, 1, timestamp=t) for n, t in enumerate(stamps)], bases=(0,))
+    expected = {1: 0, 2: 1, 3: 1, 4: 1}
+    for end, best in expected.items():
+        found = whole.max_timestamp_batch(0, end)
+        assert found is not None
+        assert found.position == best * 81
+    later = whole.max_timestamp_batch(2, 4)
+    assert later is not None
+    assert later.position == 3 * 81

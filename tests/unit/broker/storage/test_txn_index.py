@@ -1,0 +1,31 @@
+"""Aborted transactions: Kafka's 34 bytes, found by the offsets they span."""
+
+import pytest
+from broker.storage.txn_index import (
+    ENTRY_BYTES,
+    AbortedTxn,
+    aborted_between,
+    decode_aborted,
+    encode_aborted,
+)
+
+ABORTED = [AbortedTxn(7, 10, 20, 10), AbortedTxn(8, 15, 30, 15)]
+
+
+def test_entries_are_read_back_but_for_a_torn_last_one() -> None:
+    content = encode_aborted(ABORTED)
+    assert len(content) == 2 * ENTRY_BYTES == 68
+    assert decode_aborted("t", content) == ABORTED
+    assert decode_aborted("t", content[:-1]) == ABORTED[:1]
+
+
+def test_a_newer_version_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="orders-0/x: version 1 is newer"):
+        decode_aborted("orders-0/x", b"\x00\x01" + encode_aborted(ABORTED)[2:])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "producers"), [(0, 10, []), (0, 11, [7]), (20, 40, [7, 8]), (21, 40, [8])]
+)
+def test_those_that_reach_into_a_range_count(start: int, end: int, producers: list[int]) -> None:
+    assert [txn.producer_id for txn in aborted_between(ABORTED, start, end)] == producers

@@ -1,0 +1,142 @@
+import pytest
+from controller.core.cluster import Change, Cluster
+from controller.core.configs import decide_alter_configs
+from controller.core.effects import ConfigResult
+from controller.core.inputs import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    Request,
+)
+from tidemark.model.errors import ErrorCode
+from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
+
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+TOPIC, BROKER = 2, 4
+
+
+def alter(
+    cluster: Cluster, *resources: ConfigResource, validate_only: bool = False
+) -> tuple[Change | None, tuple[ConfigResult, ...]]:
+    return decide_alter_configs(cluster, AlterConfigs(Request(1, NEVER), resources, validate_only))
+
+
+def topic(*changes: ConfigChange, replace_all: bool = False) -> ConfigResource:
+    return ConfigResource(TOPIC, "a", changes, replace_all)
+
+
+def a_cluster_with(**configs: str) -> Cluster:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    return a_cluster(a_topic("a", (1,), configs=named))
+
+
+def topic_configs_after(cluster: Cluster, resource: ConfigResource) -> dict[str, str]:
+    change, (result,) = alter(cluster, resource)
+    assert result.error is ErrorCode.NONE, result.message
+    if change is not None:
+        applied(cluster, change)
+    return dict(cluster.image.topics["a"].configs)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            ConfigChange("retention.ms", SET, "5"),
+            {"cleanup.policy": "compact", "retention.ms": "5"},
+        ),
+        (ConfigChange("cleanup.policy", DELETE), {}),
+        (ConfigChange("cleanup.policy", APPEND, "delete"), {"cleanup.policy": "compact,delete"}),
+        (ConfigChange("cleanup.policy", APPEND, "compact"), {"cleanup.policy": "compact"}),
+        (ConfigChange("cleanup.policy", SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+        (ConfigChange("retention.ms", DELETE), {"cleanup.policy": "compact"}),
+    ],
+)
+def test_each_operation_does_what_its_name_says(
+    change: ConfigChange, expected: dict[str, str]
+) -> None:
+    assert topic_configs_after(a_cluster_with(cleanup_policy="compact"), topic(change)) == expected
+
+
+def test_appending_starts_from_the_default() -> None:
+    configs = topic_configs_after(
+        a_cluster_with(), topic(ConfigChange("cleanup.policy", APPEND, "compact"))
+    )
+    assert configs == {"cleanup.policy": "delete,compact"}
+
+
+def test_replacing_all_unsets_what_is_not_named() -> None:
+    change = ConfigChange("retention.ms", SET, "5")
+    configs = topic_configs_after(
+        a_cluster_with(cleanup_policy="compact"), topic(change, replace_all=True)
+    )
+    assert configs == {"retention.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "code", "words"),
+    [
+        (topic(ConfigChange("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "LONG"),
+        (topic(ConfigChange("retention", SET, "1")), ErrorCode.INVALID_CONFIG, "retention"),
+        (topic(ConfigChange("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (
+            topic(ConfigChange("retention.ms", SET, "1"), ConfigChange("retention.ms", DELETE)),
+            ErrorCode.INVALID_REQUEST,
+            "duplicate config keys",
+        ),
+        (ConfigResource(TOPIC, "b", ()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
+        (ConfigResource(8, "a", ()), ErrorCode.INVALID_REQUEST, "resource type 8"),
+        (ConfigResource(BROKER, "one", ()), ErrorCode.INVALID_REQUEST, "must be an integer"),
+        (
+            ConfigResource(BROKER, "7", ()),
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "No broker with id 7",
+        ),
+        (
+            ConfigResource(BROKER, "", (ConfigChange("log.dir", SET, "/x"),)),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: log.dir",
+        ),
+        (
+            ConfigResource(BROKER, "1", (ConfigChange("log.retention.ms", SET, "x"),)),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value x for configuration log.retention.ms",
+        ),
+    ],
+)
+def test_what_cannot_be_set_is_refused(
+    resource: ConfigResource, code: ErrorCode, words: str
+) -> None:
+    change, (result,) = alter(a_cluster_with(), resource)
+    assert (change, result.error) == (None, code)
+    assert words in result.message
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_brokers_are_configured_one_by_one_or_all_at_once(name: str) -> None:
+    resource = ConfigResource(BROKER, name, (ConfigChange("log.retention.ms", SET, "5"),))
+    cluster = a_cluster_with()
+    change, _ = alter(cluster, resource)
+    applied(cluster, change)
+    assert cluster.image.broker_configs == {name: {"log.retention.ms": "5"}}
+
+
+def test_a_topics_keys_must_agree_with_the_brokers_defaults() -> None:
+    configs = {"": {"log.cleaner.max.compaction.lag.ms": "10"}}
+    cluster = a_cluster(a_topic("a", (1,)), configs=configs)
+    _, (result,) = alter(cluster, topic(ConfigChange("min.compaction.lag.ms", SET, "11")))
+    assert result.error is ErrorCode.INVALID_CONFIG
+
+
+def test_a_resource_named_twice_is_refused_both_times() -> None:
+    change, results = alter(a_cluster_with(), topic(), topic())
+    assert change is None
+    assert {result.error for result in results} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_validating_only_and_changing_nothing_write_nothing() -> None:
+    setting = topic(ConfigChange("retention.ms", SET, "5"))
+    assert alter(a_cluster_with(), setting, validate_only=True)[0] is None
+    assert alter(a_cluster_with(retention_ms="5"), setting)[0] is None

@@ -1,0 +1,242 @@
+from dataclasses import replace
+
+import pytest
+from controller.core.cluster import StoredCluster
+from controller.core.controller import PRODUCER_ID_BLOCK, Role
+from controller.core.effects import CloseFeed, OpenFeed, ProducerIds, Registered, Reply, Resign
+from controller.core.inputs import (
+    AllocateProducerIds,
+    Deposed,
+    LiveBrokersChanged,
+    RegisterBroker,
+    Request,
+    StoreFailed,
+)
+from controller.core.liveness import incarnation_of
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
+from tidemark.model.metadata import BrokerImage, FeedPosition, PartitionImage
+from unit.controller.worlds import NEVER, World, a_broker, a_topic, create, delta_of, new_topic
+
+
+def only_partition(world: World, topic: str = "a") -> PartitionImage:
+    assert world.machine.image is not None
+    return world.machine.image.topics[topic].partitions[0]
+
+
+def vanish(world: World, broker_id: int) -> None:
+    del world.live[broker_id]
+    world.step(LiveBrokersChanged(world.listing()))
+
+
+def registration(broker: BrokerImage, world: World, cluster_id: str = "") -> Reply:
+    """Without making a live znode first."""
+    request = Request(1, NEVER)
+    return world.ask(RegisterBroker(request, broker, cluster_id, world.listing()))
+
+
+def test_a_change_is_written_then_published_then_answered() -> None:
+    world = World(brokers=1)
+    effects = world.step(create(new_topic("a")))
+    assert world.kinds(effects) == ["WriteStore", "Publish", "Reply"]
+    assert [topic.name for topic in delta_of(effects).topics_changed] == ["a"]
+
+
+def test_nothing_is_published_or_answered_before_it_is_written() -> None:
+    world = World(brokers=1)
+    world.hold = True
+    assert world.kinds(world.step(create(new_topic("a")))) == ["WriteStore"]
+    assert world.machine.image is not None
+    assert world.machine.image.topics == {}
+    assert world.kinds(world.written()) == ["Publish", "Reply"]
+
+
+def test_the_answer_says_where_the_feed_shows_it() -> None:
+    world = World(brokers=1)
+    reply = world.ask(create(new_topic("a")))
+    assert world.machine.image is not None
+    assert reply.position == world.machine.image.position == FeedPosition(reply.position[0], 2)
+
+
+def test_a_request_waits_for_the_one_before_and_sees_what_it_did() -> None:
+    world = World(brokers=1)
+    world.hold = True
+    world.step(create(new_topic("a"), request_id=1))
+    assert world.step(create(new_topic("a"), request_id=2)) == []
+    *_, second = world.written()
+    assert isinstance(second, Reply)
+    assert second.request_id == 2
+    assert second.result[0].error is ErrorCode.TOPIC_ALREADY_EXISTS  # type: ignore[index, union-attr]
+
+
+def test_a_request_past_its_deadline_is_not_begun() -> None:
+    world = World(brokers=1)
+    asked = replace(create(new_topic("a")), request=Request(1, InstantMs(500)))
+    assert world.ask(asked).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_requests_beyond_the_bound_are_refused_at_once() -> None:
+    world = World(brokers=1, requests_waiting_max=1)
+    world.hold = True
+    world.step(create(new_topic("a"), request_id=1))
+    world.step(create(new_topic("b"), request_id=2))
+    (refused,) = world.step(create(new_topic("c"), request_id=3))
+    assert isinstance(refused, Reply)
+    assert (refused.request_id, refused.error) == (3, ErrorCode.REQUEST_TIMED_OUT)
+
+
+# Roles.
+
+
+def test_a_standby_answers_nothing_but_not_controller() -> None:
+    world = World(brokers=1)
+    world.step(Deposed("test"))
+    assert world.ask(create(new_topic("a"))).error is ErrorCode.NOT_CONTROLLER
+
+
+def test_who_is_deposed_sends_everyone_away_and_forgets_all() -> None:
+    world = World(brokers=1)
+    world.hold = True
+    world.step(create(new_topic("a"), request_id=1))
+    world.step(create(new_topic("b"), request_id=2))
+    closed, first, second = world.step(Deposed("session expired"))
+    assert closed == CloseFeed("session expired")
+    assert [reply.error for reply in (first, second) if isinstance(reply, Reply)] == [
+        ErrorCode.NOT_CONTROLLER
+    ] * 2
+    assert (world.machine.role, world.machine.image) == (Role.STANDBY, None)
+
+
+def test_a_write_that_ends_after_its_term_changes_nothing() -> None:
+    world = World(brokers=1)
+    world.hold = True
+    world.step(create(new_topic("a")))
+    world.step(Deposed("test"))
+    assert world.written() == []
+    assert world.elect(epoch=2) == [OpenFeed(world.machine.image)]  # type: ignore[arg-type]
+    assert world.machine.image is not None
+    assert world.machine.image.topics == {}
+
+
+def test_a_failed_write_ends_the_term() -> None:
+    world = World(brokers=1)
+    world.hold = True
+    world.step(create(new_topic("a")))
+    assert world.held is not None
+    effects = world.step(StoreFailed(world.held.write_id, "fenced"))
+    assert world.kinds(effects) == ["CloseFeed", "Reply", "Resign"]
+    assert effects[-1] == Resign("fenced")
+
+
+@pytest.mark.feature("H03")
+def test_a_new_controller_fences_who_died_before_its_time() -> None:
+    world = World()
+    world.step(Deposed("test"))
+    stored = StoredCluster("tide", (a_broker(1),), (a_topic("a", (1,)),))
+    effects = world.elect(stored, epoch=2)
+    assert world.kinds(effects) == ["OpenFeed", "WriteStore", "Publish"]
+    assert [broker.fenced for broker in delta_of(effects).brokers_changed] == [True]
+    assert only_partition(world).leader == -1
+
+
+# Brokers.
+
+
+@pytest.mark.feature("H03")
+def test_a_broker_without_a_session_is_fenced_and_its_partition_leaderless() -> None:
+    world = World(brokers=2)
+    world.ask(
+        create(
+            new_topic(
+                "a", assignments=((0, (BrokerId(1),)),), partition_count=-1, replication_factor=-1
+            )
+        )
+    )
+    vanish(world, 1)
+    assert world.machine.image is not None
+    assert world.machine.image.brokers[BrokerId(1)].fenced
+    assert (only_partition(world).leader, only_partition(world).leader_epoch) == (-1, 1)
+
+
+@pytest.mark.feature("H03")
+def test_it_leads_again_once_a_new_incarnation_has_registered() -> None:
+    world = World(brokers=1)
+    world.ask(create(new_topic("a")))
+    vanish(world, 1)
+    reply = world.register(a_broker(1, epoch=200), cluster_id="tide")
+    assert reply.result == Registered(BrokerEpoch(201), "tide")
+    assert (only_partition(world).leader, only_partition(world).leader_epoch) == (1, 2)
+
+
+def test_a_restart_that_nobody_noticed_still_gets_a_new_leader_epoch() -> None:
+    world = World(brokers=1)
+    world.ask(create(new_topic("a")))
+    world.register(a_broker(1, epoch=200))
+    assert only_partition(world).leader_epoch > 0
+    assert only_partition(world).leader == 1
+
+
+def test_registering_again_for_want_of_an_answer_changes_nothing() -> None:
+    world = World(brokers=1)
+    effects = world.step(RegisterBroker(Request(2, NEVER), a_broker(1), "tide", world.listing()))
+    assert world.kinds(effects) == ["Reply"]
+
+
+def test_a_second_broker_of_one_id_is_refused_while_the_first_lives() -> None:
+    world = World(brokers=1)
+    twin = a_broker(1, epoch=200)
+    both = world.listing().live | {incarnation_of(twin)}
+    listing = replace(world.listing(), live=both)
+    reply = world.ask(RegisterBroker(Request(2, NEVER), twin, "", listing))
+    assert reply.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+@pytest.mark.parametrize(
+    ("broker", "cluster_id", "code"),
+    [
+        (a_broker(1), "", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (a_broker(1), "ebb", ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (a_broker(-1), "", ErrorCode.INVALID_REGISTRATION),
+        (a_broker(1, endpoints=()), "", ErrorCode.INVALID_REGISTRATION),
+        (a_broker(1, endpoints=a_broker(1).endpoints * 2), "", ErrorCode.INVALID_REGISTRATION),
+    ],
+)
+def test_a_wrong_registration_is_refused(
+    broker: BrokerImage, cluster_id: str, code: ErrorCode
+) -> None:
+    assert registration(broker, World(), cluster_id).error is code
+
+
+def test_a_listing_read_earlier_does_not_raise_the_dead() -> None:
+    world = World(brokers=1)
+    stale = world.listing()
+    vanish(world, 1)
+    reply = world.ask(RegisterBroker(Request(2, NEVER), a_broker(1), "", stale))
+    assert reply.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+# Producer ids.
+
+
+def test_blocks_of_producer_ids_never_overlap() -> None:
+    world = World(brokers=2)
+    blocks = [
+        world.ask(AllocateProducerIds(Request(n, NEVER), BrokerId(n), BrokerEpoch(100 + n)))
+        for n in (1, 2)
+    ]
+    assert [reply.result for reply in blocks] == [
+        ProducerIds(0, PRODUCER_ID_BLOCK),
+        ProducerIds(PRODUCER_ID_BLOCK, PRODUCER_ID_BLOCK),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "epoch", "code"),
+    [(1, 7, ErrorCode.STALE_BROKER_EPOCH), (9, 109, ErrorCode.BROKER_ID_NOT_REGISTERED)],
+)
+def test_producer_ids_are_for_brokers_of_their_epoch(
+    broker_id: int, epoch: int, code: ErrorCode
+) -> None:
+    world = World(brokers=1)
+    asked = AllocateProducerIds(Request(1, NEVER), BrokerId(broker_id), BrokerEpoch(epoch))
+    assert world.ask(asked).error is code

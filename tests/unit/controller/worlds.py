@@ -1,0 +1,176 @@
+"""Small clusters for the controller's tests: brokers, topics, and a store that always works."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.core.cluster import Change, Cluster, StoredCluster, new_partition
+from controller.core.controller import Controller, Limits
+from controller.core.effects import Effect, Publish, Reply, WriteStore
+from controller.core.inputs import (
+    Asked,
+    CreateTopics,
+    Elected,
+    Input,
+    NewTopic,
+    RegisterBroker,
+    Request,
+    StoreWritten,
+)
+from controller.core.liveness import LiveListing, incarnation_of
+from controller.core.topics import TopicDefaults
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    InstantMs,
+    TopicId,
+)
+from tidemark.model.metadata import BrokerImage, ClusterDelta, Endpoint, TopicImage
+
+NEVER = InstantMs(1 << 60)
+NOW = InstantMs(1_000)
+
+
+def a_broker(
+    number: int, *, epoch: int = 100, fenced: bool = False, **changes: object
+) -> BrokerImage:
+    """Broker ``number`` on a node of its own; ``epoch`` also tells its incarnations apart."""
+    broker = BrokerImage(
+        broker_id=BrokerId(number),
+        broker_epoch=BrokerEpoch(epoch + number),
+        incarnation_id=bytes([number % 256, epoch % 256]) * 8,
+        endpoints=(Endpoint("CLIENT", f"host-{number}", 9092),),
+        grpc_endpoint=f"host-{number}:9292",
+        rack=None,
+        node=f"node-{number}",
+        fenced=fenced,
+    )
+    return replace(broker, **changes)  # type: ignore[arg-type]
+
+
+def topic_id(name: str) -> TopicId:
+    """An id that belongs to a name, for tests that compare."""
+    return TopicId(hashlib.sha256(name.encode()).digest()[:16])
+
+
+def a_topic(
+    name: str, *replicas: tuple[int, ...], configs: Mapping[str, str] | None = None
+) -> TopicImage:
+    """One partition for each tuple of replicas, all in sync."""
+    assignment = [tuple(map(BrokerId, brokers)) for brokers in replicas]
+    live = frozenset(broker for brokers in assignment for broker in brokers)
+    return TopicImage(
+        name,
+        topic_id(name),
+        configs or {},
+        tuple(new_partition(number, item, live) for number, item in enumerate(assignment)),
+    )
+
+
+def a_cluster(
+    *topics: TopicImage,
+    brokers: tuple[BrokerImage, ...] = (),
+    configs: Mapping[str, Mapping[str, str]] | None = None,
+) -> Cluster:
+    """Three live brokers unless told otherwise."""
+    stored = StoredCluster(
+        "tide", brokers or tuple(a_broker(n) for n in (1, 2, 3)), topics, configs or {}
+    )
+    return Cluster(stored, ControllerId(9), ControllerEpoch(5))
+
+
+def new_topic(
+    name: str, partition_count: int = 1, replication_factor: int = 1, **changes: object
+) -> NewTopic:
+    """As a client asks for it, with the id that belongs to its name."""
+    asked = NewTopic(name, topic_id(name), partition_count, replication_factor)
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def create(*topics: NewTopic, request_id: int = 1, **changes: object) -> CreateTopics:
+    """A request without a deadline."""
+    asked = CreateTopics(Request(request_id, NEVER), topics, dice=0)
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def listing(zxid: int, *brokers: BrokerImage) -> LiveListing:
+    """These brokers' sessions are alive."""
+    return LiveListing(zxid, frozenset(map(incarnation_of, brokers)))
+
+
+class World:
+    """A machine, and a store that takes every write at once unless it is held."""
+
+    def __init__(self, *, brokers: int = 0, requests_waiting_max: int = 10) -> None:
+        self.machine = Controller(TopicDefaults(), Limits(requests_waiting_max))
+        self.zxid = 0
+        self.held: WriteStore | None = None
+        self.hold = False
+        self.effects: list[Effect] = []
+        self.live: dict[int, BrokerImage] = {}
+        self.elect()
+        for number in range(1, brokers + 1):
+            self.register(a_broker(number))
+
+    def elect(self, stored: StoredCluster | None = None, epoch: int = 1) -> list[Effect]:
+        """A term begins."""
+        found = self.listing()
+        elected = Elected(
+            ControllerId(9), ControllerEpoch(epoch), stored or StoredCluster("tide"), found
+        )
+        return self.step(elected)
+
+    def listing(self) -> LiveListing:
+        """Who lives, as of now."""
+        self.zxid += 1
+        return listing(self.zxid, *self.live.values())
+
+    def step(self, stimulus: Input, now: InstantMs = NOW) -> list[Effect]:
+        """One input and what follows from it; the machine's invariants hold after each step."""
+        effects = self.machine.step(stimulus, now)
+        self.machine.check()
+        self.effects += effects
+        for effect in tuple(effects):
+            if isinstance(effect, WriteStore):
+                self.held = effect
+                if not self.hold:
+                    effects += self.written()
+        return effects
+
+    def written(self) -> list[Effect]:
+        """The store has the write under way."""
+        assert self.held is not None, "nothing is being written"
+        write, self.held = self.held, None
+        return self.step(StoreWritten(write.write_id))
+
+    def ask(self, asked: Asked) -> Reply:
+        """One request, to its answer."""
+        replies = [item for item in self.step(asked) if isinstance(item, Reply)]
+        assert len(replies) == 1, f"one request, one reply: {replies}"
+        return replies[0]
+
+    def register(self, broker: BrokerImage, *, cluster_id: str = "", request_id: int = 1) -> Reply:
+        """The broker's live znode is made, and it registers."""
+        self.live[broker.broker_id] = broker
+        request = Request(request_id, NEVER)
+        return self.ask(RegisterBroker(request, broker, cluster_id, self.listing()))
+
+    def kinds(self, effects: list[Effect]) -> list[str]:
+        """What happened, in order."""
+        return [type(effect).__name__ for effect in effects]
+
+
+def applied(cluster: Cluster, change: Change | None) -> Cluster:
+    """The cluster after a change."""
+    assert change is not None, "nothing was decided"
+    cluster.apply(change)
+    cluster.check()
+    return cluster
+
+
+def delta_of(effects: list[Effect]) -> ClusterDelta:
+    """The one delta that was published."""
+    (published,) = [effect for effect in effects if isinstance(effect, Publish)]
+    return published.delta

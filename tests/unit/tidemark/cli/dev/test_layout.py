@@ -1,0 +1,60 @@
+import socket
+from pathlib import Path
+
+import pytest
+from tidemark.cli.dev.layout import Layout, Ports, Shape, port_is_free
+from tidemark.cli.failure import CommandError
+
+
+def test_every_process_has_its_own_ports() -> None:
+    members = Layout(Path("d"), Shape(brokers=9, controllers=9, ports=Ports.from_base(20_000)))
+    ports = [port for member in members.members() for port in member.ports.values()]
+    assert len(ports) == len(set(ports))
+    assert all(20_000 <= port < 20_100 for port in ports)
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    layout = Layout(Path("d"))
+    assert layout.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+    assert layout.member("broker-3").ports == {
+        "client": 9094,
+        "internal": 9194,
+        "grpc": 9294,
+        "ops": 9394,
+    }
+    assert [member.name for member in layout.members()][:2] == ["zookeeper", "controller-1"]
+
+
+def test_a_shape_is_kept_for_the_next_command(tmp_path: Path) -> None:
+    shape = Shape(brokers=2, ports=Ports.from_base(30_000).changed({"client": 9}))
+    path = tmp_path / "cluster.json"
+    shape.write(path)
+    assert Shape.read(path) == shape
+    assert Shape.read(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 2}', '{"format": 1, "x": 1}'])
+def test_a_shape_that_cannot_be_read_is_a_clear_error(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(content)
+    with pytest.raises(CommandError, match="cannot read"):
+        Shape.read(path)
+
+
+def test_names_that_do_not_exist_are_refused_with_those_that_do() -> None:
+    with pytest.raises(CommandError, match="there are: zookeeper, controller-1"):
+        Layout(Path("d")).member("broker-7")
+    with pytest.raises(CommandError, match="the kinds are: zookeeper"):
+        Ports().changed({"kafka": 1})
+    with pytest.raises(CommandError, match="1 to 9 brokers"):
+        Shape(brokers=10)
+
+
+def test_a_taken_port_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not port_is_free(server.getsockname()[1])
+
+
+def test_free_ports_are_below_those_of_outgoing_connections(tmp_path: Path) -> None:
+    layout = Layout.on_free_ports(tmp_path)
+    assert 20_000 <= layout.shape.ports.zookeeper < 32_000

@@ -1,0 +1,64 @@
+import sys
+from pathlib import Path
+
+import pytest
+from tidemark.cli.main import main
+from tidemark.runtime.exit_codes import ExitCode
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tidemark", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_version_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--version") == ExitCode.OK
+    assert capsys.readouterr().out.startswith("tidemark ")
+
+
+def test_help_names_every_group(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--help") == ExitCode.OK
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("dev", "topic", "log", "Exit codes"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nothing",),
+        ("topic", "create"),
+        ("topic", "consume", "a", "--count", "0"),
+        ("dev", "up", "--port", "client"),
+        ("dev", "up", "--brokers", "10"),
+        ("topic", "alter", "a"),
+    ],
+)
+def test_wrong_arguments_have_their_own_code(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIDEMARK_DIR", str(tmp_path))
+    assert run(monkeypatch, *words) == ExitCode.USAGE
+
+
+def test_a_failure_is_one_message_with_what_to_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "dev", "status", "--dir", str(tmp_path)) == ExitCode.FAILED
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert (
+        said.err == f"error: there is no cluster in {tmp_path}\n  try: tidemark dev up makes one\n"
+    )
+
+
+def test_down_where_nothing_runs_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "dev", "down", "--dir", str(tmp_path)) == ExitCode.OK
+    assert "nothing is running" in capsys.readouterr().err

@@ -1,0 +1,233 @@
+"""A cluster in memory behind the client's Transport: real batches, Kafka's sequence rules, failures
+on demand.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Hashable, Sequence
+
+from tidemark.client.config import Address
+from tidemark.client.errors import ConnectionLostError
+from tidemark.client.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
+from tidemark.client.partition_queue import ProducerIdentity
+from tidemark.client.transport import (
+    FetchItem,
+    FetchLimits,
+    FetchOutcome,
+    OffsetItem,
+    OffsetOutcome,
+    ProduceItem,
+    ProduceOutcome,
+)
+from tidemark.codec.record_batch import BatchHeader, read_header, set_base_offset_and_epoch
+from tidemark.codec.records import Record, read_records, sequence_after
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import LeaderEpoch, Offset
+from tidemark.model.topics import TopicPartition
+
+TOPIC_ID = b"t" * 16
+
+
+class SequenceRules:
+    """What a leader checks of one producer's batches in one partition (KIP-98, KIP-360)."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.next = -1
+        self.last: deque[tuple[int, int, int]] = deque(maxlen=5)
+
+    def check(self, header: BatchHeader) -> tuple[ErrorCode, int]:
+        """An error, or the base offset of the batch this one repeats (-1: it is new)."""
+        if header.producer_epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        if header.producer_epoch > self.epoch:
+            fresh = self.epoch == -1 or header.base_sequence == 0
+            return (ErrorCode.NONE if fresh else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), -1
+        for first, count, base_offset in self.last:
+            if (first, count) == (header.base_sequence, header.record_count):
+                return ErrorCode.NONE, base_offset
+        if header.base_sequence == self.next:
+            return ErrorCode.NONE, -1
+        behind = header.base_sequence < self.next
+        return (
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+            if behind
+            else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        ), -1
+
+    def appended(self, header: BatchHeader, base_offset: int) -> None:
+        if header.producer_epoch != self.epoch:
+            self.epoch = header.producer_epoch
+            self.last.clear()
+        self.last.append((header.base_sequence, header.record_count, base_offset))
+        self.next = sequence_after(header.base_sequence, header.record_count)
+
+
+class MemoryLog:
+    """One partition: whole batches at offsets."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.start = 0
+        self.producers: dict[int, SequenceRules] = defaultdict(SequenceRules)
+
+    def append(self, batch: bytes) -> ProduceOutcome:
+        header = read_header(batch)
+        rules = self.producers[header.producer_id]
+        if header.producer_id >= 0:
+            code, known_at = rules.check(header)
+            if code or known_at >= 0:
+                return ProduceOutcome(code, known_at)
+        base_offset = self.end
+        stamped = bytearray(batch)
+        set_base_offset_and_epoch(stamped, 0, Offset(base_offset), LeaderEpoch(0))
+        self.batches.append(bytes(stamped))
+        self.end += header.record_count
+        rules.appended(header, base_offset)
+        return ProduceOutcome(0, base_offset)
+
+    def records(self) -> list[Record]:
+        return [
+            record
+            for batch in self.batches
+            for record in read_records(memoryview(batch), read_header(batch))
+        ]
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        read = b""
+        for batch in self.batches:
+            if read_header(batch).last_offset < offset:
+                continue
+            if read and len(read) + len(batch) > bytes_max:
+                break
+            read += batch
+        return read
+
+
+class MemoryTransport:
+    """Two brokers; ``leaders`` may be changed, ``faults`` are taken by the next produce or fetch
+    requests in turn: "lost" (never arrives), "unanswered" (arrives, the answer is lost) or an
+    ErrorCode.
+    """
+
+    def __init__(self, *, partitions: int = 1, topic: str = "t") -> None:
+        self.partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self.logs = {partition: MemoryLog() for partition in self.partitions}
+        self.leaders = {partition: 1 + partition.partition % 2 for partition in self.partitions}
+        self.faults: deque[str | ErrorCode] = deque()
+        self.requests = 0
+        self.held = asyncio.Event()
+        self.held.set()
+        self._producer_ids = 1000
+        self._changed = asyncio.Event()
+
+    async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
+        names = {partition.topic for partition in self.partitions}
+        return ClusterView(
+            {number: BrokerView(number, Address("memory", number)) for number in (1, 2)},
+            {
+                name: TopicView(
+                    name,
+                    TOPIC_ID,
+                    0,
+                    tuple(PartitionView(p.partition, self.leaders[p], 0) for p in self.partitions),
+                )
+                if name in names
+                else TopicView(name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for name in (names if topics is None else topics)
+            },
+            "memory",
+            1,
+        )
+
+    def _view(self, name: str) -> TopicView:
+        views = [PartitionView(each.partition, self.leaders[each], 0) for each in self.partitions]
+        return TopicView(name, TOPIC_ID, 0, tuple(views))
+
+    async def init_producer_id(self) -> ProducerIdentity:
+        self._producer_ids += 1
+        return ProducerIdentity(self._producer_ids, 0)
+
+    async def produce(
+        self, broker_id: int, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        await self.held.wait()
+        self.requests += 1
+        fault = self.faults.popleft() if self.faults else None
+        if fault == "lost":
+            raise ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        if isinstance(fault, ErrorCode):
+            return [ProduceOutcome(fault)] * len(items)
+        outcomes = [self._append(broker_id, item) for item in items]
+        await asyncio.sleep(0)
+        if fault == "unanswered":
+            raise ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost on the way back")
+        return outcomes
+
+    def _append(self, broker_id: int, item: ProduceItem) -> ProduceOutcome:
+        if self.leaders[item.partition] != broker_id:
+            return ProduceOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._changed.set()
+        return self.logs[item.partition].append(item.batch)
+
+    def fetch_group(self, broker_id: int, partition: TopicPartition) -> Hashable:
+        return broker_id
+
+    async def fetch(
+        self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
+    ) -> list[FetchOutcome]:
+        self.requests += 1
+        fault = self.faults.popleft() if self.faults else None
+        if fault == "lost":
+            raise ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        if isinstance(fault, ErrorCode):
+            return [FetchOutcome(item.partition, item.fetch_offset, fault) for item in items]
+        outcomes = self._read(broker_id, items, limits)
+        if not any(outcome.records or outcome.error_code for outcome in outcomes):
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(limits.wait_ms_max / 1_000):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            outcomes = self._read(broker_id, items, limits)
+        return outcomes
+
+    def _read(
+        self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
+    ) -> list[FetchOutcome]:
+        outcomes = []
+        for part, _, _, offset in items:
+            log = self.logs[part]
+            if self.leaders[part] != broker_id:
+                outcomes.append(FetchOutcome(part, offset, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif not log.start <= offset <= log.end:
+                code = ErrorCode.OFFSET_OUT_OF_RANGE
+                outcomes.append(FetchOutcome(part, offset, code, log_start=log.start))
+            else:
+                records = memoryview(log.read(offset, limits.partition_bytes_max))
+                outcomes.append(FetchOutcome(part, offset, 0, log.end, log.end, log.start, records))
+        return outcomes
+
+    async def list_offsets(
+        self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
+    ) -> list[OffsetOutcome]:
+        outcomes = []
+        for part, _, _, timestamp in items:
+            log = self.logs[part]
+            if timestamp == -1:
+                outcomes.append(OffsetOutcome(part, 0, log.end))
+            elif timestamp == -2:
+                outcomes.append(OffsetOutcome(part, 0, log.start))
+            else:
+                young = [each for each in log.records() if each.timestamp >= timestamp]
+                found = (young[0].offset, young[0].timestamp) if young else (-1, -1)
+                outcomes.append(OffsetOutcome(part, 0, *found))
+        return outcomes
+
+    def where(self, broker_id: int) -> str:
+        return f"memory broker {broker_id}"
+
+    async def close(self) -> None:
+        pass

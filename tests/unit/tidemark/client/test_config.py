@@ -1,0 +1,76 @@
+import pytest
+from tidemark.client.config import (
+    Address,
+    AdminConfig,
+    Bootstrap,
+    ConsumerConfig,
+    ProducerConfig,
+    with_settings,
+)
+from tidemark.client.errors import ClientConfigError
+
+
+@pytest.mark.feature("A14")
+def test_several_bootstrap_servers_are_read_from_one_text_or_a_list() -> None:
+    expected = (Address("a", 1), Address("::1", 2))
+    assert Bootstrap.parse("a:1, [::1]:2").addresses == expected
+    assert Bootstrap.parse(["a:1", "[::1]:2"]).addresses == expected
+    assert str(expected[1]) == "[::1]:2"
+
+
+@pytest.mark.parametrize("text", ["", ",", "host", "host:", ":9092", "host:x", "host:0", "h:99999"])
+def test_a_bad_bootstrap_server_is_refused(text: str) -> None:
+    with pytest.raises(ClientConfigError):
+        Bootstrap.parse(text)
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(ClientConfigError, match="did you mean linger_ms"):
+        with_settings(ProducerConfig(), {"linger.ms": 5})
+
+
+@pytest.mark.feature("C05")
+def test_defaults_are_kafkas() -> None:
+    config = ProducerConfig()
+    assert (config.batch_size, config.linger_ms, config.buffer_memory) == (16384, 5, 33554432)
+    assert config.idempotent
+    assert config.required_acks == -1
+
+
+def test_fewer_acks_switch_idempotence_off_unless_it_was_asked_for() -> None:
+    assert not ProducerConfig(acks=1).idempotent
+    assert not ProducerConfig(max_in_flight_requests_per_connection=6).idempotent
+    with pytest.raises(ClientConfigError, match="acks='all'"):
+        ProducerConfig(acks=1, enable_idempotence=True)
+    with pytest.raises(ClientConfigError, match="at most 5"):
+        ProducerConfig(enable_idempotence=True, max_in_flight_requests_per_connection=6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acks": 2},
+        {"compression_type": "brotli"},
+        {"batch_size": 0},
+        {"linger_ms": -1},
+        {"delivery_timeout_ms": 10},
+        {"transport": "http"},
+    ],
+)
+def test_a_bad_producer_setting_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ClientConfigError):
+        with_settings(ProducerConfig(), settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"auto_offset_reset": "middle"}, {"fetch_max_wait_ms": 40_000}, {"max_poll_records": 0}],
+)
+def test_a_bad_consumer_setting_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ClientConfigError):
+        with_settings(ConsumerConfig(), settings)
+
+
+def test_an_admin_call_has_a_deadline() -> None:
+    with pytest.raises(ClientConfigError, match="default_api_timeout_ms"):
+        AdminConfig(default_api_timeout_ms=0)

@@ -1,0 +1,73 @@
+import threading
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from tidemark.client import producer as async_producer
+from tidemark.client.errors import ClientClosedError, ClientConfigError
+from tidemark.client.session import Session
+from tidemark.client.sync import Consumer, Producer
+from unit.tidemark.client.memory_transport import MemoryTransport
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryTransport]:
+    """Every client of the test reaches the same cluster in memory; no thread outlives it."""
+    transport = MemoryTransport()
+    monkeypatch.setattr(Session, "_make_transport", lambda session, group: transport)
+    yield transport
+    assert not [each for each in threading.enumerate() if each.name.startswith("tidemark-")]
+
+
+def test_records_sent_are_read_without_await(memory: MemoryTransport) -> None:
+    with Producer("h:1", linger_ms=0) as producer:
+        assert producer.send("t", b"0").offset == 0
+        delivery = producer.enqueue("t", b"1")
+        assert delivery.result().offset == 1
+        assert [each.offset for each in producer.send_many("t", [(b"k", b"2")] * 3)] == [2, 3, 4]
+        producer.flush()
+        assert producer.statistics().records_acknowledged == 5
+        assert producer.partitions_for("t") == (0,)
+    with Consumer("h:1", auto_offset_reset="earliest") as consumer:
+        (partition,) = consumer.assign_topic("t")
+        assert [record.offset for record in consumer.poll()] == [0, 1, 2, 3, 4]
+        consumer.seek(partition, 3)
+        assert consumer.position(partition) == 3
+        assert consumer.end_offsets([partition]) == {partition: 5}
+
+
+def test_iteration_gives_back_what_was_not_seen(memory: MemoryTransport) -> None:
+    with Producer("h:1", linger_ms=0) as producer:
+        producer.send_many("t", [(None, b"v")] * 5)
+    with Consumer("h:1", auto_offset_reset="earliest") as consumer:
+        (partition,) = consumer.assign_topic("t")
+        records = iter(consumer)
+        assert [record.offset for record in islice(records, 2)] == [0, 1]
+        records.close()  # type: ignore[attr-defined]
+        assert consumer.position(partition) == 2
+
+
+def test_a_closed_client_says_so_and_closing_again_is_nothing(memory: MemoryTransport) -> None:
+    producer = Producer("h:1")
+    producer.close()
+    producer.close()
+    with pytest.raises(ClientClosedError):
+        producer.send("t", b"v")
+
+
+def test_a_bad_setting_is_raised_in_the_callers_thread(memory: MemoryTransport) -> None:
+    with pytest.raises(ClientConfigError, match="did you mean linger_ms"):
+        Producer("h:1", linger=5)
+
+
+def test_a_failure_at_close_is_raised_in_the_callers_thread(memory: MemoryTransport) -> None:
+    memory.held.clear()
+    producer = Producer("h:1", linger_ms=0, request_timeout_ms=10, delivery_timeout_ms=20)
+    producer.enqueue("t", b"v")
+    with pytest.raises(Exception, match="ran out of time"):
+        producer.close()
+
+
+def test_the_async_producer_is_what_runs(memory: MemoryTransport) -> None:
+    with Producer("h:1") as producer:
+        assert isinstance(producer._client, async_producer.Producer)

@@ -1,0 +1,98 @@
+import asyncio
+
+import pytest
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.zk_session import SessionLostError
+from tidemark_wire.v1 import controller_pb2 as pb
+from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
+
+NOT_CONTROLLER = int(ErrorCode.NOT_CONTROLLER)
+DUPLICATE = int(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
+async def call_through(
+    first: ScriptedController, *others: ScriptedController, timeout_s: float = 5.0
+) -> tuple[pb.CreateTopicsResponse, str]:
+    client = ControllerClient(endpoints=[item.endpoint for item in (first, *others)])
+    try:
+        answer = await client.call("CreateTopics", pb.CreateTopicsRequest(), timeout_s)
+        return answer, client.active_endpoint
+    finally:
+        await client.close()
+
+
+def test_a_standby_sends_the_caller_to_the_active_one() -> None:
+    async def use() -> None:
+        async with serving() as standby, serving() as active:
+            hint = pb.CreateTopicsResponse(
+                error_code=NOT_CONTROLLER, controller_hint=active.endpoint
+            )
+            standby.answers["CreateTopics"] = [hint]
+            active.answers["CreateTopics"] = [pb.CreateTopicsResponse()]
+            answer, endpoint = await call_through(standby)
+            assert (answer.error_code, endpoint) == (0, active.endpoint)
+
+    asyncio.run(use())
+
+
+def test_a_dead_endpoint_gives_way_to_the_next() -> None:
+    async def use() -> None:
+        async with serving() as active:
+            active.answers["CreateTopics"] = [pb.CreateTopicsResponse()]
+            dead = ScriptedController()
+            dead.endpoint = "127.0.0.1:1"
+            _, endpoint = await call_through(dead, active)
+            assert endpoint == active.endpoint
+
+    asyncio.run(use())
+
+
+def test_an_error_of_the_request_is_the_answer() -> None:
+    async def use() -> None:
+        async with serving() as active:
+            refused = pb.CreateTopicsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            active.answers["CreateTopics"] = [refused]
+            answer, _ = await call_through(active)
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(use())
+
+
+def test_nobody_active_is_told_at_the_deadline() -> None:
+    async def use() -> None:
+        async with serving() as standby:
+            standby.answers["CreateTopics"] = [pb.CreateTopicsResponse(error_code=NOT_CONTROLLER)]
+            with pytest.raises(TidemarkError, match="is not active") as refused:
+                await call_through(standby, timeout_s=0.15)
+            assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(use())
+
+
+async def register(*answers: pb.RegisterBrokerResponse, timeout_s: float = 5.0) -> tuple[int, str]:
+    async with serving() as active:
+        active.answers["RegisterBroker"] = list(answers)
+        client = ControllerClient(endpoints=[active.endpoint])
+        try:
+            return await client.register_broker(pb.RegisterBrokerRequest(), timeout_s)
+        finally:
+            await client.close()
+
+
+def test_a_registration_answers_epoch_and_cluster() -> None:
+    response = pb.RegisterBrokerResponse(broker_epoch=42, cluster_id="tide")
+    assert asyncio.run(register(response)) == (42, "tide")
+
+
+def test_an_older_incarnation_is_waited_for_but_not_for_ever() -> None:
+    duplicate = pb.RegisterBrokerResponse(error_code=DUPLICATE, error_message="alive")
+    with pytest.raises(TidemarkError, match="alive") as refused:
+        asyncio.run(register(duplicate, timeout_s=0.1))
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_live_znode_that_is_gone_means_a_lost_session() -> None:
+    gone = pb.RegisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    with pytest.raises(SessionLostError):
+        asyncio.run(register(gone))

@@ -1,0 +1,124 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerEpoch, ControllerEpoch, ControllerId
+from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_follower import MetadataFollower
+from tidemark.runtime.metadata_wire import delta_update, snapshot_update
+from tidemark_wire.v1 import controller_pb2 as pb
+from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
+
+CONTROLLER = ControllerId(1)
+
+
+def at(version: int, epoch: int = 1) -> FeedPosition:
+    return FeedPosition(ControllerEpoch(epoch), version)
+
+
+def snapshot(version: int, epoch: int = 1) -> pb.MetadataUpdate:
+    return snapshot_update(ClusterImage(position=at(version, epoch), cluster_id="tide"))
+
+
+def delta(version: int, epoch: int = 1) -> pb.MetadataUpdate:
+    return delta_update(ClusterDelta(), at(version, epoch), CONTROLLER)
+
+
+def follow(
+    feed: list[list[pb.MetadataUpdate]],
+    use: Callable[[MetadataFollower, ScriptedController], Awaitable[None]],
+    broker_epoch: Callable[[], BrokerEpoch] = lambda: BrokerEpoch(-1),
+) -> list[FeedPosition]:
+    """The positions that the callback heard until ``use`` returned."""
+    heard: list[FeedPosition] = []
+
+    async def run() -> None:
+        async with serving() as controller, asyncio.TaskGroup() as tasks:
+            controller.feed = feed
+            client = ControllerClient(endpoints=[controller.endpoint])
+            follower = MetadataFollower(
+                client,
+                subscriber="test",
+                on_image=lambda image, _: heard.append(image.position),
+                broker_epoch=broker_epoch,
+            )
+            running = tasks.create_task(follower.run())
+            try:
+                await use(follower, controller)
+            finally:
+                running.cancel()
+                await client.close()
+
+    asyncio.run(run())
+    return heard
+
+
+async def reach(follower: MetadataFollower, position: FeedPosition) -> None:
+    assert await follower.wait_for(position, 5.0), f"stuck at {follower.image.position}"
+
+
+def test_a_snapshot_and_then_deltas_arrive_in_order() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        await reach(follower, at(5))
+        assert follower.image.cluster_id == "tide"
+
+    heard = follow([[snapshot(3), delta(4), delta(5)]], use)
+    assert heard == [at(3), at(4), at(5)]
+
+
+def test_what_was_applied_is_acknowledged() -> None:
+    async def use(follower: MetadataFollower, controller: ScriptedController) -> None:
+        await controller.all_acknowledged.wait()
+        assert controller.acknowledged == [3, 4]
+
+    follow([[snapshot(3), delta(4)]], use)
+
+
+def test_a_gap_is_never_applied_but_leads_to_a_new_snapshot() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        await reach(follower, at(9))
+
+    assert follow([[snapshot(3), delta(5)], [snapshot(9)]], use) == [at(3), at(9)]
+
+
+def test_an_older_controller_is_not_believed() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        await reach(follower, at(1, epoch=3))
+
+    feed = [[snapshot(3, 2), delta(9, 1)], [snapshot(7, 1)], [snapshot(1, 3)]]
+    assert follow(feed, use) == [at(3, 2), at(1, 3)]
+
+
+def test_a_standby_sends_it_on_and_it_comes_back() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        await reach(follower, at(3))
+
+    standby = pb.MetadataUpdate(error_code=ErrorCode.NOT_CONTROLLER)
+    assert follow([[standby], [snapshot(3)]], use) == [at(3)]
+
+
+def test_a_stale_registration_ends_it() -> None:
+    async def use(_: MetadataFollower, __: ScriptedController) -> None:
+        await asyncio.Event().wait()
+
+    stale = pb.MetadataUpdate(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    with pytest.RaisesGroup(TidemarkError):
+        follow([[stale]], use, lambda: BrokerEpoch(5))
+
+
+def test_a_registration_renewed_meanwhile_is_not_stale() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        await reach(follower, at(3))
+
+    stale = pb.MetadataUpdate(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    epochs = iter(range(100))
+    follow([[stale], [snapshot(3)]], use, lambda: BrokerEpoch(next(epochs)))
+
+
+def test_waiting_for_what_does_not_come_ends_in_time() -> None:
+    async def use(follower: MetadataFollower, _: ScriptedController) -> None:
+        assert not await follower.wait_for(at(4), 0.05)
+
+    follow([[snapshot(3)]], use)

@@ -1,0 +1,212 @@
+"""SendQueue over a real socket pair: order, slices, back-pressure, cold pages, shrinking files."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark.runtime.event_loop import new_event_loop
+from tidemark.runtime.os_disk import OsDisk, OsFile
+from tidemark.runtime.send_queue import SendQueue
+from tidemark.storage.mem_disk import MemDisk
+
+CONTENT = bytes(range(256)) * 8192
+"""Two MiB: more than a socket holds."""
+
+
+class World:
+    """A queue that sends, a socket that receives, a file on disk."""
+
+    def __init__(self, directory: Path, executor: ThreadPoolExecutor) -> None:
+        self.loop = asyncio.get_running_loop()
+        ours, self.theirs = socket.socketpair()
+        self.theirs.setblocking(False)
+        self.drained = 0
+        self.broken: list[str] = []
+        self.has_broken = asyncio.Event()
+        self.queue = SendQueue(
+            self.loop,
+            ours.fileno(),
+            executor,
+            on_drained=self._count,
+            on_broken=self._break,
+        )
+        ours.close()  # the queue has a descriptor of its own
+        self.disk = OsDisk(directory)
+        self.file = self.disk.open("f", create=True)
+        self.file.write_at(0, [CONTENT])
+
+    def _count(self) -> None:
+        self.drained += 1
+
+    def _break(self, reason: str) -> None:
+        self.broken.append(reason)
+        self.has_broken.set()
+
+    async def receive(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            chunk = await self.loop.sock_recv(self.theirs, 65_536)
+            if not chunk:
+                break
+            received += chunk
+        return bytes(received)
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as threads:
+        yield threads
+
+
+def run(
+    scenario: Callable[[World], Awaitable[None]], directory: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def main() -> None:
+        world = World(directory, executor)
+        try:
+            async with asyncio.timeout(10):
+                await scenario(world)
+        finally:
+            world.queue.close()
+            world.theirs.close()
+            world.file.close()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_pieces_and_slices_arrive_in_order(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        world.queue.send(b"first|")
+        world.queue.send_parts([b"head|", (world.file, 5, 1_500_000), b"|between|"])
+        world.queue.send_parts([(world.file, 0, 3), b"|end"])
+        wanted = b"first|head|" + CONTENT[5:1_500_005] + b"|between|" + CONTENT[:3] + b"|end"
+        assert await world.receive(len(wanted)) == wanted
+        assert world.queue.idle
+        assert world.queue.queued_bytes == 0
+        assert world.drained >= 1
+        assert world.queue.sent_bytes == len(wanted)
+
+    run(scenario, tmp_path, executor)
+
+
+def test_what_the_socket_does_not_take_is_counted(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        world.queue.send(CONTENT)
+        world.queue.send(b"tail")
+        assert 0 < world.queue.queued_bytes <= len(CONTENT) + 4
+        assert await world.receive(len(CONTENT) + 4) == CONTENT + b"tail"
+        await asyncio.sleep(0)
+        assert world.queue.queued_bytes == 0
+
+    run(scenario, tmp_path, executor)
+
+
+def test_a_file_in_memory_is_copied(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        file = MemDisk().open("m", create=True)
+        file.write_at(0, [CONTENT])
+        world.queue.send_parts([b"<", (file, 1, 300_000), b">"])
+        assert await world.receive(300_002) == b"<" + CONTENT[1:300_001] + b">"
+
+    run(scenario, tmp_path, executor)
+
+
+@pytest.mark.parametrize("cut", [0, 1_000_000])
+def test_a_file_shorter_than_its_slice_breaks_the_connection(
+    cut: int, tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        # Behind the file's back, as another process would: only sendfile can notice.
+        os.truncate(tmp_path / "f", cut)
+        world.queue.send_parts([b"head", (world.file, 0, len(CONTENT))])
+        received = await world.receive(cut + 4)
+        assert received == (b"head" + CONTENT)[: len(received)]
+        await world.has_broken.wait()
+        assert len(world.broken) == 1
+
+    run(scenario, tmp_path, executor)
+
+
+def test_a_truncation_under_a_queued_slice_breaks_the_connection(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        world.queue.send_parts([(world.file, 0, len(CONTENT))])
+        world.file.truncate(100)
+        world.file.write_at(100, [b"\xff" * len(CONTENT)])  # other bytes where the slice reaches
+        received = await world.receive(len(CONTENT))
+        assert received == CONTENT[: len(received)]
+
+    async def main(world: World) -> None:
+        try:
+            await asyncio.wait_for(scenario(world), 0.3)
+        except TimeoutError:
+            assert world.broken
+
+    run(main, tmp_path, executor)
+
+
+class ColdFile(OsFile):
+    """A file whose pages are never resident, so that every byte goes through a thread."""
+
+    __slots__ = ()
+
+    def resident(self, position: int, length: int) -> bool:
+        """Never."""
+        return False
+
+
+def test_cold_slices_go_through_a_thread(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        file = ColdFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        world.queue.send_parts([b"head", (file, 0, len(CONTENT)), b"tail"])
+        assert not world.queue.idle
+        world.queue.send(b"!")
+        wanted = b"head" + CONTENT + b"tail!"
+        assert await world.receive(len(wanted)) == wanted
+        file.close()
+
+    run(scenario, tmp_path, executor)
+
+
+def test_closing_while_a_thread_sends_is_safe(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        file = ColdFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        world.queue.send_parts([(file, 0, len(CONTENT))])
+        world.queue.close()
+        world.queue.close()
+        received = await world.receive(len(CONTENT))
+        assert received == CONTENT[: len(received)]
+        file.close()
+
+    run(scenario, tmp_path, executor)
+
+
+def test_a_gone_peer_breaks_it_once(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        world.theirs.close()
+        world.queue.send(b"x")
+        world.queue.send(b"y")
+        world.queue.send_parts([b"z"])
+        assert len(world.broken) == 1
+
+    run(scenario, tmp_path, executor)
+
+
+def test_slices_hold_their_file_open(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        file: Any = world.disk.open("f")
+        world.queue.send_parts([(file, 0, len(CONTENT))])
+        del file
+        world.disk.remove("f")
+        assert await world.receive(len(CONTENT)) == CONTENT
+
+    run(scenario, tmp_path, executor)

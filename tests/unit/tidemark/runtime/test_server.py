@@ -1,0 +1,57 @@
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tidemark.runtime.ops_http import AddressTakenError
+from tidemark.runtime.server import make_grpc_server
+
+STORE = "tidemark_wire.v1.PartitionStore"
+
+
+async def _health_before_and_after() -> list[int]:
+    async with (
+        make_grpc_server("127.0.0.1:0", [STORE], lambda _: None) as server,
+        grpc.aio.insecure_channel(str(server.address)) as channel,
+    ):
+        check = health_pb2_grpc.HealthStub(channel).Check
+        before = await check(health_pb2.HealthCheckRequest(service=STORE))
+        await server.set_serving(serving=True)
+        after = await check(health_pb2.HealthCheckRequest(service=STORE))
+    return [before.status, after.status]
+
+
+def test_health_follows_what_the_service_says() -> None:
+    status = health_pb2.HealthCheckResponse
+    assert asyncio.run(_health_before_and_after()) == [status.NOT_SERVING, status.SERVING]
+
+
+async def _services_listed() -> set[str]:
+    async with (
+        make_grpc_server("127.0.0.1:0", [STORE], lambda _: None) as server,
+        grpc.aio.insecure_channel(str(server.address)) as channel,
+    ):
+        ask = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        call = ask(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        answer = await call.read()
+        call.cancel()
+    return {service.name for service in answer.list_services_response.service}
+
+
+def test_reflection_lists_the_services() -> None:
+    assert {STORE, "grpc.health.v1.Health"} <= asyncio.run(_services_listed())
+
+
+async def _listen_twice() -> None:
+    async with (
+        make_grpc_server("127.0.0.1:0", [], lambda _: None) as first,
+        make_grpc_server(str(first.address), [], lambda _: None),
+    ):
+        pass
+
+
+def test_a_taken_port_names_the_key_to_change() -> None:
+    with pytest.raises(AddressTakenError, match=r"or change grpc\.listen"):
+        asyncio.run(_listen_twice())

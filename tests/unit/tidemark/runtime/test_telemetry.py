@@ -1,0 +1,91 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tidemark.runtime.telemetry import (
+    LogFormat,
+    configure_logging,
+    fields,
+    levels,
+    request_scope,
+    set_level,
+)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("example").setLevel(logging.NOTSET)
+    logging.captureWarnings(capture=False)
+
+
+def logged(log_format: LogFormat, *, level: str = "INFO") -> io.StringIO:
+    stream = io.StringIO()
+    configure_logging("broker", level=level, log_format=log_format, stream=stream)
+    return stream
+
+
+def test_a_json_line_holds_its_fields_and_the_request_id() -> None:
+    stream = logged("json")
+    with request_scope("r-1"):
+        logging.getLogger("example").info("topic created", extra=fields(topic="orders", name="x"))
+    line = json.loads(stream.getvalue())
+    assert (line["message"], line["topic"], line["request_id"]) == (
+        "topic created",
+        "orders",
+        "r-1",
+    )
+    assert (line["service"], line["level"], line["name"]) == ("broker", "INFO", "x")
+    assert line["ts"].endswith("Z")
+
+
+def test_a_field_never_replaces_what_every_line_has() -> None:
+    stream = logged("json")
+    logging.getLogger("example").info("said", extra=fields(message="other", level="other"))
+    assert json.loads(stream.getvalue())["message"] == "said"
+
+
+def test_a_text_line_quotes_what_has_spaces() -> None:
+    stream = logged("text")
+    logging.getLogger("example").warning("lost", extra=fields(why="disk is full", offset=3))
+    assert stream.getvalue().endswith('WARNING example  lost  why="disk is full" offset=3\n')
+
+
+def test_outside_of_a_request_there_is_no_request_id() -> None:
+    stream = logged("json")
+    with request_scope():
+        pass
+    logging.getLogger("example").info("started")
+    assert "request_id" not in json.loads(stream.getvalue())
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_a_traceback_is_kept(log_format: LogFormat) -> None:
+    stream = logged(log_format)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("example").exception("failed")
+    assert "ValueError: broken" in stream.getvalue()
+
+
+def test_the_level_changes_while_running() -> None:
+    stream = logged("text")
+    log = logging.getLogger("example")
+    log.debug("not yet")
+    set_level("debug", "example")
+    log.debug("now")
+    assert "now" in stream.getvalue()
+    assert "not yet" not in stream.getvalue()
+    assert levels()["example"] == "DEBUG"
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be one of: DEBUG, INFO"):
+        set_level("LOUD")

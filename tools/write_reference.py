@@ -1,0 +1,252 @@
+"""Write docs/reference/*.md from the code: what can be set, answered and measured.
+
+The pages are not committed; `make reference` runs this. They cannot differ from the code, because
+nothing in them is written by hand but their first lines.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.shell.apis import make_router
+from broker.shell.kafka import find_coordinator
+from broker.shell.metrics import BrokerCollector
+from broker.shell.node import BrokerNode
+from broker.shell.producer_ids import from_controller
+from controller.config import ControllerConfig
+from controller.shell.node import ControllerNode
+from controller.shell.rest import measure
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import CollectorRegistry
+from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
+from tidemark.model.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigKind, InvalidConfigError
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.exit_codes import MEANING
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.service_config import ServiceConfig, config_keys
+from tidemark.runtime.worker_pool import WorkerPool
+from tidemark.runtime.zk_session import ZkSession
+
+OUTPUT: Final = Path(__file__).parent.parent / "docs/reference"
+_KIND_WORDS: Final = {
+    1: "true or false",
+    2: "text",
+    3: "32-bit number",
+    5: "64-bit number",
+    6: "decimal number",
+    7: "comma-separated list",
+}
+# A value beyond every bound of a kind; and the bounds that go without saying.
+_REFUSED: Final = {3: str(2**80), 5: str(2**80), 6: "1e99"}
+_LIMITS: Final = (f" and at most {INT_MAX}", f" and at most {LONG_MAX}", f"at least {LONG_MIN}")
+# Where ApiVersions names less than is decoded.
+_ADVERTISED_MAX: Final = {ApiKey.FIND_COORDINATOR: find_coordinator.ADVERTISED_MAX}
+_NOWHERE: Final = "127.0.0.1:1"
+"""Nothing is connected to: the services are only built, and asked what they would show."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def page(title: str, *parts: str) -> str:
+    """One document."""
+    return "\n\n".join([f"# {title}", *parts]) + "\n"
+
+
+def service_config(service: str, config_class: type[ServiceConfig]) -> str:
+    """Every key of a service."""
+    prefix = f"TIDEMARK_{service.upper()}_"
+    rows = [
+        (f"`{key.name}`", key.accepts, f"`{key.default}`", key.doc)
+        for key in config_keys(config_class)
+    ]
+    return page(
+        f"Configuration of the {service}",
+        f"In a YAML file (`--config PATH`), in the environment (`{prefix}` and the key in\n"
+        "capitals, with _ for dots) or as a flag (`--key value`). A flag overrides the\n"
+        "environment, which overrides the file.",
+        table(("key", "accepts", "default", "what it is"), rows),
+    )
+
+
+def broker_config() -> str:
+    """What a broker can be told."""
+    return service_config("broker", BrokerConfig)
+
+
+def controller_config() -> str:
+    """What a controller can be told."""
+    return service_config("controller", ControllerConfig)
+
+
+def topic_config() -> str:
+    """Every key of a topic."""
+    rows = [
+        (
+            f"`{key.name}`",
+            kind_words(key.kind),
+            f"`{_default(key.default)}`",
+            f"`{key.broker_name}`" if key.broker_name else "",
+            key.doc,
+        )
+        for key in TOPIC_CONFIG_KEYS.values()
+    ]
+    return page(
+        "Configuration of a topic",
+        "Set when a topic is made (`tidemark topic create -c KEY=VALUE`) or later\n"
+        "(`tidemark topic alter`). A topic that does not set a key takes the broker-wide one, and\n"
+        "else the default.",
+        table(("key", "accepts", "default", "broker-wide key", "what it is"), rows),
+    )
+
+
+def kind_words(kind: ConfigKind) -> str:
+    """What may stand at a key: what its parser says when it refuses a value."""
+    words = _KIND_WORDS[kind.type_number]
+    try:
+        kind.parse(_REFUSED.get(kind.type_number, "?"))
+    except InvalidConfigError as refusal:
+        choices = str(refusal).partition("one of: ")[2]
+        bounds = str(refusal).partition("value must be ")[2]
+        for limit in _LIMITS:
+            bounds = bounds.replace(limit, "")
+        return ": ".join(filter(None, [words, choices or bounds]))
+    return words
+
+
+def _default(text: str) -> str:
+    return "none" if text == "" else "no bound" if text == str(LONG_MAX) else text
+
+
+def errors() -> str:
+    """Every error code."""
+    rows = [
+        (str(int(code)), f"`{code.name}`", "yes" if code.retriable else "no") for code in ErrorCode
+    ]
+    return page(
+        "Errors",
+        "Kafka's numbers and names, on the Kafka wire and over gRPC alike. *Retriable*: the same\n"
+        "request may succeed later, perhaps at another broker.",
+        table(("code", "name", "retriable"), rows),
+    )
+
+
+def exit_codes() -> str:
+    """Why a process ended."""
+    rows = [(str(int(code)), f"`{code.name}`", text) for code, text in MEANING.items()]
+    return page(
+        "Exit codes",
+        "Of every service and of the command line.",
+        table(("code", "name", "meaning"), rows),
+    )
+
+
+def kafka_apis() -> str:
+    """What the Kafka listeners answer."""
+    served = set(make_router(a_broker()).served())
+    rows = [_api_row(key, is_served=key in served) for key in ApiKey if key not in INTERNAL_APIS]
+    return page(
+        "Kafka APIs",
+        "What ApiVersions answers. An API that is not served is not advertised; a request for it\n"
+        "gets UNSUPPORTED_VERSION.",
+        table(("key", "API", "advertised", "served", "flexible from"), rows),
+    )
+
+
+def _api_row(key: ApiKey, *, is_served: bool) -> tuple[str, ...]:
+    versions = APIS[key]
+    name = "".join(word.capitalize() for word in key.name.split("_"))
+    if not is_served:
+        return str(int(key)), name, "not yet", "", ""
+    last = _ADVERTISED_MAX.get(key, versions.max)
+    flexible = "" if versions.flexible_from is None else str(versions.flexible_from)
+    return (
+        str(int(key)),
+        name,
+        f"{versions.advertised_min} to {last}",
+        f"{versions.served_min} to {versions.max}",
+        flexible,
+    )
+
+
+def metrics() -> str:
+    """What /metrics shows."""
+    parts = []
+    for service, registry in (("broker", broker_registry()), ("controller", controller_registry())):
+        rows = sorted(metric_rows(registry.collect()))
+        parts += [f"## {service}", table(("name", "type", "labels", "what it counts"), rows)]
+    first = "Served at `/metrics` of `ops.listen`, in Prometheus' text format."
+    return page("Metrics", first, *parts)
+
+
+def metric_rows(families: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
+    """Name as served, type, labels and meaning of each family."""
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        # The library keeps a family's label names to itself: without samples nothing shows them.
+        labels = vars(family).get("_labelnames", ())
+        yield f"`{name}`", family.type, ", ".join(labels), family.documentation
+
+
+def a_broker() -> BrokerNode:
+    """A broker without disks, listeners or a cluster."""
+    controller = ControllerClient(endpoints=[_NOWHERE])
+    return BrokerNode(
+        BrokerConfig(broker_id=0),
+        (),
+        clock=Clock(),
+        controller=controller,
+        producer_ids=from_controller(controller, lambda: (0, 0)),
+        workers=WorkerPool(),
+        draw_session_id=lambda: 1,
+    )
+
+
+def broker_registry() -> CollectorRegistry:
+    """What a broker measures."""
+    registry = Metrics("broker").registry
+    registry.register(BrokerCollector(a_broker()))
+    return registry
+
+
+def controller_registry() -> CollectorRegistry:
+    """What a controller measures."""
+    shown = Metrics("controller")
+    node = ControllerNode(ControllerConfig(controller_id=0), ZkSession(_NOWHERE), Clock())
+    measure(node, shown)
+    return shown.registry
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "broker-config": broker_config,
+    "controller-config": controller_config,
+    "topic-config": topic_config,
+    "errors": errors,
+    "metrics": metrics,
+    "exit-codes": exit_codes,
+    "kafka-apis": kafka_apis,
+}
+
+
+def main() -> None:
+    """Write every page."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    for name, write in PAGES.items():
+        path = OUTPUT / f"{name}.md"
+        path.write_text(write(), encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
