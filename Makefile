@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
 INPUT ?=
+S ?=
+REWRITE ?=
 ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -46,7 +48,7 @@ reference: setup ## docs/reference/: every option, error, metric and API, writte
 	$(BIN)/python tools/write_reference.py
 
 lint: setup ## ruff, import contracts
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && PYTHONPATH=tests $(BIN)/lint-imports
 
 types: setup ## mypy, strict
 	$(BIN)/mypy
@@ -72,8 +74,14 @@ demo: setup ## the main job on real input: make demo INPUT=path
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
+sim: setup ## one simulated life, an event a line: make sim SEED=7; many: make sim SEEDS=1000
+	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+
+scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
+	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)
+
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
-	$(BIN)/pytest -q tests/e2e -k fuzz $(ARGS)
+	SEED=$(SEED) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
 ci: lint types test ## all that a machine runs, in this order
 

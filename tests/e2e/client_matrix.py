@@ -22,7 +22,7 @@ from e2e.conftest import Cluster
 from kafka.errors import KafkaError as KafkaPythonError
 from tidemark.client import TidemarkError, sync
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 WAIT_S = 20.0
 BIG = 8 * 1024 * 1024  # the client must not be the one who refuses
 
@@ -84,9 +84,10 @@ class Client(Protocol):
 
 
 class _KafkaAddressed:
-    codecs: ClassVar = CODECS
-    writes_empty_records: ClassVar = False
-    writes_null_headers: ClassVar = True
+    name: ClassVar[str]
+    codecs: ClassVar[tuple[str, ...]] = CODECS
+    writes_empty_records: ClassVar[bool] = False
+    writes_null_headers: ClassVar[bool] = True
 
     def bootstrap(self, cluster: Cluster) -> str:
         return cluster.bootstrap
@@ -136,14 +137,13 @@ class Confluent(_KafkaAddressed):
                 problems.append(problem)
 
         for message in messages:
-            where = {} if message.partition is None else {"partition": message.partition}
             producer.produce(
                 topic,
                 message.value,
                 message.key,
+                -1 if message.partition is None else message.partition,
                 headers=list(message.headers),
                 on_delivery=delivered,
-                **where,
             )
         assert producer.flush(WAIT_S) == 0
         if problems:
@@ -173,17 +173,19 @@ class Confluent(_KafkaAddressed):
             assert time.monotonic() < deadline, f"{len(found)} of {count} read"
             for message in consumer.consume(count - len(found), 0.5):
                 assert message.error() is None, message.error()
-                found.append(
-                    Received(
-                        message.partition(),
-                        message.offset(),
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                        tuple(message.headers() or ()),
-                    )
-                )
+                found.append(_received_by_confluent(message))
         return found
+
+
+def _received_by_confluent(message: Any) -> Received:
+    return Received(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
 
 
 class KafkaPython(_KafkaAddressed):
@@ -367,8 +369,7 @@ class Kcat(_KafkaAddressed):
 
     def read(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> list[Received]:
         # Binary sizes first, then the bytes themselves; headers end at the line's end.
-        layout = r"%p %o %T %K %S\n%k%s%h\n"
-        argv = ["-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", layout]
+        argv = ["-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", r"%p %o %T %K %S\n%k%s%h\n"]
         argv += ["-X", "check.crcs=true", "-X", "fetch.wait.max.ms=100"]
         data = self._kcat(bootstrap, argv, b"")
         found, position = [], 0
@@ -410,10 +411,10 @@ class Kcat(_KafkaAddressed):
 class Tidemark:
     """Our own client, over Kafka's protocol."""
 
-    name = "tidemark"
-    codecs: ClassVar = CODECS
-    writes_empty_records: ClassVar = True
-    writes_null_headers: ClassVar = True
+    name: ClassVar[str] = "tidemark"
+    codecs: ClassVar[tuple[str, ...]] = CODECS
+    writes_empty_records: ClassVar[bool] = True
+    writes_null_headers: ClassVar[bool] = True
     transport: ClassVar = "kafka"
 
     def bootstrap(self, cluster: Cluster) -> str:
@@ -480,10 +481,15 @@ class TidemarkGrpc(Tidemark):
         )
 
 
-CLIENTS: dict[str, Client] = {
-    client.name: client
-    for client in (Confluent(), KafkaPython(), Aiokafka(), Kcat(), Tidemark(), TidemarkGrpc())
-}
+_ALL: tuple[Client, ...] = (
+    Confluent(),
+    KafkaPython(),
+    Aiokafka(),
+    Kcat(),
+    Tidemark(),
+    TidemarkGrpc(),
+)
+CLIENTS = {client.name: client for client in _ALL}
 KAFKA_CLIENTS = tuple(name for name in CLIENTS if name != TidemarkGrpc.name)
 
 

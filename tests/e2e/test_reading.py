@@ -99,7 +99,7 @@ def confluent_reader(bootstrap: str, topic: str) -> Iterator[ReadFrom]:
 
     def read_from(offset: int, count: int) -> list[int]:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, offset)])
-        return [int(message.value()) for message in consumer.consume(count, WAIT_S)]
+        return [int(one.value() or b"") for one in consumer.consume(count, WAIT_S)]
 
     yield read_from
     consumer.close()

@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from e2e.conftest import Cluster
@@ -111,11 +112,12 @@ def create_topic(
         )
     (made,) = answer.topics
     assert made.error_code == ErrorCode.NONE, (made.error_code, made.error_message)
+
+    def knows(broker: int) -> bool:
+        return topic_at(cluster.kafka(broker), topic).topic_id == bytes(made.topic_id)
+
     for broker in live:
-        eventually(
-            lambda broker=broker: topic_at(cluster.kafka(broker), topic).topic_id == made.topic_id,
-            f"broker {broker} knows {topic}",
-        )
+        eventually(partial(knows, broker), f"broker {broker} knows {topic}")
     return bytes(made.topic_id)
 
 

@@ -88,7 +88,7 @@ class ExchangeStream(Generic[Request, Answer]):
         for waiting in pending.values():
             if not waiting.done():
                 waiting.set_exception(self._loss())
-                # Its waiter may be cancelled already: then nobody is left to hear, and that is fine.
+                # Its waiter may be cancelled already: then nobody is left to hear.
                 waiting.exception()
         self._call.cancel()
 

@@ -67,6 +67,8 @@ class Budget:
             raise MalformedRequestError("more array elements than one message may hold")
 
 
+MESSAGE_CHARS_MAX: Final = 4_096
+
 Read = Callable[[memoryview, int, Budget], tuple[Any, int]]
 Write = Callable[[Any], bytes]
 # ---------------------------------------------------------------- defaults
@@ -230,6 +232,17 @@ def _not_null(write: Write) -> Write:
     return write_present
 
 
+def _shortened(write: Write) -> Write:
+    """Words for people may repeat what a client sent, at any length: they are cut, not refused."""
+
+    def write_short(value: str | None) -> bytes:
+        if value is not None and len(value) > MESSAGE_CHARS_MAX:
+            value = f"{value[:MESSAGE_CHARS_MAX]}..."
+        return write(value)
+
+    return write_short
+
+
 def _bytes_writer(encoding: Encoding, *, nullable: bool) -> Write:
     array_length = encoding.array_length
 
@@ -256,6 +269,8 @@ def _field_writer(field: FieldSchema, version: int, encoding: Encoding, where: s
     else:
         inner_nullable = nullable and not field.is_array
         element = _primitive_writer(field.wire_type, encoding, nullable=inner_nullable)
+    if field.name == "error_message":
+        element = _shortened(element)
     if field.is_array:
         return _array_writer(element, encoding, nullable=nullable)
     if nullable and field.wire_type == "struct":

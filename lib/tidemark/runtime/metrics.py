@@ -24,18 +24,15 @@ KAFKA_METRICS: Final[Mapping[str, str]] = {
     "kafka_server_brokertopicmetrics_messagesin": "records appended",
     "kafka_server_brokertopicmetrics_bytesin": "bytes of record batches appended",
     "kafka_server_brokertopicmetrics_bytesout": "bytes of record batches sent to consumers",
-    "kafka_server_brokertopicmetrics_bytesrejected": "bytes of record batches refused",
     "kafka_server_brokertopicmetrics_totalproducerequests": "produce requests",
     "kafka_server_brokertopicmetrics_totalfetchrequests": "fetch requests",
     "kafka_server_brokertopicmetrics_failedproducerequests": "partitions not appended to",
     "kafka_server_brokertopicmetrics_failedfetchrequests": "partitions not read from",
     "kafka_network_requestmetrics_requests": "requests answered, by API and version",
     "kafka_network_requestmetrics_errors": "answers with an error code, by API and error",
-    "kafka_network_requestmetrics_totaltime_seconds": "from last byte in to answer queued",
     "kafka_server_replicamanager_partitioncount": "partitions hosted",
     "kafka_server_replicamanager_leadercount": "partitions led",
     "kafka_server_replicamanager_underreplicatedpartitions": "led, ISR below replicas",
-    "kafka_server_replicamanager_underminisrpartitioncount": "led, ISR below min ISR",
     "kafka_server_replicamanager_offlinereplicacount": "replicas on failed log directories",
     "kafka_log_log_size": "bytes on disk, by partition",
     "kafka_log_log_logstartoffset": "first offset, by partition",
@@ -47,8 +44,6 @@ KAFKA_METRICS: Final[Mapping[str, str]] = {
     "kafka_controller_kafkacontroller_globalpartitioncount": "partitions",
     "kafka_controller_kafkacontroller_fencedbrokercount": "brokers registered but fenced",
     "kafka_controller_kafkacontroller_activebrokercount": "brokers registered and not fenced",
-    "kafka_server_socketservermetrics_connection_count": "open connections, by listener",
-    "kafka_server_socketservermetrics_connection_creation": "connections accepted, by listener",
 }
 
 LabelValues = tuple[str, ...]

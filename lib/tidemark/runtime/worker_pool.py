@@ -20,7 +20,8 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NICENESS: Final = 10
+NICENESS: Final = 10
+"""Of background work: it yields to everything that serves."""
 _STARTS_MAX: Final = 3
 
 
@@ -44,8 +45,9 @@ class WorkerPool:
     Belongs to one event loop. ``jobs_max`` bounds those running and waiting.
     """
 
-    def __init__(self, *, jobs_max: int = 64) -> None:
+    def __init__(self, *, jobs_max: int = 64, niceness: int = NICENESS) -> None:
         assert jobs_max > 0
+        self._niceness = niceness
         self._jobs_max = jobs_max
         self._jobs = 0
         self._worker: _Worker | None = None
@@ -87,7 +89,7 @@ class WorkerPool:
             if self._closed:
                 raise WorkerDiedError("the pool was closed")
             if self._worker is None:
-                self._worker = await asyncio.to_thread(_start)
+                self._worker = await asyncio.to_thread(_start, self._niceness)
             return self._worker
 
     async def _outcome(self, worker: _Worker, future: Future[T]) -> T:
@@ -117,12 +119,12 @@ class WorkerPool:
             await asyncio.to_thread(worker.executor.shutdown, wait=True, cancel_futures=True)
 
 
-def _start() -> _Worker:
+def _start(niceness: int) -> _Worker:
     # spawn: a forked copy would share our sockets, descriptors and locks.
     context = multiprocessing.get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(
-        max_workers=1, mp_context=context, initializer=_become_worker, initargs=(theirs,)
+        max_workers=1, mp_context=context, initializer=_become_worker, initargs=(theirs, niceness)
     )
     executor.submit(_nothing)  # the process is spawned by the first job
     return _Worker(executor, ours)
@@ -132,8 +134,8 @@ def _nothing() -> None:
     """The first job."""
 
 
-def _become_worker(leash: Connection) -> None:
-    os.nice(_NICENESS)
+def _become_worker(leash: Connection, niceness: int) -> None:
+    os.nice(niceness)
     # Ctrl-C reaches the whole process group; who ends the worker is its parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(leash,), name="leash", daemon=True).start()

@@ -168,6 +168,9 @@ class FetchSessions(Generic[Wanted]):
         if not session.partitions:
             self._close(session_id)
             return FetchPlan(None, incremental=False, wanted=[])
+        if len(session.partitions) > before and self.partition_count > self.partitions_max:
+            self._close(session_id)  # it may come back whole, and then finds room or goes without
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at = now
         self._sessions.move_to_end(session_id)
@@ -212,5 +215,6 @@ class FetchSessions(Generic[Wanted]):
     def check(self) -> None:
         """Assert the bounds and the count."""
         assert len(self._sessions) <= self.sessions_max
+        assert self.partition_count <= self.partitions_max
         counted = sum(len(session.partitions) for session in self._sessions.values())
         assert counted == self.partition_count, (counted, self.partition_count)

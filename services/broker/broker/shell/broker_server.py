@@ -44,7 +44,8 @@ class BrokerServer:
         clock: Clock | None = None,
     ) -> None:
         self.config = config
-        self.workers = WorkerPool()
+        # Produces wait for it: it yields to the loop, but is not starved by whatever else runs.
+        self.workers = WorkerPool(niceness=1)
         self._dice = random.SystemRandom()
         self.node = BrokerNode(
             config,

@@ -32,6 +32,7 @@ BUFFER_BYTES_USUAL: Final = 256 * 1024
 LARGE_FRAME_BYTES: Final = 128 * 1024
 FRAME_BYTES_MIN: Final = 8
 QUEUED_PARTS_MAX: Final = 512
+HELD_BYTES_UNCHECKED: Final = 64 * 1024
 SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
 _LENGTH: Final = struct.Struct(">i")
@@ -63,7 +64,7 @@ class Reply:
         assert self.parts is None, "answered twice"
         self.on_gone = None
         self.parts = framed(self._header, body) if body else []
-        self._connection.replied()
+        self._connection.replied(self)
 
     def close(self) -> None:
         """No answer: close the connection."""
@@ -83,6 +84,11 @@ def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
     return [head, *body]
 
 
+def _bytes_in(parts: Sequence[Part]) -> int:
+    """What of these is in memory."""
+    return sum(len(part) for part in parts if isinstance(part, bytes))
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
@@ -92,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         "_closed",
         "_end",
         "_frame_end",
+        "_held_bytes",
         "_limits",
         "_muted",
         "_out",
@@ -137,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[Reply] = deque()
         self._out: list[Part] = []
         self._out_files = False
+        self._held_bytes = 0  # of answers that the queue does not have yet
         self._processing = False
         self._blocked = False
         self._muted = False
@@ -236,7 +244,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._prepare(4 + size)
                 return False
             # What was unsent before these frames is looked at once; what they add, as it grows.
-            if (first or self._replies or len(self._out) > QUEUED_PARTS_MAX) and self._must_wait():
+            if (
+                first
+                or self._replies
+                or self._held_bytes > HELD_BYTES_UNCHECKED
+                or len(self._out) > QUEUED_PARTS_MAX
+            ) and self._must_wait():
                 return True
             first = False
             self._start = start + 4 + size
@@ -320,6 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer now, in order: the usual case is one piece and nobody waiting before it."""
         tags = _RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
         data = _LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
+        self._held_bytes += len(data)
         if self._replies:
             self._queue_reply(header, [data])
         else:
@@ -328,6 +342,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer_parts(self, header: RequestHeader, body: Sequence[Part]) -> None:
         """Answer now, in order, with slices of files among the bytes."""
         parts = framed(header, body)
+        self._held_bytes += _bytes_in(parts)
         if self._replies:
             self._queue_reply(header, parts)
         else:
@@ -345,10 +360,12 @@ class Connection(asyncio.BufferedProtocol):
         reply.parts = parts
         self._replies.append(reply)
 
-    def replied(self) -> None:
+    def replied(self, reply: Reply) -> None:
         """A later answer is there: send it, and those behind it that waited for it."""
         if self._closed:
             return
+        assert reply.parts is not None
+        self._held_bytes += _bytes_in(reply.parts)
         replies = self._replies
         while replies and replies[0].parts is not None:
             parts = replies.popleft().parts
@@ -370,11 +387,12 @@ class Connection(asyncio.BufferedProtocol):
         assert queue is not None
         if self._out_files:
             self._out_files = False
+            self._held_bytes -= _bytes_in(out)
             queue.send_parts(out)
-        elif len(out) == 1:
-            queue.send(out[0])  # type: ignore[arg-type]  # only bytes without _out_files
         else:
-            queue.send(b"".join(out))  # type: ignore[arg-type]
+            data = cast("bytes", out[0]) if len(out) == 1 else b"".join(cast("list[bytes]", out))
+            self._held_bytes -= len(data)
+            queue.send(data)
 
     # -- bounds
 
@@ -410,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
         assert queue is not None
         return (
             len(self._replies) >= self.listener.requests_in_flight_max
-            or queue.queued_bytes > self.listener.queued_bytes_max
+            or queue.queued_bytes + self._held_bytes > self.listener.queued_bytes_max
             or len(queue) > QUEUED_PARTS_MAX
             or len(self._out) > QUEUED_PARTS_MAX
         )

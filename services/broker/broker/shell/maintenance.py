@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+FLUSH_LOOK_MS = 1_000
+"""How often flush.ms and flush.messages are looked at; a look that finds nothing is cheap."""
 HEAL_INTERVAL_MS = 1_000
 EXPIRY_INTERVAL_MS = 60_000
 EXPIRED_AT_ONCE = 200
@@ -47,7 +49,8 @@ class Maintenance:
             tasks.create_task(self._heal(), name="heal"),
             tasks.create_task(self._expire_producers(), name="expire-producers"),
             tasks.create_task(
-                self._every(config.log_flush_interval_ms, self._flush_all), name="flush"
+                self._every(min(config.log_flush_interval_ms, FLUSH_LOOK_MS), self._flush_all),
+                name="flush",
             ),
             tasks.create_task(
                 self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
@@ -117,6 +120,9 @@ class Maintenance:
     async def _tick(self, manager: LogManager) -> None:
         """Retention, rolls, removals; then tell the partitions whose logs begin later."""
         manager.tick(self._node.clock.wall_ms(), self._high_watermarks(manager))
+        self._tell_log_starts(manager)
+
+    def _tell_log_starts(self, manager: LogManager) -> None:
         for hosted in self._node.hosted.values():
             if hosted.manager is manager:
                 self._node.log_start_moved(hosted)
@@ -135,7 +141,13 @@ class Maintenance:
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
             for manager in self._node.log_managers:
-                if manager.fenced is not None and manager.try_heal(self._node.clock.wall_ms()):
+                if manager.fenced is None:
+                    continue
+                healed = manager.try_heal(
+                    self._node.clock.wall_ms(), self._high_watermarks(manager)
+                )
+                self._tell_log_starts(manager)  # retention may have made the room
+                if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     self._hosting.retry()
             if all(one.fenced is not None and not one.is_full for one in self._node.log_managers):

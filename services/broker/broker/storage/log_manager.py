@@ -343,15 +343,20 @@ class LogManager:
         """Take no more writes. A full disk may heal, anything else stays until the next start."""
         self._shared.fence(error)
 
-    def try_heal(self, now_ms: int) -> bool:
-        """Lift the fence of a full disk once there is space again; whether it did."""
+    def try_heal(
+        self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> bool:
+        """Lift the fence of a full disk once there is space again; whether it did.
+
+        Retention may make room: up to ``high_watermarks``, else up to those last checkpointed.
+        """
         if not self.is_full:
             return False
         self._shared.now_ms = now_ms
         self._shared.remove_due(now_ms)
         if self._shared.disk.free_bytes() < self.heal_free_bytes:
             try:
-                self._retain(now_ms, self.high_watermarks)
+                self._retain(now_ms, high_watermarks or self.high_watermarks)
             except DiskError as error:
                 self._shared.fence(error)
             return False

@@ -27,6 +27,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLUSTER_WIDE: Final = ""
 CONFIG_CHARS_MAX: Final = 64 * 1024
+VALUE_BYTES_MAX: Final = 32_767
+"""The longest text that DescribeConfigs can tell before version 4."""
 
 _LIST_TYPE: Final = 7
 _TOPIC_KEY_OF: Final[Mapping[str, str]] = {
@@ -65,6 +67,12 @@ def _check_size(configs: Mapping[str, str]) -> None:
             ErrorCode.INVALID_CONFIG,
             f"the configuration has {chars} characters; it may have {CONFIG_CHARS_MAX}",
         )
+    for name, value in configs.items():
+        if len(value.encode()) > VALUE_BYTES_MAX:
+            raise TidemarkError(
+                ErrorCode.INVALID_CONFIG,
+                f"the value of {name[:100]} takes more than {VALUE_BYTES_MAX} bytes",
+            )
 
 
 def topic_defaults(broker: Mapping[str, str]) -> Configs:

@@ -149,3 +149,11 @@ def test_merged_incremental_answers_tell_what_whole_answers_would(
                 merged[name] = (error, watermark, start)
             assert told or size == 0
             assert merged[name] == (error, watermark, start)
+
+
+def test_a_session_may_not_grow_beyond_what_all_may_hold() -> None:
+    cache = sessions(partitions_max=3)
+    number = opened(cache, "ab")
+    assert names(begin(cache, (number, 1), "c")) == "abc"
+    assert begin(cache, (number, 2), "d") is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partition_count) == (0, 0)

@@ -153,6 +153,19 @@ def test_a_full_disk_takes_no_part_of_a_batch_and_heals() -> None:
     assert bytes_of(log.read(0, 10**6, end=3)) == b"".join(kept)
 
 
+def test_a_full_disk_makes_room_by_retention_up_to_the_live_high_watermark() -> None:
+    disk, manager, log = new_log(replace(TINY, retention_bytes=1, file_delete_delay_ms=0))
+    while log.first_base_offset == log.segments()[-1].base_offset:
+        append(log)
+    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
+    with pytest.raises(DiskFullError):
+        append(log)
+    manager.try_heal(NOW + 10**6)
+    assert log.log_start == 0, "no high watermark was ever checkpointed"
+    manager.try_heal(NOW + 10**6, {ORDERS: log.log_end})
+    assert log.log_start > 0
+
+
 def test_a_failed_sync_fences_for_good() -> None:
     disk, manager, log = new_log()
     append(log)

@@ -51,6 +51,13 @@ def refusal(batch: bytes, *, keys_required: bool = False, bytes_max: int = 10**6
     return outcome
 
 
+def test_a_timestamp_beyond_64_bits_is_refused() -> None:
+    batch = build_batch(RECORDS)
+    header = read_header(batch)._replace(base_timestamp=2**63 - 1)
+    payload = records_payload(batch, header)
+    assert refusal(assemble_batch(header, payload)).error is ErrorCode.INVALID_TIMESTAMP
+
+
 @pytest.mark.feature("A19")
 def test_a_compacted_topic_wants_keys() -> None:
     refused = refusal(build_batch(RECORDS), keys_required=True)

@@ -34,6 +34,12 @@ def test_defaults_are_never_shared() -> None:
     assert second.topic_names == []
 
 
+def test_an_error_message_is_cut_to_what_every_version_can_carry() -> None:
+    results = [{"name": "a", "error_message": "\u20ac" * 40_000}]
+    (told,) = through(ApiKey.CREATE_PARTITIONS, 0, {"results": results}).results
+    assert told.error_message == "\u20ac" * 4_096 + "..."
+
+
 def test_a_misspelt_field_is_refused_by_name() -> None:
     with pytest.raises(UnencodableError, match=r"CREATE_TOPICS response v5\.topics.*erorr_code"):
         write_response(ApiKey.CREATE_TOPICS, 5, {"topics": [{"erorr_code": 1}]})

@@ -121,6 +121,16 @@ def test_topics_are_deleted_by_name(ask: Ask, controller: StubController, versio
     assert controller.asked[0][1].topics[0].topic_id == b""
 
 
+def test_a_topic_of_no_name_is_answered_once_under_that_name(
+    ask: Ask, controller: StubController
+) -> None:
+    controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
+        position=SEEN, topics=[pb.TopicResult(error_code=3)]
+    )
+    responses = ask(ApiKey.DELETE_TOPICS, {"topic_names": [""]}, 5).responses
+    assert [(one.name, one.error_code) for one in responses] == [("", 3)]
+
+
 def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, node: BrokerNode) -> None:
     topic = node.image.topics["orders"]
     controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(

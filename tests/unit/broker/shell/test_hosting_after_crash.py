@@ -1,0 +1,17 @@
+"""A partition of flush=group after a crash: what was acknowledged is shown again soon."""
+
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.shell.node_worlds import World, topic
+
+
+def test_what_recovery_found_asks_for_a_group_round() -> None:
+    disk = MemDisk()
+    before = World(disk)
+    before.show(topic(configs={"flush": "group"}))
+    before.append()
+    disk.kill()
+    after, asked = World(disk), []
+    after.node.on_group_write = lambda: asked.append(True)
+    after.show(topic(configs={"flush": "group"}))
+    assert asked == [True]
+    assert after.hosted().partition.high_watermark == 0
