@@ -10,6 +10,8 @@ INPUT ?=
 S ?=
 REWRITE ?=
 ARGS ?=
+# Compiled modules are kept: every test and every service would otherwise compile the same code again.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz ci clean
@@ -54,7 +56,7 @@ types: setup ## mypy, strict
 	$(BIN)/mypy
 
 unit: setup ## unit, golden and tidy tests: Python alone, seconds
-	$(BIN)/pytest -q tests/unit tests/golden tests/tidy $(ARGS)
+	$(BIN)/pytest -q -n auto tests/unit tests/golden tests/tidy $(ARGS)
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
 	$(BIN)/pytest -q tests $(ARGS)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -193,9 +192,7 @@ def _take(message: confluent_kafka.Message, read: Tale, ended: set[int]) -> None
     elif error.name() == "_PARTITION_EOF":
         assert partition is not None, "and for ends alike"
         ended.add(partition)
-    elif error.code() != KafkaError.UNSUPPORTED_VERSION:
-        # librdkafka asks for a group coordinator even when partitions are assigned, hears once
-        # that groups are not served yet, and reads on.
+    else:
         raise CommandError(f"the Kafka client failed: {error.str()}")
 
 

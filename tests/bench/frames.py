@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from crc32c import crc32c
-from tidemark.codec.record_batch import CRC_POSITION, CRC_START, HEADER_BYTES
+from tidemark.codec.record_batch import CRC_POSITION, CRC_START
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, write_fetch_request
@@ -15,6 +15,7 @@ from tidemark.kafka.produce import (
     ProduceTopic,
     write_produce_request,
 )
+from tidemark.runtime.clock import Clock
 
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12
@@ -31,26 +32,22 @@ def batch_of(size_bytes: int, *, producer_id: int = -1) -> bytes:
     count = max(1, size_bytes // RECORD_BYTES)
 
     def build(last_value_bytes: int) -> bytes:
-        body = min(RECORD_BYTES - 16, last_value_bytes)
-        values = [bytes([index % 251]) * body for index in range(count - 1)]
+        values = [bytes([index % 251]) * (RECORD_BYTES - 16) for index in range(count - 1)]
         values.append(b"x" * last_value_bytes)
         return build_batch(
-            [(1_700_000_000_000, None, value, ()) for value in values],
+            [(now_ms, None, value, ()) for value in values],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
         )
 
-    guess = max(1, (size_bytes - HEADER_BYTES) // count - 16)
-    for _ in range(64):
-        batch = build(guess)
-        if len(batch) == size_bytes:
-            return batch
-        guess += max(1, abs(size_bytes - len(batch)) // count) * (
-            1 if len(batch) < size_bytes else -1
-        )
-        guess = max(1, guess)
-    return build(guess)
+    now_ms = Clock().wall_ms()
+    last = 64
+    for _ in range(4):
+        last += size_bytes - len(build(last))
+    batch = build(last)
+    assert len(batch) == size_bytes, (len(batch), size_bytes)
+    return batch
 
 
 class ProduceFrame:

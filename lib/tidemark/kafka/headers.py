@@ -52,6 +52,31 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
+class HeaderReader:
+    """Reads the headers of one connection's frames: clients repeat theirs but for the correlation
+    id, and a repetition is recognised instead of parsed.
+    """
+
+    __slots__ = ("_client", "_head", "_last", "_tail_end")
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._client = b""
+        self._tail_end = 0
+        self._last: RequestHeader | None = None
+
+    def read(self, frame: memoryview) -> RequestHeader:
+        """As `read_request_header`."""
+        last, end = self._last, self._tail_end
+        if last is not None and frame[:4] == self._head and frame[8:end] == self._client:
+            (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 4)
+            return tuple.__new__(RequestHeader, (last[0], last[1], correlation_id, last[3], end))
+        header = self._last = read_request_header(frame)
+        self._tail_end = header.body_position
+        self._head, self._client = bytes(frame[:4]), bytes(frame[8 : self._tail_end])
+        return header
+
+
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """The header of an answer, v0 or v1 as the API and version want it."""
     if api_key != _API_VERSIONS and is_flexible(api_key, api_version):

@@ -50,11 +50,12 @@ class OsFile:
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
         """One pwrite or pwritev; a short one is carried on. Buffers are byte views (itemsize 1)."""
-        total = sum(map(len, buffers))
         try:
             if len(buffers) == 1:
+                total = len(buffers[0])
                 written = os.pwrite(self.descriptor, buffers[0], position)
             else:
+                total = sum(map(len, buffers))
                 written = os.pwritev(self.descriptor, buffers[:_IOV_MAX], position)
             if written != total:
                 self._write_rest(position, buffers, written, total)

@@ -107,7 +107,7 @@ class Cleaning:
         plan = plan_cleaning(
             segments,
             log_start=hosted.partition.log_start,
-            last_stable=hosted.partition.last_stable,
+            last_stable=min(hosted.partition.last_stable, hosted.log.synced_end),
             checkpoint=self._checkpoints(hosted.manager).get(hosted.topic_partition),
             config=config,
             now_ms=self._node.clock.wall_ms(),
@@ -148,7 +148,9 @@ class Cleaning:
             hosted.topic_partition,
             hosted.log.config,
             now_ms=self._node.clock.wall_ms(),
-            last_data_offsets=last_data_offsets(hosted.log.producers.entries()),
+            last_data_offsets=last_data_offsets(
+                hosted.log.producers.entries(), synced_end=hosted.log.synced_end
+            ),
         )
         result = await self._worker.run(clean_segments, partial(OsDisk, disk.root), job)
         if result.damage is not None:

@@ -10,22 +10,20 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidemark.kafka.apis import APIS
-from tidemark.kafka.headers import RequestHeader, response_header
+from tidemark.kafka.headers import HeaderReader, RequestHeader, response_header
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.runtime.send_queue import SendQueue
-from tidemark.storage.disk import File
+
+from broker.shell.replies import Part, Reply, bytes_in, framed
 
 if TYPE_CHECKING:
     from broker.shell.listener import KafkaListener
 
 log = logging.getLogger(__name__)
-
-Part = bytes | tuple[File, int, int]
-"""A piece of an answer: bytes, or (file, position, length)."""
 
 BUFFER_BYTES_MIN: Final = 64 * 1024
 BUFFER_BYTES_USUAL: Final = 256 * 1024
@@ -43,50 +41,6 @@ _RESPONSE_TAGS: Final = {
     for version in range(versions.advertised_min, versions.max + 1)
 }
 """What follows the correlation id: nothing, or an empty tag field."""
-
-
-class Reply:
-    """The place of one answer that comes later. ``send`` is called exactly once, or the connection
-    is gone.
-    """
-
-    __slots__ = ("_connection", "_header", "on_gone", "parts")
-
-    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
-        self._connection = connection
-        self._header = header
-        self.parts: list[Part] | None = None
-        self.on_gone: Callable[[], None] | None = None
-        """Called instead of an answer when the connection is lost: cancel what was parked."""
-
-    def send(self, body: Sequence[Part]) -> None:
-        """Answer with the pieces of a body, without header; [] answers nothing (acks=0)."""
-        assert self.parts is None, "answered twice"
-        self.on_gone = None
-        self.parts = framed(self._header, body) if body else []
-        self._connection.replied(self)
-
-    def close(self) -> None:
-        """No answer: close the connection."""
-        self._connection.close("no answer can be given")
-
-
-def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
-    """A body's pieces with length and response header before them."""
-    head = response_header(header.api_key, header.api_version, header.correlation_id)
-    size = len(head)
-    for part in body:
-        size += part[2] if isinstance(part, tuple) else len(part)
-    first = body[0]
-    head = _LENGTH.pack(size) + head
-    if isinstance(first, bytes):
-        return [head + first, *body[1:]]
-    return [head, *body]
-
-
-def _bytes_in(parts: Sequence[Part]) -> int:
-    """What of these is in memory."""
-    return sum(len(part) for part in parts if isinstance(part, bytes))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -114,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_view",
         "address",
         "ending",
+        "headers",
         "listener",
         "peer",
         "principal",
@@ -130,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = ""
         self.touched = True
         self.ending = False
+        self.headers = HeaderReader()
         self.produce_prefix_bytes = 0
         self.repeated_produces: dict[bytes, RepeatedProduce] = {}
         """What this client's usual Produce requests begin with, all of one length."""
@@ -284,6 +240,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         held = self._end - self._start
         room = len(self._view)
+        if self._start and self._end == room < BUFFER_BYTES_USUAL:
+            # Frames come faster than they are read: with more room a read takes several.
+            self._resize(min(room * 2, BUFFER_BYTES_USUAL))
+            room = len(self._view)
         if frame_bytes > room and held * 2 >= room:
             wanted = min(max(frame_bytes, BUFFER_BYTES_USUAL), max(room * 4, BUFFER_BYTES_USUAL))
             self._resize(wanted)
@@ -342,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer_parts(self, header: RequestHeader, body: Sequence[Part]) -> None:
         """Answer now, in order, with slices of files among the bytes."""
         parts = framed(header, body)
-        self._held_bytes += _bytes_in(parts)
+        self._held_bytes += bytes_in(parts)
         if self._replies:
             self._queue_reply(header, parts)
         else:
@@ -365,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         assert reply.parts is not None
-        self._held_bytes += _bytes_in(reply.parts)
+        self._held_bytes += bytes_in(reply.parts)
         replies = self._replies
         while replies and replies[0].parts is not None:
             parts = replies.popleft().parts
@@ -387,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         assert queue is not None
         if self._out_files:
             self._out_files = False
-            self._held_bytes -= _bytes_in(out)
+            self._held_bytes -= bytes_in(out)
             queue.send_parts(out)
         else:
             data = cast("bytes", out[0]) if len(out) == 1 else b"".join(cast("list[bytes]", out))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
 from tidemark.kafka.error_responses import error_response
-from tidemark.kafka.headers import MalformedRequestError, RequestHeader, read_request_header
+from tidemark.kafka.headers import MalformedRequestError, RequestHeader
 from tidemark.kafka.long_tail import Struct, read_request, write_response
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.telemetry import fields, new_request_id, request_scope
@@ -20,8 +20,9 @@ from tidemark.runtime.telemetry import fields, new_request_id, request_scope
 from broker.shell.kafka import old_produce
 
 if TYPE_CHECKING:
-    from broker.shell.connection import Connection, Reply
+    from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
+    from broker.shell.replies import Reply
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class RequestRouter:
     def handle(self, connection: "Connection", frame: memoryview) -> None:
         """Take one frame to its handler. Never raises for what a client sent."""
         try:
-            header = read_request_header(frame)
+            header = connection.headers.read(frame)
             api_key, version = header.api_key, header.api_version
             served = _VERSIONS.get(api_key)
             if served is None or not served[0] <= version <= served[1]:

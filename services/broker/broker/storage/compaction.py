@@ -92,10 +92,11 @@ def plan_cleaning(
     """Plan one round over a partition's segments. None when nothing may be cleaned.
 
     ``last_stable``: exclusive bound; what is not committed, or in an open transaction, is not
-    compacted. ``checkpoint``: where the last round ended. One outside the log (after truncation) is
-    forgotten. ``first_timestamps`` (``first_timestamps_of``; base offset to ms) are needed for
-    max.compaction.lag.ms only; without one, a segment's highest timestamp stands for it, which is
-    later.
+    compacted. Give no more than the log's synced end: a record may only hide earlier ones of its
+    key once no power failure can take it. ``checkpoint``: where the last round ended. One outside
+    the log (after truncation) is forgotten. ``first_timestamps`` (``first_timestamps_of``; base
+    offset to ms) are needed for max.compaction.lag.ms only; without one, a segment's highest
+    timestamp stands for it, which is later.
     """
     if checkpoint is None or not log_start <= checkpoint <= segments[-1].base_offset:
         checkpoint = log_start
@@ -142,13 +143,20 @@ def first_timestamps_of(disk: Disk, segments: Iterable[SegmentView]) -> dict[int
     return found
 
 
-def last_data_offsets(producers: Iterable[ProducerEntry]) -> dict[int, int]:
-    """Producer id to the last offset of its latest batch, from a partition's producer table."""
-    return {
-        producer.producer_id: producer.batches[-1].last_offset
-        for producer in producers
-        if producer.batches
-    }
+def last_data_offsets(
+    producers: Iterable[ProducerEntry], *, synced_end: int | None = None
+) -> dict[int, int]:
+    """Producer id to the last offset of its latest batch, from a partition's producer table.
+
+    ``synced_end``: of its latest batch below that. What lies beyond may go by a power failure, and
+    the batch before it is then the one that tells the producer's sequence.
+    """
+    found = {}
+    for producer in producers:
+        for batch in producer.batches:
+            if synced_end is None or batch.last_offset < synced_end:
+                found[producer.producer_id] = batch.last_offset
+    return found
 
 
 @dataclass(frozen=True, slots=True)

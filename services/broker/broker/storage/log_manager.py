@@ -302,6 +302,7 @@ class LogManager:
             (checkpoint.RECOVERY_POINTS, self._recovery_points),
             (checkpoint.HIGH_WATERMARKS, self.high_watermarks),
             (checkpoint.LOG_STARTS, self._log_starts),
+            (CHECKPOINT_NAME, self._read_offsets(CHECKPOINT_NAME)),  # compaction's, as it is now
         )
         for path, offsets in stale:
             if offsets and offsets.pop(topic_partition, None) is not None:
@@ -418,21 +419,21 @@ class LogManager:
     def _save_recovery_points(self, *, sync: bool) -> None:
         points = {one: log.recovery_point for one, log in self.logs.items() if log.recovery_point}
         if points != self._recovery_points:
-            checkpoint.write_offsets(
-                self._shared.disk, checkpoint.RECOVERY_POINTS, points, sync=sync
-            )
+            path = checkpoint.RECOVERY_POINTS
+            checkpoint.write_offsets(self._shared.disk, path, points, sync=sync)
             self._recovery_points = points
 
     def _save_log_starts(self) -> None:
         """Only those that the first segment's name does not tell."""
-        starts = {
-            one: log.log_start
-            for one, log in self.logs.items()
-            if log.log_start > log.first_base_offset
-        }
-        if starts != self._log_starts:
-            checkpoint.write_offsets(self._shared.disk, checkpoint.LOG_STARTS, starts, sync=False)
-            self._log_starts = starts
+        late = (log for log in self.logs.values() if log.log_start > log.first_base_offset)
+        starts = {log.topic_partition: log.log_start for log in late}
+        if starts == self._log_starts:
+            return
+        # A start that a crash took back must not come again: it would hide what is written since.
+        known = ((one, start) for one, start in self._log_starts.items() if one in self.logs)
+        sync = any(self.logs[one].log_start < start for one, start in known)
+        checkpoint.write_offsets(self._shared.disk, checkpoint.LOG_STARTS, starts, sync=sync)
+        self._log_starts = starts
 
     # -- time
 

@@ -186,7 +186,9 @@ class _Scan:
     def _producers_up_to_scan(self, files: LogFiles, first: int) -> None:
         """Snapshot, then the headers between it and where the scan begins."""
         plan, found = self._plan, self._found
-        offset = found.snapshots.load_latest(found.producers, plan.recovery_point)
+        # Batches that retention took before they were synced are known from a snapshot alone.
+        snapshot_max = max(plan.recovery_point, found.segments[0].base_offset)
+        offset = found.snapshots.load_latest(found.producers, snapshot_max)
         self._replay_from = found.segments[0].base_offset if offset is None else offset
         if first and self._replay_from < found.segments[first].base_offset:
             self._guarded_replay(found.segments[first].base_offset)

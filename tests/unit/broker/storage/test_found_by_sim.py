@@ -1,8 +1,11 @@
 """What the simulator found, small: each was a loss of records or of what is known about them."""
 
 import pytest
+from broker.storage.checkpoint import read_offsets, write_offsets
+from broker.storage.compaction import CHECKPOINT_NAME
+from tidemark.model.ids import TopicId
 from tidemark.storage.disk import DiskFullError
-from unit.broker.storage.log_worlds import ORDERS, append, flush, new_log, opened
+from unit.broker.storage.log_worlds import NOW, ORDERS, TINY, append, flush, new_log, opened
 
 LOG = "orders-0/00000000000000000000.log"
 LAST_OFFSET_DELTA = 23
@@ -44,3 +47,41 @@ def test_a_log_start_that_could_not_be_kept_has_not_moved() -> None:
     with pytest.raises(DiskFullError):
         log.advance_log_start(1)
     assert log.log_start == 0
+
+
+def test_a_log_start_that_a_crash_took_back_does_not_come_again() -> None:
+    disk, _, log = new_log()
+    append(log, records=9)
+    log.advance_log_start(8)
+    disk.sync_directory("")
+    disk.crash()
+    manager = opened(disk)
+    assert (manager.logs[ORDERS].log_start, manager.logs[ORDERS].log_end) == (0, 0)
+    append(manager.logs[ORDERS], records=4)
+    begun = manager.begin_flush(only_group=False, now_ms=NOW + 10**9)
+    assert begun is not None
+    for file in begun.syncs[0].files:
+        file.sync()
+    disk.crash()
+    assert opened(disk).logs[ORDERS].log_start == 0
+
+
+def test_a_recreated_topic_is_not_taken_for_compacted() -> None:
+    disk, manager, _ = new_log()
+    write_offsets(disk, CHECKPOINT_NAME, {ORDERS: 7}, sync=True)
+    manager.delete(ORDERS)
+    manager.create(ORDERS, TopicId(bytes(15) + b"\x02"), TINY, NOW)
+    assert read_offsets(disk, CHECKPOINT_NAME) == {}
+
+
+def test_producers_of_batches_that_retention_took_unsynced_are_known_from_a_snapshot() -> None:
+    disk, manager, log = new_log()
+    append(log, producer_id=5, sequence=0)
+    flush(manager)
+    append(log, producer_id=5, sequence=1)
+    log.roll(NOW)
+    log.advance_log_start(2)
+    log.apply_retention(NOW, 2)
+    disk.crash([len(disk._journal)])
+    recovered = opened(disk, boot_id="boot-2").logs[ORDERS]
+    assert [one.last_sequence for one in recovered.producers.entries()] == [1]

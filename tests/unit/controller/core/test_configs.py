@@ -86,6 +86,11 @@ def test_replacing_all_unsets_what_is_not_named() -> None:
             ErrorCode.INVALID_REQUEST,
             "duplicate config keys",
         ),
+        (
+            topic(ConfigChange("follower.replication.throttled.replicas", SET, "0:1," * 9_000)),
+            ErrorCode.INVALID_CONFIG,
+            "more than 32767 bytes",
+        ),
         (ConfigResource(TOPIC, "b", ()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
         (ConfigResource(8, "a", ()), ErrorCode.INVALID_REQUEST, "resource type 8"),
         (ConfigResource(BROKER, "one", ()), ErrorCode.INVALID_REQUEST, "must be an integer"),

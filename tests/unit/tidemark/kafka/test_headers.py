@@ -1,8 +1,11 @@
 """Request and response headers, and the table of APIs."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidemark.kafka.apis import APIS, ApiKey, is_flexible, is_served
 from tidemark.kafka.headers import (
+    HeaderReader,
     MalformedRequestError,
     read_request_header,
     read_response_header,
@@ -64,3 +67,30 @@ def test_what_is_not_in_the_table_is_not_served(key: int, version: int) -> None:
 
 def test_an_unknown_api_has_no_flexible_version() -> None:
     assert not is_flexible(999, 1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(VERSIONS),
+            st.sampled_from([None, "", "rdkafka", "rdkafkb"]),
+            st.integers(-(2**31), 2**31 - 1),
+            st.integers(0, 40),
+        ),
+        max_size=8,
+    )
+)
+def test_a_reader_of_repetitions_agrees_with_its_plain_twin(
+    asked: list[tuple[tuple[ApiKey, int], str | None, int, int]],
+) -> None:
+    reader = HeaderReader()
+    for (key, version), client_id, correlation_id, length in asked:
+        frame = request_header(key, version, correlation_id, client_id) + b"body"
+        view = memoryview(frame)[:length]
+        try:
+            expected = read_request_header(view)
+        except MalformedRequestError:
+            with pytest.raises(MalformedRequestError):
+                reader.read(view)
+        else:
+            assert reader.read(view) == expected

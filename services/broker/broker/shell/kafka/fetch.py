@@ -22,8 +22,9 @@ from broker.shell.kafka import leader_hints
 from broker.shell.node import HostedPartition, ReadOutcome
 
 if TYPE_CHECKING:
-    from broker.shell.connection import Connection, Part
+    from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
+    from broker.shell.replies import Part
 
 READ_COMMITTED: Final = 1
 TOPIC_IDS_FROM: Final = 13

@@ -30,8 +30,9 @@ from broker.shell.kafka import leader_hints
 from broker.shell.node import AppendOutcome, HostedPartition
 
 if TYPE_CHECKING:
-    from broker.shell.connection import Connection, Reply
+    from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
+    from broker.shell.replies import Reply
 
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7

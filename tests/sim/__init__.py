@@ -1,0 +1,1 @@
+"""The simulator: the broker's real cores and storage under one clock, one queue and one seed."""

@@ -1,0 +1,300 @@
+"""What must hold. Each checker takes plain values and raises BrokenError; none looks into the node.
+
+A checker that cannot fail proves nothing: test_checkers.py gives each a history it must reject.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from broker.core.leader_epochs import LeaderEpochs
+from broker.core.producers import BATCHES_KEPT, ProducedBatch, ProducerEntry
+from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
+from tidemark.codec.records import Record, read_records
+
+from sim.history import Bounds, PlainLog, Written
+
+
+class BrokenError(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(f"{invariant}: {detail}")
+        self.invariant = invariant
+        self.detail = detail
+
+
+def require(holds: bool, invariant: str, detail: object = "") -> None:
+    """Raise BrokenError unless it holds."""
+    if not holds:
+        raise BrokenError(invariant, str(detail))
+
+
+def check_bounds(bounds: Bounds) -> None:
+    """log_start <= last_stable <= high_watermark <= log_end, and nothing is synced that is not
+    there.
+    """
+    start, stable, watermark, end, synced = bounds
+    require(0 <= start <= stable <= watermark <= end, "bounds are in order", bounds)
+    require(synced <= end, "the synced end is in the log", bounds)
+
+
+def check_watermark(history: PlainLog, high_watermark: int) -> None:
+    """No reader sees the high watermark go back, but for what a crash was allowed to take."""
+    if history.is_settled:
+        require(
+            high_watermark >= history.watermark_seen,
+            "the high watermark never goes back",
+            f"{history.topic_partition}: {high_watermark} after {history.watermark_seen}",
+        )
+    history.watermark_seen = max(history.watermark_seen, high_watermark)
+
+
+class Fetched(NamedTuple):
+    """What a reader asked and got."""
+
+    offset: int
+    high_watermark: int
+    records: bytes
+
+
+def whole_batches(fetched: Fetched) -> list[tuple[BatchHeader, bytes]]:
+    """The batches of an answer, each whole and with a matching CRC."""
+    found, end = [], 0
+    for position, header in iterate_headers(fetched.records):
+        end = position + header.size_bytes
+        batch = fetched.records[position:end]
+        require(
+            crc_matches(memoryview(batch), header),
+            "no torn or damaged batch is served",
+            f"offset {header.base_offset}",
+        )
+        found.append((header, batch))
+    require(
+        end == len(fetched.records),
+        "an answer holds whole batches",
+        f"{len(fetched.records) - end} bytes from offset {fetched.offset} are none",
+    )
+    return found
+
+
+def check_fetched(history: PlainLog, fetched: Fetched) -> int:
+    """A reader got what was written there, in order, below the watermark. Where it goes on."""
+    expected = fetched.offset
+    for header, batch in whole_batches(fetched):
+        require(
+            header.last_offset < fetched.high_watermark,
+            "nothing beyond the high watermark is served",
+            f"{header.last_offset} with watermark {fetched.high_watermark}",
+        )
+        gap = header.base_offset > expected and expected >= history.cleaned_end
+        require(not gap, "no record is skipped", f"{expected}, got {header.base_offset}")
+        require(
+            header.last_offset >= expected, "offsets rise", f"{header.last_offset} < {expected}"
+        )
+        check_same(history, header, batch)
+        expected = header.last_offset + 1
+    return expected
+
+
+def check_same(history: PlainLog, header: BatchHeader, batch: bytes) -> None:
+    """A batch is what was written at its offset; compaction alone may take records out of it."""
+    written = history.by_first.get(header.base_offset)
+    if written is None:
+        raise BrokenError("no record is invented", f"a batch at offset {header.base_offset}")
+    if written.batch == batch:
+        return
+    require(
+        header.base_offset < history.cleaned_end,
+        "the same bytes at the same offset",
+        f"offset {header.base_offset} of {history.topic_partition}",
+    )
+    was = set(map(plain_record, written.records))
+    now = set(map(plain_record, read_records(memoryview(batch), header)))
+    require(now <= was, "compaction only removes records", f"offset {header.base_offset}")
+
+
+def plain_record(record: Record) -> tuple[int, int, bytes | None, bytes | None]:
+    """A record without its headers, which the workload does not set."""
+    return record.offset, record.timestamp, record.key, record.value
+
+
+class ReaderMemory:
+    """What one reader saw, by offset: it may never see anything else there.
+
+    Independent of PlainLog, which only knows what the node meant to write.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def saw(self, header: BatchHeader) -> None:
+        """One batch, known by its CRC and last offset. Not for compacted topics."""
+        now = (header.crc, header.last_offset)
+        was = self._seen.setdefault(header.base_offset, now)
+        require(was == now, "a reader sees no other bytes", f"at offset {header.base_offset}")
+
+    def forget_from(self, offset: int) -> None:
+        """A crash took what is here and beyond."""
+        self._seen = {first: seen for first, seen in self._seen.items() if seen[1] < offset}
+
+
+def check_sequences(headers: Iterable[BatchHeader]) -> None:
+    """In a log without gaps, every producer's sequences go on without repeat, gap or step back.
+
+    A producer may be met first at any sequence: what came before may have left the log.
+    """
+    known: dict[int, tuple[int, int]] = {}
+    for header in headers:
+        if header.producer_id < 0:
+            continue
+        epoch, expected = known.get(
+            header.producer_id, (header.producer_epoch, header.base_sequence)
+        )
+        if header.producer_epoch > epoch:
+            epoch, expected = header.producer_epoch, 0
+        require(
+            header.producer_epoch == epoch and header.base_sequence == expected,
+            "sequences are in order, each once",
+            f"producer {header.producer_id} e{header.producer_epoch} s{header.base_sequence}"
+            f" at offset {header.base_offset}, expected e{epoch} s{expected}",
+        )
+        behind = (header.base_sequence + header.last_offset_delta + 1) % 2**31
+        known[header.producer_id] = epoch, behind
+
+
+def check_acknowledged(history: PlainLog, *, base_offset: int, asked: Sequence[int]) -> Written:
+    """An answer names the place where the batch is. ``asked``: producer id, epoch, sequence."""
+    written = history.by_first.get(base_offset)
+    if written is None:
+        raise BrokenError("an acknowledged batch is in the log", f"offset {base_offset}")
+    header = written.header
+    got = (header.producer_id, header.producer_epoch, header.base_sequence)
+    require(
+        asked[0] < 0 or got == tuple(asked),
+        "an answer names the batch that was sent",
+        f"offset {base_offset} has {got}, asked {tuple(asked)}",
+    )
+    return written
+
+
+class Recovered(NamedTuple):
+    """What a restart found in one log."""
+
+    log_start: int
+    log_end: int
+    first_base_offset: int
+    producers: Sequence[ProducerEntry]
+    epochs: LeaderEpochs
+
+
+def check_recovered_after_kill(history: PlainLog, found: Recovered) -> None:
+    """The page cache survived: nothing that was written is missing, acknowledged or not."""
+    torn = next((one.first for one in history.batches if one.is_damaged), history.log_end)
+    require(
+        found.log_end == torn,
+        "kill -9 loses nothing",
+        f"{history.topic_partition} ends at {found.log_end}, not {torn}",
+    )
+    require(
+        found.log_start == min(history.log_start, found.log_end),
+        "the log start survives kill -9",
+        f"{history.topic_partition} starts at {found.log_start}, not {history.log_start}",
+    )
+
+
+def check_recovered_after_power_loss(history: PlainLog, found: Recovered) -> None:
+    """What a flush round told, and what flush=group acknowledged, is there; nothing is torn."""
+    what = f"{history.topic_partition} ends at {found.log_end}"
+    require(
+        found.log_end >= history.synced_end,
+        "synced records survive power loss",
+        f"{what}, synced to {history.synced_end}",
+    )
+    promised = history.acknowledged_end(promised=True)
+    require(
+        found.log_end >= promised,
+        "flush=group keeps what it acknowledged",
+        f"{what}, acknowledged to {promised}",
+    )
+    boundary = found.log_end == history.log_end or found.log_end in history.by_first
+    require(boundary, "recovery cuts at a batch, and adds none", what)
+    require(found.log_start <= max(history.log_start, 0), "the log start is not invented", what)
+
+
+def check_producers(
+    history: PlainLog, entries: Iterable[ProducerEntry], first_base_offset: int
+) -> None:
+    """The producer table knows the last batches of each producer that has any left in the log.
+
+    It may know of batches that retention took, or have forgotten those; it knows none otherwise.
+    """
+    known = {entry.producer_id: entry for entry in entries}
+    for producer_id, (epoch, batches) in history.producers().items():
+        must = [one for one in batches[-BATCHES_KEPT:] if one.base_offset >= first_base_offset]
+        if history.cleaned_end:
+            must = must[-1:]
+        entry = known.pop(producer_id, None)
+        if history.has_lost and batches[-1].base_offset < history.cleaned_end:
+            continue  # compaction only knew the last five batches, and a crash took those
+        if entry is None:
+            require(not must, "no producer is forgotten", f"{producer_id} has {must}")
+            continue
+        require(entry.producer_epoch == epoch, "producer epochs are kept", entry)
+        got = list(entry.batches)
+        if history.cleaned_end:
+            # A batch that lost its latest record to compaction has another max timestamp.
+            got, must, batches = (
+                [one._replace(timestamp=0) for one in some] for some in (got, must, batches)
+            )
+        require(
+            _in_order(batches, got) and set(must) <= set(got),
+            "the producer table is what the log says",
+            f"producer {producer_id}: {got}, must {must}, wrote {batches[-8:]}",
+        )
+    require(not known, "no producer is invented", known)
+
+
+def _in_order(batches: list[ProducedBatch], some: Sequence[ProducedBatch]) -> bool:
+    """Whether ``some`` are of ``batches``, in their order, the last one with them."""
+    return [one for one in batches if one in some] == list(some) and batches[-1:] == list(some[-1:])
+
+
+def check_epochs(history: PlainLog, epochs: LeaderEpochs, log_start: int) -> None:
+    """Every batch was written in the leader epoch that the epoch cache names for its offset."""
+    epochs.check()
+    for one in history.readable(log_start, history.log_end):
+        offset = max(one.first, log_start)
+        require(
+            epochs.epoch_of(offset) == one.header.partition_leader_epoch,
+            "leader epochs are kept",
+            f"offset {offset}: {epochs.epoch_of(offset)}, not {one.header.partition_leader_epoch}",
+        )
+
+
+def check_last_values(history: PlainLog, records: Iterable[Record], log_start: int) -> None:
+    """Compaction keeps the last record of each key; it may remove a tombstone, then all of it."""
+    last: dict[bytes | None, Record] = {}
+    for one in history.readable(log_start, history.log_end):
+        last.update((record.key, record) for record in one.records if record.offset >= log_start)
+    got = {record.key: record for record in records if record.offset >= log_start}
+    for key, record in last.items():
+        if record.value is None and key not in got and record.offset < history.cleaned_end:
+            continue
+        found = got.get(key)
+        require(
+            found is not None and plain_record(found) == plain_record(record),
+            "compaction keeps each key's last value",
+            f"key {key!r}: {found}, not {record}",
+        )
+
+
+def check_damage_told(
+    told: Sequence[str], sizes: Mapping[str, int], kept: Mapping[str, int]
+) -> None:
+    """Damage below the recovery point is reported by who reads there, and no byte of it is cut.
+
+    ``sizes``: file sizes before the damage; ``kept``: afterwards.
+    """
+    require(bool(told), "damage below the recovery point is told", sizes)
+    shorter = {path: kept.get(path, 0) for path, size in sizes.items() if kept.get(path, 0) < size}
+    require(not shorter, "damaged synced bytes are never cut", shorter)

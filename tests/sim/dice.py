@@ -1,0 +1,37 @@
+"""All chance of a run. One seed, one sequence of throws: the same seed is the same run."""
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Dice:
+    """The only ``random.Random`` there is."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._random.random() < probability
+
+    def between(self, low: int, high: int) -> int:
+        """Both ends included."""
+        return self._random.randint(low, high)
+
+    def pick(self, choices: Sequence[T]) -> T:
+        """Any of them, each as likely."""
+        return choices[self._random.randrange(len(choices))]
+
+    def weighted(self, choices: Sequence[tuple[T, int]]) -> T:
+        """One of (choice, weight)."""
+        (found,) = self._random.choices(
+            [choice for choice, _ in choices], [weight for _, weight in choices]
+        )
+        return found
+
+    def throws(self, count: int) -> list[int]:
+        """Numbers for who has dice of his own (``MemDisk.crash``)."""
+        return [self._random.getrandbits(30) for _ in range(count)]

@@ -1,0 +1,101 @@
+"""Bugs made on purpose, one at a time: the simulator must find each of them.
+
+A mutation changes the product, never the simulator. Each is named after the promise it breaks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from broker.core import producers
+from broker.core.partition import Partition
+from broker.core.producers import ACCEPTED, ProducerTable
+from broker.storage import stamp
+from broker.storage.compaction import _Round
+from broker.storage.log import Log
+from broker.storage.log_manager import LogManager
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.recovery import _Scan
+from broker.storage.segment import Segment
+
+Change = tuple[Any, str, Any]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """In the place of what should have happened."""
+
+
+_read = Log.read
+_map_batch = _Round._map_batch
+_decode = OffsetIndex.decode
+_damaged = _Scan._damaged
+
+
+def _read_to_the_end(log: Log, offset: int, bytes_max: int, *, end: int) -> Any:
+    del end
+    return _read(log, offset, bytes_max, end=log.log_end)
+
+
+def _map_one_too_far(cleaning: _Round, segment: Any, walked: Any) -> None:
+    before = dict(cleaning._offsets)
+    _map_batch(cleaning, segment, walked)
+    for key, offset in cleaning._offsets.items():
+        if before.get(key) != offset:
+            cleaning._offsets[key] = offset + 1
+
+
+def _decode_everything(content: bytes, log_bytes: int) -> OffsetIndex:
+    del log_bytes
+    return _decode(content, 1 << 40)
+
+
+def _damage_is_a_torn_tail(scan: _Scan, segment: Segment, error: Any) -> bool:
+    scan._cut(segment, error.position, error.what)
+    return False
+
+
+MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "acknowledges before the sync": ((Partition, "acknowledgeable", lambda *_: True),),
+    "does not cut a torn batch": ((_Scan, "_cut", _nothing),),
+    "forgets the producers": (
+        (ProducerTable, "replay", _nothing),
+        (ProducerTable, "restore", _nothing),
+    ),
+    "takes a repeat for a new batch": ((producers, "_out_of_turn", lambda *_: ACCEPTED),),
+    "serves beyond the high watermark": ((Log, "read", _read_to_the_end),),
+    "trusts an index beyond the log's end": (
+        (OffsetIndex, "decode", staticmethod(_decode_everything)),
+        (_Scan, "_prepare_indexes", _nothing),
+        (Segment, "begins_batch", lambda *_: True),
+    ),
+    "does not keep DeleteRecords": ((LogManager, "_save_log_starts", _nothing),),
+    "compacts the last value away": ((_Round, "_map_batch", _map_one_too_far),),
+    "leaves half a batch on a full disk": ((Log, "_undo", _nothing),),
+    "serves a foreign disk": ((stamp, "check_stamp", _nothing),),
+    "takes damage for a torn tail": ((_Scan, "_damaged", _damage_is_a_torn_tail),),
+    "believes a damaged header": ((_Scan, "_require_synced", _nothing),),
+}
+
+
+FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
+    "leaves half a batch on a full disk": ("fill_disk", "kill", "stop_cleanly"),
+    "takes damage for a torn tail": ("flip_synced", "roll"),
+    "believes a damaged header": ("flip_synced",),
+}
+"""Faults under which a mutation shows soon; all of them for the others."""
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The product with one bug in it."""
+    changes = [
+        (owner, attribute, owner.__dict__[attribute], new)
+        for owner, attribute, new in MUTATIONS[name]
+    ]
+    try:
+        for owner, attribute, _, new in changes:
+            setattr(owner, attribute, new)
+        yield
+    finally:
+        for owner, attribute, old, _ in changes:
+            setattr(owner, attribute, old)
