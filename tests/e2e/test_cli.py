@@ -204,6 +204,7 @@ def test_no_broker_is_told_with_what_to_try() -> None:
     assert b"try: " in done.stderr
 
 
+@pytest.mark.feature("A12", "A21", "C03")
 def test_the_demonstration_finds_nothing_missing(cli: Cli) -> None:
     directory = str(cli.cluster.layout.directory)
     script = Path(__file__).parents[2] / "tools" / "demo.py"

@@ -45,6 +45,7 @@ def cluster(layout: Layout) -> DevCluster:
     return cluster
 
 
+@pytest.mark.feature("X02")
 def test_up_returns_when_healthy_within_twenty_seconds(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     began = time.monotonic()

@@ -476,3 +476,19 @@ def test_headers_of_a_fetch_line_up_with_its_batches(cluster: Cluster, topic_nam
         assert records is not None
         found = [header.base_offset for _, header in iterate_headers(records)]
     assert found == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.feature("B10", "B02")
+def test_readers_leave_nothing_behind_on_the_broker(cluster: Cluster, topic_name: Names) -> None:
+    topic = topic_name("many-readers")
+    create_topic(cluster, topic)
+    with to_leader(cluster, topic) as wire:
+        append(wire, topic, *(b"%d" % number for number in range(30)))
+    leader = leader_of(cluster, topic)
+    directory = cluster.data_directory(leader) / f"{topic}-0"
+    before = sorted(path.name for path in directory.iterdir())
+    with READERS["confluent-kafka"](cluster.bootstrap, topic) as one:
+        assert one(3, 5) == [3, 4, 5, 6, 7]
+        with READERS["kafka-python"](cluster.bootstrap, topic) as other:
+            assert other(20, 3) == [20, 21, 22]
+            assert sorted(path.name for path in directory.iterdir()) == before

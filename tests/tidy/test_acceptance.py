@@ -2,12 +2,16 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| ([A-Z]\d{1,2}) \| (done|part|later) \|", re.MULTILINE)
 
 
+@cache
 def ids_proved() -> set[str]:
     """Every id in a @feature("...") mark, unless its test is skipped without a condition."""
     proved: set[str] = set()
@@ -29,3 +33,9 @@ def test_every_id_marked_done_has_a_test_that_names_it() -> None:
 
 def test_every_id_a_test_names_is_in_the_list() -> None:
     assert ids_proved() - rows().keys() == set()
+
+
+@pytest.mark.feature("B06")
+@pytest.mark.parametrize("figure", ["600 MB/s", "100 KB/s", "28 to 30 GB", "10 GB", "10 ms"])
+def test_the_documents_quote_the_figures_behind_the_design(figure: str) -> None:
+    assert figure in (ROOT / "docs/performance.md").read_text()

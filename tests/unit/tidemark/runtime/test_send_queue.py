@@ -109,6 +109,24 @@ def test_what_the_socket_does_not_take_is_counted(
     run(scenario, tmp_path, executor)
 
 
+class UnreadableFile(OsFile):
+    """A file whose bytes cannot come to user space."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        raise AssertionError("read, not sent by the kernel")
+
+
+@pytest.mark.feature("B08")
+def test_warm_slices_never_come_to_user_space(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        file = UnreadableFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        world.queue.send_parts([b"head|", (file, 7, 1_000_000)])
+        assert await world.receive(1_000_005) == b"head|" + CONTENT[7:1_000_007]
+        file.close()
+
+    run(scenario, tmp_path, executor)
+
+
 def test_a_file_in_memory_is_copied(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     async def scenario(world: World) -> None:
         file = MemDisk().open("m", create=True)
