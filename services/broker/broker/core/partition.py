@@ -40,6 +40,10 @@ from broker.core.producers import Duplicate, ProducerTable, Refused
 NO_TIMESTAMP: Final = -1
 ACKS_ALL: Final = -1
 COMPRESSION_LAST: Final = 4
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that claims
+more uncompressed records than fit would burn offsets.
+"""
 
 
 class Role(Enum):
@@ -284,6 +288,7 @@ class Partition:
             or count <= 0
             or delta != count - 1
             or not 0 <= attributes <= COMPRESSION_LAST
+            or (not attributes and count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES)
         ):
             refused = _structure_refused(header, size_bytes, limits)
             if refused is not None:
@@ -432,6 +437,11 @@ def _structure_refused(
         (size_bytes > limits.batch_bytes_max, _TOO_LARGE),
         (header.record_count <= 0, _BAD_COUNT),
         (header.last_offset_delta != header.record_count - 1, _BAD_COUNT),
+        (
+            not attributes & COMPRESSION_MASK
+            and header.record_count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES,
+            _BAD_COUNT,
+        ),
         (attributes & CONTROL_BIT, _CONTROL),
         (attributes & TRANSACTIONAL_BIT, _TRANSACTIONAL),
         (attributes & TIMESTAMP_TYPE_BIT, _TIMESTAMP_TYPE),

@@ -122,6 +122,14 @@ def test_too_large_a_batch_is_refused() -> None:
     assert admit(made, header()).error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_more_records_than_bytes_can_hold_are_refused_unless_compressed() -> None:
+    claims = header(record_count=6, last_offset_delta=5)  # 39 bytes behind the header
+    refused = admit(partition(), claims)
+    assert isinstance(refused, Refusal)
+    assert refused.error_code is ErrorCode.INVALID_RECORD
+    assert isinstance(admit(partition(), claims._replace(attributes=4)), AppendPlan)
+
+
 def test_an_offline_partition_takes_nothing() -> None:
     made = partition(lead=False)
     assert admit(made, header()).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
