@@ -36,6 +36,7 @@ class Plan:
     batch_bytes: int = 65536  # fetch: of the batches stored, to know the next offset
     batch_records: int = 64
     acks: int = 1
+    pace_mb_s: float = 0  # of one connection, one request in flight; 0: as fast as it goes
 
 
 @dataclass
@@ -67,6 +68,7 @@ class Connection:
         self.skip = 0  # bytes of an answer still to come that nobody looks at
         self.sent_at: deque[float] = deque()
         self.correlation_id = 0
+        self.started = time.perf_counter()
         self.requests = 0
         self.offset = 0
         self.errors = 0
@@ -83,8 +85,18 @@ class Connection:
             self.produce = None
             self.fetch = FetchFrame(plan.topic, partition, plan.size_bytes)
 
+    def wait_for_pace(self) -> None:
+        """Not earlier than the plan's pace allows."""
+        if self.plan.pace_mb_s:
+            due = (
+                self.started
+                + self.correlation_id * self.plan.size_bytes / 1e6 / self.plan.pace_mb_s
+            )
+            time.sleep(max(0.0, due - time.perf_counter()))
+
     def send_next(self) -> bool:
         """Start one request; False when the socket is full (the rest waits for writability)."""
+        self.wait_for_pace()
         if self.produce is not None:
             self.produce.stamp(self.correlation_id)
             frame = self.produce.buffer

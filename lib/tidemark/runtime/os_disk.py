@@ -19,7 +19,7 @@ from tidemark.storage.disk import NEVER_TRUNCATED, Buffer, DiskError, DiskFullEr
 
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_PROBE_STEP_BYTES: Final = 64 * 1024
+_PROBE_STEP_BYTES: Final = 128 * 1024  # the kernel reads ahead so far by default
 """At most this far apart are the pages that ``resident`` looks at; the kernel reads ahead in
 larger steps.
 """
@@ -119,7 +119,7 @@ class OsFile:
         """Whether a read of the range would probably not wait for the device (RWF_NOWAIT, Linux
         4.14).
 
-        Looks at one byte every 64 KB and at the last. True where the file system cannot tell.
+        Looks at one byte every 128 KB and at the last. True where the file system cannot tell.
         """
         probe = self._probe
         if probe is None:

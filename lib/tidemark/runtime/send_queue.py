@@ -21,7 +21,7 @@ from tidemark.runtime.os_disk import OsFile
 from tidemark.storage.disk import DiskError, File
 
 SENDFILE_BYTES_MAX: Final = 256 * 1024
-TURN_BYTES_MAX: Final = 1024 * 1024
+TURN_BYTES_MAX: Final = 256 * 1024
 """After so many bytes of one connection the loop looks at the others."""
 COPY_BYTES_MAX: Final = 64 * 1024
 """Of a file without a descriptor (in-memory disks) so much is copied at a time."""
