@@ -41,8 +41,8 @@ NO_TIMESTAMP: Final = -1
 ACKS_ALL: Final = -1
 COMPRESSION_LAST: Final = 4
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that claims
-more uncompressed records than fit would burn offsets.
+"""Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that
+claims more uncompressed records than fit would burn offsets.
 """
 
 
