@@ -87,7 +87,7 @@ class FetchFrame:
     _SENTINEL: Final = 0x0102030405060708
 
     def __init__(
-        self, topic: str, partition: int, bytes_max: int, *, wait_ms_max: int = 500
+        self, topic: str, partition: int, bytes_max: int, *, wait_ms_max: int = 0
     ) -> None:
         request = FetchRequest(
             replica_id=-1,
