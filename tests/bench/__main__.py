@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.broker import BrokerUnderTest, broker
-from bench.fetch import bench_cold_reader_beside_hot_producer, bench_fetch
+from bench.fetch import (
+    bench_cold_reader_beside_hot_producer,
+    bench_compaction_beside_hot_producer,
+    bench_fetch,
+)
 from bench.grpc_store import bench_grpc
 from bench.memory import bench_many_large, bench_memory_and_restart
 from bench.processes import ROOT
@@ -15,7 +19,7 @@ from bench.produce import bench_produce
 from bench.report import Row, show, write_json
 from rich.console import Console
 
-GROUPS = ("produce", "fetch", "cold", "grpc", "large", "memory")
+GROUPS = ("produce", "fetch", "cold", "compaction", "grpc", "large", "memory")
 
 
 def options() -> argparse.Namespace:
@@ -58,12 +62,16 @@ def run_groups(
     floor_directory = directory / "floor"
     floor_directory.mkdir()
     overrides = {"log.segment.delete.delay.ms": 1_000, "log.retention.check.interval.ms": 1_000}
+    overrides["log.cleaner.backoff.ms"] = 500
     steps: dict[str, Callable[[BrokerUnderTest], list[Row]]] = {
         "produce": lambda one: bench_produce(
             one, floor_directory, total=total, runs=runs, where=where
         ),
         "fetch": lambda one: bench_fetch(one, floor_directory, total=total, runs=runs, where=where),
         "cold": lambda one: bench_cold_reader_beside_hot_producer(
+            one, total=total, runs=runs, where=where
+        ),
+        "compaction": lambda one: bench_compaction_beside_hot_producer(
             one, total=total, runs=runs, where=where
         ),
         "grpc": lambda one: bench_grpc(one, total=min(total, 512 << 20), where=where),

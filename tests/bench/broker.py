@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Layout
@@ -50,6 +56,18 @@ class BrokerUnderTest:
         admin = self.admin()
         for gone in admin.delete_topics([name]).values():
             gone.result(30)
+
+    def alter_topic(self, name: str, key: str, value: str) -> None:
+        """Set one key of a topic's configuration and wait."""
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+        admin = self.admin()
+        for altered in admin.incremental_alter_configs([resource]).values():
+            altered.result(30)
+
+    def stored_bytes(self, topic: str) -> int:
+        """Of all its segments."""
+        return sum(path.stat().st_size for path in self.segments(topic))
 
     def segments(self, topic: str) -> list[Path]:
         """The .log files of a topic."""

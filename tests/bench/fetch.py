@@ -1,6 +1,7 @@
 """Fetch: 64 KB to 8 MB a request, hot and cold, 1 to 200 readers, beside the sendfile floor."""
 
 import shutil
+import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -134,4 +135,35 @@ def bench_cold_reader_beside_hot_producer(
     second.bound, second.held = f"p99 ratio <={COLD_P99_RATIO_MAX}", ratio <= COLD_P99_RATIO_MAX
     second.extra["p99_ratio"] = ratio
     second.extra["reader_MB_s"] = float(COLD_MB_S)
+    return [first, second]
+
+
+def bench_compaction_beside_hot_producer(
+    broker: BrokerUnderTest, *, total: int, runs: int, where: str
+) -> list[Row]:
+    """A hot producer's p99 alone, then while another topic is being compacted."""
+    stored = min(total, 1 << 29)
+    broker.create_topic("to-compact", configs={"segment.bytes": str(64 << 20)})
+    filling = Plan("produce", broker.port, "to-compact", BATCH_BYTES, stored, keyed=True)
+    measure(filling, broker.pid)
+    broker.create_topic("hot-too")
+    hot = Plan("produce", broker.port, "hot-too", 16 << 10, 64 << 20, in_flight=1)
+    alone = median_of(runs, figures, hot, broker.pid)
+    broker.alter_topic("to-compact", "min.cleanable.dirty.ratio", "0.01")
+    broker.alter_topic("to-compact", "cleanup.policy", "compact")
+    log = broker.cluster.layout.log_path("broker-1")
+    beside: list[dict[str, float]] = []
+    while "compacted" not in log.read_text() and len(beside) < 100:
+        beside.append(figures(hot, broker.pid))
+    during = max(len(beside) - 1, 0)  # compaction ended during the last one
+    disturbed = {
+        key: statistics.median(one[key] for one in beside[:during] or beside) for key in alone
+    }
+    group = f"hot producer and compaction, {where}"
+    ratio = disturbed["p99_ms"] / max(alone["p99_ms"], 1e-6)
+    first = Row(group, "producer alone, 16 KB, 1 in flight", **alone)  # type: ignore[arg-type]
+    second = Row(group, "while compaction runs", **disturbed)  # type: ignore[arg-type]
+    second.bound, second.held = f"p99 ratio <={COLD_P99_RATIO_MAX}", ratio <= COLD_P99_RATIO_MAX
+    second.extra["p99_ratio"] = ratio
+    second.extra["runs_during"] = float(during)
     return [first, second]

@@ -26,16 +26,19 @@ _UINT32: Final = struct.Struct(">I")
 RECORD_BYTES: Final = 1024
 
 
-def batch_of(size_bytes: int, *, producer_id: int = -1) -> bytes:
-    """One batch of exactly ``size_bytes``, with records of about 1 KiB; noise, not zeros."""
+def batch_of(size_bytes: int, *, producer_id: int = -1, keyed: bool = False) -> bytes:
+    """One batch of exactly ``size_bytes``, with records of about 1 KiB; ``keyed``: a key each."""
     epoch, sequence = (-1, -1) if producer_id < 0 else (0, 0)
     count = max(1, size_bytes // RECORD_BYTES)
 
     def build(last_value_bytes: int) -> bytes:
-        values = [bytes([index % 251]) * (RECORD_BYTES - 16) for index in range(count - 1)]
+        values = [bytes([index % 251]) * (RECORD_BYTES - 24) for index in range(count - 1)]
         values.append(b"x" * last_value_bytes)
         return build_batch(
-            [(now_ms, None, value, ()) for value in values],
+            [
+                (now_ms, b"%06d" % number if keyed else None, value, ())
+                for number, value in enumerate(values)
+            ],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
@@ -86,9 +89,7 @@ class FetchFrame:
 
     _SENTINEL: Final = 0x0102030405060708
 
-    def __init__(
-        self, topic: str, partition: int, bytes_max: int, *, wait_ms_max: int = 0
-    ) -> None:
+    def __init__(self, topic: str, partition: int, bytes_max: int, *, wait_ms_max: int = 0) -> None:
         request = FetchRequest(
             replica_id=-1,
             replica_epoch=-1,

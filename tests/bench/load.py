@@ -36,6 +36,7 @@ class Plan:
     batch_bytes: int = 65536  # fetch: of the batches stored, to know the next offset
     batch_records: int = 64
     acks: int = 1
+    keyed: bool = False
     pace_mb_s: float = 0  # of one connection, one request in flight; 0: as fast as it goes
 
 
@@ -76,7 +77,7 @@ class Connection:
         partition = plan.first_partition + index % plan.partitions
         if plan.kind == "produce":
             producer_id = plan.producer_ids[index] if plan.producer_ids else -1
-            batch = batch_of(plan.size_bytes, producer_id=producer_id)
+            batch = batch_of(plan.size_bytes, producer_id=producer_id, keyed=plan.keyed)
             self.produce: ProduceFrame | None = ProduceFrame(
                 plan.topic, partition, batch, acks=plan.acks
             )

@@ -72,7 +72,11 @@ def one_size(
         topic = f"produce-{size}-{connections}-{number}"
         broker.create_topic(topic, connections)
         try:
-            return figures(plan_for(size, total, broker.port, topic, connections), broker.pid)
+            plan = plan_for(size, total, broker.port, topic, connections)
+            found = figures(plan, broker.pid)
+            sent = max(1, plan.total_bytes // size) * size
+            assert broker.stored_bytes(topic) == sent, "a batch was refused"
+            return found
         finally:
             broker.delete_topic(topic)
 

@@ -23,6 +23,10 @@ from tidemark.storage.disk import DiskError, File
 SENDFILE_BYTES_MAX: Final = 256 * 1024
 TURN_BYTES_MAX: Final = 256 * 1024
 """After so many bytes of one connection the loop looks at the others."""
+THREAD_BYTES_MAX: Final = 1024 * 1024
+"""A thread that has to wait for the device sends so much before it comes back: every hand-over
+costs the loop, and what the thread sends costs it nothing.
+"""
 COPY_BYTES_MAX: Final = 64 * 1024
 """Of a file without a descriptor (in-memory disks) so much is copied at a time."""
 
@@ -197,7 +201,7 @@ class SendQueue:
         elif file.resident(head.position, count):
             sent = os.sendfile(self._socket.fileno(), file.descriptor, head.position, count)
         else:
-            self._send_in_thread(head, count)
+            self._send_in_thread(head, min(head.left, THREAD_BYTES_MAX))
             return -1
         return self._advance(head, sent)
 
@@ -272,12 +276,22 @@ class SendQueue:
 
 
 def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
-    """In a thread: bytes sent, or -1 when the socket was full. ``file`` is held for as long as it
-    runs.
+    """In a thread: bytes sent, or -1 when the socket was full at once. ``file`` is held for as long
+    as it runs; a truncation ends it, and the loop finds it.
     """
+    sent_bytes = 0
+    truncated_to = file.truncated_to
     try:
-        return os.sendfile(descriptor, file.descriptor, position, count)
+        while sent_bytes < count and file.truncated_to == truncated_to:
+            size = min(count - sent_bytes, SENDFILE_BYTES_MAX)
+            sent = os.sendfile(descriptor, file.descriptor, position + sent_bytes, size)
+            if sent == 0:
+                break
+            sent_bytes += sent
     except BlockingIOError:
+        if sent_bytes:
+            return sent_bytes
         # Sendfile may say so before it has read anything: touch the pages here, not on the loop.
-        os.pread(file.descriptor, count, position)
+        os.pread(file.descriptor, min(count, SENDFILE_BYTES_MAX), position)
         return -1
+    return sent_bytes
