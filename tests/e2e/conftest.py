@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Protocol
 
 import pytest
+from e2e.kafka_python_leak import close_refused_sockets
 from tidemark.cli.dev.cluster import Config, DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.failure import CommandError
@@ -82,6 +83,14 @@ class Cluster(DevCluster):
                 lines = self.log(member.name).splitlines()[-LOG_LINES_SHOWN:]
                 tails.append(f"--- {member.name}\n" + "\n".join(lines))
         return "\n".join(tails)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kafka_python_closes_its_sockets() -> Iterator[None]:
+    """See kafka_python_leak.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        close_refused_sockets(patch)
+        yield
 
 
 class StartCluster(Protocol):
