@@ -52,6 +52,11 @@ class BrokerImage:
     rack: str | None
     node: str
     fenced: bool
+    boot_id: str = ""
+    """The kernel's, at registration: another one means that its page cache is gone."""
+    log_dir_ids: tuple[bytes, ...] = ()
+    shutting_down: bool = False
+    """It asked to lead nothing any more."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The address advertised for a named listener."""
@@ -69,7 +74,19 @@ class PartitionImage:
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     elr: tuple[BrokerId, ...] = ()
+    """Eligible leader replicas (KIP-966): left the ISR when it fell below min.insync.replicas, and
+    hold all below the high watermark, which has not moved since.
+    """
     last_known_leader: BrokerId = NO_BROKER
+    adding: tuple[BrokerId, ...] = ()
+    """Of ``replicas``: on their way in (KIP-455)."""
+    removing: tuple[BrokerId, ...] = ()
+    """Of ``replicas``: on their way out."""
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being moved."""
+        return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ def write_broker(broker: BrokerImage) -> controller_pb2.BrokerInfo:
         rack=broker.rack or "",
         node=broker.node,
         fenced=broker.fenced,
+        boot_id=broker.boot_id,
+        log_dir_ids=broker.log_dir_ids,
+        shutting_down=broker.shutting_down,
     )
 
 
@@ -74,6 +77,9 @@ def read_broker(wire: controller_pb2.BrokerInfo) -> BrokerImage:
         rack=wire.rack or None,
         node=wire.node,
         fenced=wire.fenced,
+        boot_id=wire.boot_id,
+        log_dir_ids=tuple(wire.log_dir_ids),
+        shutting_down=wire.shutting_down,
     )
 
 
@@ -88,6 +94,8 @@ def write_partition(partition: PartitionImage) -> controller_pb2.PartitionState:
         partition_epoch=partition.partition_epoch,
         elr=partition.elr,
         last_known_leader=partition.last_known_leader,
+        adding=partition.adding,
+        removing=partition.removing,
     )
 
 
@@ -102,6 +110,8 @@ def read_partition(wire: controller_pb2.PartitionState) -> PartitionImage:
         partition_epoch=PartitionEpoch(wire.partition_epoch),
         elr=tuple(map(BrokerId, wire.elr)),
         last_known_leader=BrokerId(wire.last_known_leader),
+        adding=tuple(map(BrokerId, wire.adding)),
+        removing=tuple(map(BrokerId, wire.removing)),
     )
 
 

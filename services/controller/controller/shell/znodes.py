@@ -39,6 +39,9 @@ def write_broker(broker: BrokerImage) -> bytes:
             "rack": broker.rack,
             "node": broker.node,
             "fenced": broker.fenced,
+            "boot_id": broker.boot_id,
+            "log_dir_ids": [one.hex() for one in broker.log_dir_ids],
+            "shutting_down": broker.shutting_down,
         }
     )
 
@@ -54,6 +57,9 @@ def read_broker(content: Content) -> BrokerImage:
         rack=content["rack"],
         node=content["node"],
         fenced=content["fenced"],
+        boot_id=content.get("boot_id", ""),
+        log_dir_ids=tuple(map(bytes.fromhex, content.get("log_dir_ids", ()))),
+        shutting_down=content.get("shutting_down", False),
     )
 
 
@@ -80,6 +86,9 @@ def write_partition(partition: PartitionImage) -> bytes:
         content["elr"] = partition.elr
     if partition.last_known_leader != NO_BROKER:
         content["last_known_leader"] = partition.last_known_leader
+    if partition.is_reassigning:
+        content["adding"] = partition.adding
+        content["removing"] = partition.removing
     return zk_paths.encode(content)
 
 
@@ -112,4 +121,6 @@ def _read_partition(number: int, replicas: Sequence[int], state: Content) -> Par
         partition_epoch=PartitionEpoch(state["partition_epoch"]),
         elr=tuple(map(BrokerId, state.get("elr", ()))),
         last_known_leader=BrokerId(state.get("last_known_leader", NO_BROKER)),
+        adding=tuple(map(BrokerId, state.get("adding", ()))),
+        removing=tuple(map(BrokerId, state.get("removing", ()))),
     )
