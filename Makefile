@@ -56,7 +56,7 @@ types: setup ## mypy, strict
 	$(BIN)/mypy
 
 unit: setup ## unit, golden and tidy tests: Python alone, seconds
-	QUICK=1 $(BIN)/pytest -q -n auto tests/unit tests/golden tests/tidy $(ARGS)
+	QUICK=1 $(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy $(ARGS)
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
 	$(BIN)/pytest -q tests $(ARGS)

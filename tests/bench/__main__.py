@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.broker import BrokerUnderTest, broker
+from bench.controller_failover import bench_failover
 from bench.fetch import (
     bench_cold_reader_beside_hot_producer,
     bench_compaction_beside_hot_producer,
@@ -19,7 +20,7 @@ from bench.produce import bench_produce
 from bench.report import Row, show, write_json
 from rich.console import Console
 
-GROUPS = ("produce", "fetch", "cold", "compaction", "grpc", "large", "memory")
+GROUPS = ("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k")
 
 
 def options() -> argparse.Namespace:
@@ -85,6 +86,8 @@ def run_groups(
             groups += [step(one) for name, step in steps.items() if name in only]
     if "memory" in only and where == "disk":
         groups.append(bench_memory_and_restart(directory / "memory", total=min(total, 1 << 30)))
+    if "failover10k" in only and where == "disk":
+        groups.append(bench_failover(directory / "failover"))
     return groups
 
 

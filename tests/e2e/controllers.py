@@ -9,13 +9,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from e2e.zookeeper import HOST, free_port
-from tidemark.model.metadata import ClusterImage
+from tidemark.model.ids import BrokerEpoch
+from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_follower import MetadataFollower
@@ -124,6 +125,7 @@ class FakeBroker:
         self.number = number
         self.session = session
         self.incarnation_id = secrets.token_bytes(16)
+        self.broker_epoch = -1
 
     @property
     def live(self) -> zk_paths.LiveBroker:
@@ -143,7 +145,29 @@ class FakeBroker:
             endpoints=[pb.Endpoint(listener="CLIENT", host="host", port=9092)],
             node=f"node-{self.number}",
         )
-        return await client.register_broker(pb.RegisterBrokerRequest(broker=info), wait_s)
+        request = pb.RegisterBrokerRequest(broker=info, previous_broker_epoch=-1)
+        self.broker_epoch, cluster_id = await client.register_broker(request, wait_s)
+        return self.broker_epoch, cluster_id
+
+    def alteration(
+        self, state: PartitionImage, topic_id: bytes, isr: Iterable["FakeBroker"]
+    ) -> pb.AlterPartitionsRequest:
+        """A proposal by this broker, as leader, of an ISR."""
+        proposal = pb.AlterPartitionsRequest.Partition(
+            topic_id=topic_id,
+            partition=state.partition,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=[
+                pb.AlterPartitionsRequest.IsrMember(
+                    broker_id=one.number, broker_epoch=one.broker_epoch
+                )
+                for one in isr
+            ],
+        )
+        return pb.AlterPartitionsRequest(
+            broker_id=self.number, broker_epoch=self.broker_epoch, partitions=[proposal]
+        )
 
 
 class Client:
@@ -212,3 +236,26 @@ async def client_of(connect: str) -> AsyncIterator[Client]:
                 following.cancel()
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def feed_of(connect: str, broker: FakeBroker) -> AsyncIterator[MetadataFollower]:
+    """A broker's metadata stream, for as long as the block lasts; it acknowledges as a broker."""
+    session = ZkSession(connect, session_timeout_ms=SESSION_MS)
+    await session.start()
+    controller = ControllerClient(session)
+    follower = MetadataFollower(
+        controller,
+        subscriber=f"broker-{broker.number}",
+        broker_epoch=lambda: BrokerEpoch(broker.broker_epoch),
+    )
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(follower.run())
+            try:
+                yield follower
+            finally:
+                following.cancel()
+    finally:
+        await controller.close()
+        await session.stop()

@@ -156,7 +156,7 @@ def test_everything_survives_a_restart_of_the_only_controller(connect: str, tmp_
         with_client(connect, use)
 
 
-@pytest.mark.feature("H06")
+@pytest.mark.feature("H06", "A03")
 def test_ten_partitions_of_three_replicas_have_their_leaders_spread(
     connect: str, tmp_path: Path
 ) -> None:
@@ -185,8 +185,11 @@ def test_a_lost_session_fences_a_broker_and_a_new_incarnation_brings_it_back(
         first_epoch = client.image.brokers[BrokerId(1)].broker_epoch
         await broker.session.stop()
         await client.sees(lambda image: image.brokers[BrokerId(1)].fenced)
+        assert client.image.topics["a"].partitions[0].leader == 1
+        # Nobody else is made the leader, nor it unmade, before its lease is over.
+        await client.sees(lambda image: image.topics["a"].partitions[0].leader == -1)
         lost = client.image.topics["a"].partitions[0]
-        assert (lost.leader, lost.leader_epoch, lost.isr) == (-1, 1, (1,))
+        assert (lost.leader_epoch, lost.isr, lost.last_known_leader) == (1, (1,), 1)
         await client.broker(1)
         await client.sees(lambda image: image.topics["a"].partitions[0].leader == 1)
         assert client.image.topics["a"].partitions[0].leader_epoch == 2

@@ -10,7 +10,7 @@ from controller.core.cluster import DropTopic, PutPartition, PutProducerIds, Put
 from controller.shell.zk_election import Term, ZkElection
 from controller.shell.zk_store import FencedError, ZkStore
 from e2e.zookeeper import HOST, RunningZookeeper, running_zookeeper
-from tidemark.model.ids import ControllerId
+from tidemark.model.ids import BrokerId, ControllerId
 from tidemark.model.metadata import TopicImage
 from tidemark.runtime import zk_paths
 from tidemark.runtime.zk_session import SessionState, UnknownOutcomeError, ZkSession
@@ -272,5 +272,44 @@ def test_a_term_ends_after_too_long_a_silence(zookeeper: RunningZookeeper, chroo
                 watching.cancel()
                 wire.deaf = False
                 wire.cut()
+
+    asyncio.run(use())
+
+
+def test_a_live_znode_is_removed_by_the_active_controller_alone(
+    zookeeper: RunningZookeeper, chroot: str
+) -> None:
+    async def use() -> None:
+        async with session_at(f"{zookeeper.connect}/{chroot}") as session:
+            live = zk_paths.LiveBroker(BrokerId(1), b"incarnation")
+            term, store = await elected(session)
+            await store.load()
+            await session.create(live.path, ephemeral=True)
+            await session.set(live.path, b"a renewed lease")
+            with pytest.raises(FencedError):
+                await ZkStore(session, term.epoch_version - 1).remove_live(live)
+            assert await session.exists(live.path) is not None
+            await store.remove_live(live)
+            assert await session.exists(live.path) is None
+            await store.remove_live(live)  # once more does no harm
+
+    asyncio.run(use())
+
+
+def test_renewed_leases_wake_no_watch_of_the_live_brokers(
+    zookeeper: RunningZookeeper, chroot: str
+) -> None:
+    async def use() -> None:
+        async with session_at(f"{zookeeper.connect}/{chroot}") as session:
+            live = zk_paths.LiveBroker(BrokerId(1), b"incarnation")
+            _, store = await elected(session)
+            await store.load()
+            await session.create(live.path, ephemeral=True)
+            woken: list[bool] = []
+            before = await store.live_brokers(lambda: woken.append(True))
+            for _ in range(5):
+                await session.set(live.path, b"t0")
+            assert await store.live_brokers() == before
+            assert woken == []
 
     asyncio.run(use())

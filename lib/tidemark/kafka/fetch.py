@@ -3,6 +3,7 @@ name."""
 
 from tidemark.kafka.fetch_request import (
     HIGH_WATERMARK_UNSUPPORTED,
+    SYNCED_END_UNKNOWN,
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -23,6 +24,7 @@ from tidemark.kafka.primitives import NodeEndpoint
 
 __all__ = [
     "HIGH_WATERMARK_UNSUPPORTED",
+    "SYNCED_END_UNKNOWN",
     "FetchPartition",
     "FetchPartitionResult",
     "FetchRequest",

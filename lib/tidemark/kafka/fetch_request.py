@@ -2,7 +2,8 @@
 
 v5 log start offset, v7 sessions (KIP-227), v9 leader epoch (KIP-320), v11 rack (KIP-392), v12
 compact and last fetched epoch (KIP-595), v13 topic ids (KIP-516), v15 replica state with broker
-epoch (KIP-903), v17 replica directory id, v18 the replica's high watermark (KIP-1166).
+epoch (KIP-903), v17 replica directory id, v18 the replica's high watermark (KIP-1166). Tag 100 of a
+partition is Tidemark's own: how far the replica's log is on disk.
 """
 
 import struct
@@ -33,12 +34,14 @@ REPLICA_STATE_FROM: Final = 15
 DIRECTORY_FROM: Final = 17
 HIGH_WATERMARK_FROM: Final = 18
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
+SYNCED_END_TAG: Final = 100
+SYNCED_END_UNKNOWN: Final = -1
 
 _HEAD: Final = struct.Struct(">iiiib")  # replica id, wait, min bytes, max bytes, isolation level
 _HEAD_WITHOUT_REPLICA: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
 _REPLICA_STATE: Final = struct.Struct(">iq")
-_HIGH_WATERMARK: Final = struct.Struct(">q")
+_OFFSET: Final = struct.Struct(">q")
 _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
@@ -46,7 +49,9 @@ _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 
 
 class FetchPartition(NamedTuple):
-    """From where to read one partition. Log start, directory and high watermark are a replica's."""
+    """From where to read one partition. Log start, directory, high watermark and synced end (the
+    first offset that is not on its disk) are a replica's.
+    """
 
     partition: int
     current_leader_epoch: int
@@ -56,9 +61,10 @@ class FetchPartition(NamedTuple):
     bytes_max: int
     replica_directory_id: bytes = ZERO_UUID
     high_watermark: int = HIGH_WATERMARK_UNSUPPORTED
+    synced_end: int = SYNCED_END_UNKNOWN
 
 
-_NOT_A_REPLICA: Final = (ZERO_UUID, HIGH_WATERMARK_UNSUPPORTED)
+_NOT_A_REPLICA: Final = (ZERO_UUID, HIGH_WATERMARK_UNSUPPORTED, SYNCED_END_UNKNOWN)
 
 
 class FetchTopic(NamedTuple):
@@ -189,7 +195,10 @@ def _tagged_partition(
     if 0 in tags and version >= DIRECTORY_FROM:
         partition = partition._replace(replica_directory_id=read_uuid(tags[0], 0)[0])
     if 1 in tags and version >= HIGH_WATERMARK_FROM:
-        partition = partition._replace(high_watermark=_HIGH_WATERMARK.unpack_from(tags[1], 0)[0])
+        partition = partition._replace(high_watermark=_OFFSET.unpack_from(tags[1], 0)[0])
+    if SYNCED_END_TAG in tags:
+        (synced_end,) = _OFFSET.unpack_from(tags[SYNCED_END_TAG], 0)
+        partition = partition._replace(synced_end=synced_end)
     return partition
 
 
@@ -286,7 +295,7 @@ def _request_tags(version: int, request: FetchRequest) -> bytes:
 
 
 def _write_partition(version: int, partition: FetchPartition) -> bytes:
-    index, epoch, offset, last_epoch, log_start, most, directory, high_watermark = partition
+    index, epoch, offset, last_epoch, log_start, most, directory, high_watermark, synced = partition
     if version >= FLEXIBLE_FROM:
         fixed = _PARTITION_V12.pack(index, epoch, offset, last_epoch, log_start, most)
         tags = []
@@ -294,7 +303,9 @@ def _write_partition(version: int, partition: FetchPartition) -> bytes:
             assert len(directory) == UUID_BYTES
             tags.append((0, directory))
         if version >= HIGH_WATERMARK_FROM and high_watermark != HIGH_WATERMARK_UNSUPPORTED:
-            tags.append((1, _HIGH_WATERMARK.pack(high_watermark)))
+            tags.append((1, _OFFSET.pack(high_watermark)))
+        if synced != SYNCED_END_UNKNOWN:
+            tags.append((SYNCED_END_TAG, _OFFSET.pack(synced)))
         return fixed + tags_bytes(tags)
     if version >= 9:
         return _PARTITION_V9.pack(index, epoch, offset, log_start, most)

@@ -9,7 +9,7 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerEpoch
+from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime import zk_paths
 from tidemark.runtime.channel import open_channel
 from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, ZkSession
@@ -168,3 +168,24 @@ class ControllerClient:
             if not again or loop.time() + _DUPLICATE_RETRY_S > deadline:
                 raise TidemarkError(ErrorCode(response.error_code), response.error_message)
             await asyncio.sleep(_DUPLICATE_RETRY_S)
+
+    async def alter_partitions(
+        self, request: pb.AlterPartitionsRequest, timeout_s: float
+    ) -> pb.AlterPartitionsResponse:
+        """Propose ISRs. A retry may find its own first try done: the answer then names a newer
+        partition epoch. Raises TidemarkError: the outcome is unknown.
+        """
+        response: pb.AlterPartitionsResponse = await self.call(
+            "AlterPartitions", request, timeout_s
+        )
+        return response
+
+    async def controlled_shutdown(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, timeout_s: float
+    ) -> pb.ControlledShutdownResponse:
+        """Ask to lead nothing any more; answers how much still is led. Raises TidemarkError."""
+        request = pb.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        response: pb.ControlledShutdownResponse = await self.call(
+            "ControlledShutdown", request, timeout_s
+        )
+        return response

@@ -22,7 +22,9 @@ from tidemark.storage.disk import DiskError, File
 
 SENDFILE_BYTES_MAX: Final = 256 * 1024
 TURN_BYTES_MAX: Final = 256 * 1024
-"""After so many bytes of one connection the loop looks at the others."""
+"""After so many bytes of one connection the loop looks at the others. An answer with more in slices
+begins with the next turn: finding it took the time of one.
+"""
 THREAD_BYTES_MAX: Final = 1024 * 1024
 """A thread that has to wait for the device sends so much before it comes back: every hand-over
 costs the loop, and what the thread sends costs it nothing.
@@ -124,14 +126,20 @@ class SendQueue:
         if self._broken:
             return
         idle = not self._queue and not self._in_thread
+        sliced_bytes = 0
         for part in parts:
             if isinstance(part, tuple):
                 if part[2] > 0:
                     self._queue.append(_Slice(*part))
+                    sliced_bytes += part[2]
             elif part:
                 self._queue.append(part)
                 self.queued_bytes += len(part)
-        if idle:
+        if not idle:
+            return
+        if sliced_bytes > TURN_BYTES_MAX:
+            self._pump_next_turn()
+        else:
             self._pump()
 
     def close(self) -> None:
@@ -149,8 +157,17 @@ class SendQueue:
 
     # -- sending
 
+    def _pump_next_turn(self) -> None:
+        """Go on after the loop has looked at the other sockets: what is called soon runs before
+        that, what is called soon from there runs behind it. Cheaper than watching a socket that is
+        writable.
+        """
+        self._loop.call_soon(self._loop.call_soon, self._pump)
+
     def _pump(self) -> None:
         """Send until the socket is full, a thread must help, or the turn is over."""
+        if self._broken:
+            return
         queue = self._queue
         budget = TURN_BYTES_MAX
         try:
@@ -172,11 +189,11 @@ class SendQueue:
         except OSError as error:
             self._break(error.strerror or str(error))
             return
-        if queue:
-            self._watch()
-            return
-        self._unwatch()
-        self._on_drained()
+        if not queue:
+            self._unwatch()
+            self._on_drained()
+        elif not self._watching:
+            self._pump_next_turn()
 
     def _send_bytes(self, head: bytes | memoryview) -> int:
         more = len(self._queue) > 1

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import sys
+from typing import NamedTuple
 
 from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.controller_client import ControllerClient
@@ -18,13 +19,22 @@ from tidemark.runtime.zk_session import ZkSession, ZkUnavailableError
 
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
+from broker.shell.lease_keeper import LeaseKeeper
 from broker.shell.membership import Announcement, Membership
 from broker.shell.metrics import BrokerCollector
 from broker.shell.rpc.partition_store import SERVICE_NAME, PartitionStore, registration
+from broker.shell.shutdown import hand_over
 from broker.shell.start import open_directories
 
 SERVICE = "broker"
 INCARNATION_BYTES = 16
+HAND_OVER_SHARE = 0.4
+"""Of the shutdown deadline: how long handing over may take; the rest is for the drain."""
+
+
+class _Member(NamedTuple):
+    membership: Membership
+    keeper: LeaseKeeper
 
 
 async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
@@ -66,23 +76,47 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
                 cluster_id=directories.cluster_id,
             )
             membership.on_joined = directories.stamp
-            await _serve_until(stop, server, membership, grpc)
+            keeper = LeaseKeeper(
+                session, server.node.clock, lease_ms=config.lease_ms, on_gone=membership.rejoin
+            )
+            membership.on_live = keeper.made
+            server.node.has_lease = keeper.holds
+            await _serve_until(stop, server, _Member(membership, keeper), grpc)
     finally:
         await server.close()
         directories.unlock()
 
 
 async def _serve_until(
-    stop: asyncio.Event, server: BrokerServer, membership: Membership, grpc: GrpcServer
+    stop: asyncio.Event, server: BrokerServer, member: "_Member", grpc: GrpcServer
 ) -> None:
-    """Membership ends after the drain: until then clients are still answered."""
+    """Membership ends after the drain: until then clients are still answered, and what this broker
+    leads is handed over.
+    """
     async with asyncio.TaskGroup() as tasks:
-        member = tasks.create_task(membership.run(server.take_image), name="membership")
-        ready = tasks.create_task(_say_ready(server, grpc), name="grpc-health")
-        serving = tasks.create_task(server.run(stop), name="serve")
-        await asyncio.wait((member, serving), return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        member.cancel()
+        drain = asyncio.Event()
+        joined = tasks.create_task(member.membership.run(server.take_image), name="membership")
+        serving = tasks.create_task(server.run(drain), name="serve")
+        others = [
+            tasks.create_task(member.keeper.run(), name="lease"),
+            tasks.create_task(_say_ready(server, grpc), name="grpc-health"),
+            tasks.create_task(_drain_after(stop, drain, server), name="controlled-shutdown"),
+        ]
+        await asyncio.wait((joined, serving), return_when=asyncio.FIRST_COMPLETED)
+        for task in (joined, *others):
+            task.cancel()
+
+
+async def _drain_after(stop: asyncio.Event, drain: asyncio.Event, server: BrokerServer) -> None:
+    """On ``stop`` hand over first."""
+    await stop.wait()
+    config = server.config
+    if config.controlled_shutdown_enable:
+        share_ms = int(config.shutdown_deadline_ms * HAND_OVER_SHARE)
+        await hand_over(
+            server.node, deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms)
+        )
+    drain.set()
 
 
 async def _say_ready(server: BrokerServer, grpc: GrpcServer) -> None:

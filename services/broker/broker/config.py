@@ -117,6 +117,50 @@ class BrokerConfig(ServiceConfig):
         1_000, ge=0, description="fetch sessions kept"
     )
 
+    replica_lag_time_max_ms: int = Field(
+        10_000,
+        ge=100,
+        description="a follower that was not caught up for so long leaves the ISR",
+    )
+    replica_fetch_wait_max_ms: int = Field(
+        500, ge=1, description="how long a follower's fetch waits at its leader for records"
+    )
+    replica_fetch_max_bytes: int = Field(
+        _MIB, ge=1_024, description="of one partition in one fetch of a follower"
+    )
+    replica_fetch_response_max_bytes: int = Field(
+        10 * _MIB, ge=1_024, description="of one fetch of a follower, all partitions together"
+    )
+    replica_fetch_backoff_ms: int = Field(
+        1_000, ge=1, description="pause of a follower after its leader failed it"
+    )
+    replica_socket_timeout_ms: int = Field(
+        30_000, ge=100, description="a leader silent for so long is connected to anew"
+    )
+    leader_replication_throttled_rate: int = Field(
+        2**63 - 1,
+        ge=1,
+        description="bytes/s sent to throttled followers while replicas move; may change at run"
+        " time",
+    )
+    follower_replication_throttled_rate: int = Field(
+        2**63 - 1,
+        ge=1,
+        description="bytes/s fetched of throttled replicas while they move; may change at run time",
+    )
+    lease_ms: int = Field(
+        3_000,
+        ge=300,
+        description="how long a controller waits before it replaces a leader it cannot reach; the"
+        " same on every broker and controller",
+    )
+    controlled_shutdown_enable: bool = Field(
+        default=True, description="whether a stopping broker hands its partitions over first"
+    )
+    controlled_shutdown_deadline_ms: int = Field(
+        15_000, ge=0, description="how long handing over may take at most"
+    )
+
     log_flush_interval_ms: int = Field(
         10_000, ge=100, description="dirty logs are fsynced so often in the background (flush=os)"
     )

@@ -43,6 +43,23 @@ class ControllerConfig(ServiceConfig):
     feed_updates_queued_max: int = Field(
         256, ge=1, description="updates queued for one follower; beyond it it starts over"
     )
+    lease_ms: int = Field(
+        3_000,
+        ge=300,
+        description="how long a leader that cannot be reached keeps its office; the same on every"
+        " broker and controller",
+    )
+    feed_lost_fence_ms: int = Field(
+        500,
+        ge=0,
+        description="how long a broker's metadata stream may be broken before the broker is fenced",
+    )
+    auto_leader_rebalance_enable: bool = Field(
+        default=True, description="whether preferred replicas are given their partitions back"
+    )
+    leader_imbalance_check_interval_seconds: int = Field(
+        300, ge=1, description="how often preferred replicas are looked at"
+    )
     zookeeper_connect_timeout_ms: int = Field(
         30_000, ge=100, description="how long to wait for ZooKeeper when starting"
     )

@@ -65,7 +65,9 @@ class ShownConfig(NamedTuple):
 
 
 class BrokerKey(NamedTuple):
-    """One key of a broker. Only defaults of topic configuration can change while it runs."""
+    """One key of a broker. Only defaults of topic configuration and the rates of replication can
+    change while it runs.
+    """
 
     name: str
     type_number: int
@@ -83,6 +85,9 @@ _TYPE_NUMBERS: Final[Mapping[object, int]] = {bool: _BOOLEAN, int: _LONG, float:
 _TOPIC_KEY_BY_BROKER_NAME: Final[Mapping[str, TopicConfigKey]] = {
     key.broker_name: key for key in TOPIC_CONFIG_KEYS.values() if key.broker_name
 }
+_THROTTLES: Final = frozenset(
+    {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+)
 _ROUND_INTERVAL: Final = "log.flush.interval.ms"
 """What a broker is started with here is the interval of its background rounds, not flush.ms."""
 
@@ -108,7 +113,7 @@ def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
             _PASSWORD if is_sensitive else _type_number_of(info),
             None if info.is_required() else shown_text(info.get_default(call_default_factory=True)),
             info.description or "",
-            is_dynamic=name in keys,
+            is_dynamic=name in keys or name in _THROTTLES,
             is_sensitive=is_sensitive,
         )
     return dict(sorted(keys.items()))

@@ -1,5 +1,5 @@
 """BrokerServer: one broker's object graph without its membership: disks, node, listeners,
-maintenance.
+replication, maintenance.
 
 Who has an image, from the feed or from a test, hands it to ``take_image``; the first one opens the
 listeners.
@@ -21,15 +21,19 @@ from broker.shell import producer_ids
 from broker.shell.apis import make_router
 from broker.shell.cleaning import Cleaning
 from broker.shell.hosting import Hosting
+from broker.shell.isr_sender import IsrSender
 from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode
+from broker.shell.replication.manager import ReplicationManager
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
 SESSION_ID_MAX = 2**31 - 1
-DRAIN_SHARE = 0.5
-"""Of the shutdown deadline: how long open requests may take; the rest is for closing the logs."""
+DRAIN_SHARE = 0.4
+"""Of the shutdown deadline: how long open requests may take; the rest is for handing over before,
+and for closing the logs.
+"""
 
 
 class BrokerServer:
@@ -59,7 +63,10 @@ class BrokerServer:
         self.node.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
-        self.hosting = Hosting(self.node)
+        self.replication = ReplicationManager(self.node)
+        self.node.on_replica_synced = self.replication.synced
+        self.isr_sender = IsrSender(self.node)
+        self.hosting = Hosting(self.node, self.replication)
         self.maintenance = Maintenance(self.node, self.hosting)
         self.cleaning = Cleaning(self.node)
         self._cold_readers = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
@@ -105,8 +112,13 @@ class BrokerServer:
         """Serve until ``stop``, then drain."""
         drain_s = self.config.shutdown_deadline_ms / 1_000 * DRAIN_SHARE
         async with asyncio.TaskGroup() as tasks:
-            loops = [*self.maintenance.start(tasks), *self.cleaning.start(tasks)]
+            loops = [
+                *self.maintenance.start(tasks),
+                *self.cleaning.start(tasks),
+                tasks.create_task(self.isr_sender.run(), name="isr-sender"),
+            ]
             stopping = asyncio.Event()
+            following = tasks.create_task(self.replication.run(stopping), name="replication")
             serving = [
                 tasks.create_task(
                     listener.run(self._has_image, stopping, drain_s=drain_s),
@@ -120,8 +132,8 @@ class BrokerServer:
                 for one in serving:
                     one.cancel()
             await asyncio.sleep(0)
-            self.node.wake_all()
-            await asyncio.wait(serving)
+            self.node.parked.wake_all()
+            await asyncio.wait((*serving, following))
             for loop in loops:
                 loop.cancel()
 

@@ -25,6 +25,7 @@ class HostedPartition:
         "partition",
         "resource",
         "rule",
+        "tail",
         "topic",
         "topic_id",
         "topic_partition",
@@ -42,6 +43,10 @@ class HostedPartition:
         self.manager = manager
         self.resource = topic_resource(topic.name)
         self.counters = TopicCounters()
+        self.tail = object()
+        """What followers' long polls wait for: the log's end, where consumers wait for the high
+        watermark of the partition itself.
+        """
         self.rule: BatchRule | None = None
         """What a worker must see to before a batch is stored (keys, compression.type); None:
         nothing.
@@ -71,3 +76,5 @@ class ReadOutcome(NamedTuple):
     high_watermark: int
     last_stable: int
     log_start: int
+    diverging: tuple[int, int] | None = None
+    """(leader epoch, end offset) up to which a follower's log may be the leader's (KIP-595)."""

@@ -8,7 +8,7 @@ set aside when it was found at start.
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import (
@@ -23,7 +23,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
-from broker.core.partition import LogState, Partition, PartitionLimits
+from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.shell.node import HostedPartition
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -35,12 +35,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Following(Protocol):
+    """Who fetches what this broker follows: hears of every hosted partition whose leader changed.
+    Called on the loop, cheap.
+    """
+
+    def apply(self, hosted: HostedPartition) -> None:
+        """Follow the partition's leader where it has one and we are not it; else stop that."""
+
+    def remove(self, hosted: HostedPartition) -> None:
+        """The partition is hosted no more."""
+
+    def brokers_changed(self, image: ClusterImage) -> None:
+        """A broker came, went, or is reached elsewhere."""
+
+
 class Hosting:
     """What of the cluster's image lives on this broker."""
 
-    def __init__(self, node: "BrokerNode") -> None:
+    def __init__(self, node: "BrokerNode", following: Following | None = None) -> None:
         self._node = node
+        self._following = following
         self._complete = True
+        self._changed: list[HostedPartition] = []
+        """Whose leader changed by the image that is being taken."""
 
     def on_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
         """Host by the new image, then show it. ``delta`` None: all of it may have changed."""
@@ -48,6 +66,8 @@ class Hosting:
         defaults_moved = delta is None or bool(delta.broker_configs_changed)
         changed = image.topics.values() if defaults_moved else delta_topics(delta)
         self._remove_gone(image)
+        if self._following is not None and image.brokers != node.image.brokers:
+            self._following.brokers_changed(image)
         defaults = self._defaults(image)
         for topic in changed:
             current = image.topics.get(topic.name)
@@ -56,6 +76,7 @@ class Hosting:
         if node.image.position == START_OF_FEED:
             self._set_strays_aside()
         node.take_image(image)
+        self._wake_changed()
 
     def retry(self) -> None:
         """Host what no directory took before; called when a directory has healed."""
@@ -64,6 +85,13 @@ class Hosting:
             defaults = self._defaults(self._node.image)
             for topic in self._node.image.topics.values():
                 self._host_topic(topic, defaults)
+            self._wake_changed()
+
+    def _wake_changed(self) -> None:
+        """Who is parked hears who leads now: by the new image."""
+        changed, self._changed = self._changed, []
+        for hosted in changed:
+            self._node.parked.gone(hosted)
 
     # -- topics
 
@@ -166,23 +194,45 @@ class Hosting:
         hosted.topic = topic
         if hosted.log.config != config:
             hosted.log.update_config(config)
+        was = (partition.role, partition.leader, partition.leader_epoch)
+        high_watermark = partition.high_watermark
         partition.configure(PartitionLimits.of(config))
         hosted.rule = rule_for(config)
-        was = (partition.role, partition.leader_epoch)
+        self._take_role(hosted, state)
+        if partition.high_watermark != high_watermark:
+            node.parked.moved(hosted, 0)
+        if partition.limits.flush_group and partition.synced_end < partition.log_end:
+            # It is not readable before a round has been: do not wait for a write.
+            node.on_group_write()
+        if was == (partition.role, partition.leader, partition.leader_epoch):
+            return
+        self._changed.append(hosted)
+        if self._following is not None:
+            self._following.apply(hosted)
+        log.info(
+            "partition taken up",
+            extra=fields(
+                partition=str(partition.topic_partition),
+                role=partition.role.name.lower(),
+                leader=partition.leader,
+                epoch=state.leader_epoch,
+            ),
+        )
+
+    def _take_role(self, hosted: HostedPartition, state: PartitionImage) -> None:
+        """Lead, follow or neither, as the image says."""
+        node, partition, epochs = self._node, hosted.partition, hosted.log.epochs
         if state.leader == node.broker_id:
-            partition.become_leader(state.leader_epoch, state.replicas, state.isr)
+            if partition.lead(state, node.clock.now_ms()):
+                # Followers ask by epoch at once; on disk it is needed with its first record.
+                epochs.assign(partition.leader_epoch, partition.log_end)
+            return
+        if partition.role is Role.LEADER:
+            epochs.truncate_to(partition.log_end)  # nothing was written in the epoch that ends
+        if state.leader >= 0:
+            partition.follow(state)
         else:
             partition.become_offline(state.leader, state.leader_epoch)
-        if partition.synced_end < partition.log_end:
-            # With flush=group it is not readable before a round has been: do not wait for a write.
-            node.on_group_write()
-        if was != (partition.role, partition.leader_epoch):
-            node.parked.released(hosted)
-            log.info(
-                "partition %s",
-                "led" if state.leader == node.broker_id else "not led",
-                extra=fields(partition=str(partition.topic_partition), epoch=state.leader_epoch),
-            )
 
     # -- what goes
 
@@ -195,7 +245,9 @@ class Hosting:
             del node.hosted[topic_partition]
             del node.hosted_by_id[hosted.topic_id, topic_partition.partition]
             hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
-            node.parked.released(hosted)
+            self._changed.append(hosted)
+            if self._following is not None:
+                self._following.remove(hosted)
             log.info("partition deleted", extra=fields(partition=str(topic_partition)))
             try:
                 hosted.manager.delete(topic_partition, node.clock.wall_ms())

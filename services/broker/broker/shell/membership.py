@@ -2,8 +2,8 @@
 feed.
 
 The znode's path holds the incarnation id, drawn once for each process. When the ZooKeeper session
-was lost the znode is made again and the broker registers anew, with a new broker epoch; what it
-serves goes on meanwhile.
+was lost, or the controller has removed the znode, it is made again and the broker registers anew,
+with a new broker epoch; what it serves goes on meanwhile, and so does the feed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
-from tidemark.model.metadata import Endpoint
+from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.metadata_follower import MetadataFollower, OnImage
@@ -85,10 +85,17 @@ class Membership:
         self._controller = controller
         self._announcement = announcement
         self._incarnation_id = incarnation_id
-        self._lost = asyncio.Event()
+        self._out = asyncio.Event()
+        self._feed: asyncio.Task[None] | None = None
+        self._is_registered = False
         self.cluster_id = cluster_id
         self.on_joined: Callable[[str], None] = lambda _: None
         """Hears the cluster's id once registered."""
+        self.on_live: Callable[[str, bytes, int], None] = lambda _, __, ___: None
+        """Hears path, content and version of the live znode when it is there, and the feed has
+        shown the registration that came with it: before that others may lead what we think we do.
+        """
+        self._live: tuple[str, bytes, int] | None = None
 
     async def run(self, on_image: OnImage) -> None:
         """Join, follow the feed, join again when that became necessary. Raises ServiceError when it
@@ -98,38 +105,66 @@ class Membership:
         follower = MetadataFollower(
             self._controller,
             subscriber=f"broker-{self._node.broker_id}",
-            on_image=on_image,
+            on_image=lambda image, delta: self._take_image(on_image, image, delta),
             broker_epoch=lambda: BrokerEpoch(self._node.broker_epoch),
         )
         try:
-            while True:
-                await self._join()
-                await self._follow_until_out(follower)
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._join()
+                    self._feed = tasks.create_task(self._follow(follower), name="feed")
+                    await self._out.wait()
         finally:
             self._session.remove_listener(self._on_state)
+
+    def _take_image(
+        self, on_image: OnImage, image: ClusterImage, delta: ClusterDelta | None
+    ) -> None:
+        on_image(image, delta)
+        if self._live is None or not self._is_registered:
+            return
+        shown = image.brokers.get(self._node.broker_id)
+        if shown is not None and shown.broker_epoch == self._node.broker_epoch:
+            self.on_live(*self._live)
+            self._live = None
+
+    def rejoin(self) -> None:
+        """The live znode is gone though the session may not be: make it again, register again."""
+        self._out.set()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             log.warning("ZooKeeper session lost")
-            self._lost.set()
+            self._out.set()
 
-    async def _follow_until_out(self, follower: MetadataFollower) -> None:
-        """Returns when the session was lost or the controller knows a newer registration."""
-        async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(_until_stale(follower), name="feed")
-            losing = tasks.create_task(_wait(self._lost), name="session-lost")
-            await asyncio.wait((following, losing), return_when=asyncio.FIRST_COMPLETED)
-            following.cancel()
-            losing.cancel()
+    async def _follow(self, follower: MetadataFollower) -> None:
+        """Until cancelled, or until the controller knows a newer registration."""
+        try:
+            await follower.run()
+        except TidemarkError as error:
+            if error.code is not ErrorCode.STALE_BROKER_EPOCH:
+                raise
+            log.warning("registration is stale", extra=fields(reason=error.message))
+            self._out.set()
+
+    async def _stop_feed(self) -> None:
+        """A subscription belongs to one registration."""
+        if self._feed is not None:
+            self._feed.cancel()
+            await asyncio.wait((self._feed,))
+            self._feed = None
 
     async def _join(self) -> None:
         """Live znode first, then the registration, which the controller checks against it."""
+        self._is_registered = False
         while True:
-            self._lost.clear()
+            self._out.clear()
             await self._session.wait_connected()
             try:
                 await self._announce_life()
+                await self._stop_feed()
                 await self._register()
+                self._is_registered = True
             except ZkError as failure:
                 log.info("joining again", extra=fields(reason=str(failure)))
                 await asyncio.sleep(RETRY_S)
@@ -141,6 +176,7 @@ class Membership:
         await self._session.ensure_path(zk_paths.LIVE_BROKERS)
         await self._bury_predecessor()
         content = zk_paths.encode({"log_dirs": self._log_dirs()})
+        version = 0
         try:
             await self._session.create(path, content, ephemeral=True)
         except NodeExistsError:
@@ -153,6 +189,8 @@ class Membership:
                     raise UnknownOutcomeError(f"{path} belonged to an earlier session") from None
             except NoNodeError:
                 raise UnknownOutcomeError(f"{path} went just now") from None
+            version = stat.version
+        self._live = (path, content, version)
 
     def _log_dirs(self) -> list[str]:
         return [directory.hex() for directory in self._announcement.log_dir_ids]
@@ -222,16 +260,3 @@ class Membership:
         self.cluster_id = cluster_id
         self.on_joined(cluster_id)
         log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))
-
-
-async def _until_stale(follower: MetadataFollower) -> None:
-    try:
-        await follower.run()
-    except TidemarkError as error:
-        if error.code is not ErrorCode.STALE_BROKER_EPOCH:
-            raise
-        log.warning("registration is stale", extra=fields(reason=error.message))
-
-
-async def _wait(happened: asyncio.Event) -> None:
-    await happened.wait()

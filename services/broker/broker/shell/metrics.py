@@ -12,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
 
+from broker.shell import replication_metrics
+
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
 
@@ -51,7 +53,12 @@ class BrokerCounters:
         "connections_total",
         "damage_found",
         "damaged_reads",
+        "isr_expands",
+        "isr_shrinks",
+        "isr_updates_failed",
         "malformed_requests",
+        "replication_bytes_in",
+        "replication_bytes_out",
         "request_errors",
         "requests",
         "topics",
@@ -68,6 +75,11 @@ class BrokerCounters:
         self.malformed_requests = 0
         self.damaged_reads = 0
         self.damage_found = 0
+        self.isr_expands = 0
+        self.isr_shrinks = 0
+        self.isr_updates_failed = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
 
     def topic(self, name: str) -> TopicCounters:
         """The counters of a topic that exists; made at its first use."""
@@ -98,7 +110,7 @@ class BrokerCollector(Collector):
         """All families of this broker."""
         yield from self._topics()
         yield from self._requests()
-        yield from self._replica_manager()
+        yield from replication_metrics.families(self._node)
         yield from self._network()
         yield from self._logs()
 
@@ -133,21 +145,6 @@ class BrokerCollector(Collector):
                 errors.add_metric([name], self._node.counters.request_errors[key])
         yield served
         yield errors
-
-    def _replica_manager(self) -> Iterator[Metric]:
-        hosted = self._node.hosted
-        leaders = sum(1 for one in hosted.values() if one.partition.leader == self._node.broker_id)
-        for name, value, doc in (
-            ("partitioncount", len(hosted), "partitions hosted"),
-            ("leadercount", leaders, "partitions led"),
-            ("underreplicatedpartitions", 0, "partitions with a replica outside the ISR"),
-            ("offlinereplicacount", len(hosted) - leaders, "hosted partitions that serve nobody"),
-        ):
-            yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=value)
-        offline = sum(1 for manager in self._node.log_managers if manager.fenced is not None)
-        yield GaugeMetricFamily(
-            "kafka_log_logmanager_offlinelogdirectorycount", "log directories fenced", value=offline
-        )
 
     def _network(self) -> Iterator[Metric]:
         node, counters = self._node, self._node.counters

@@ -23,7 +23,7 @@ from tidemark.codec.record_batch import (
 )
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, BrokerId, InstantMs, Offset, TopicId
+from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
@@ -33,14 +33,15 @@ from tidemark.storage.disk import DiskError, DiskFullError
 from broker.config import BrokerConfig
 from broker.core.authorizer import Authorizer
 from broker.core.fetch_sessions import FetchSessions
-from broker.core.parked import WAIT_MS_MAX, Parked
-from broker.core.partition import AppendPlan, Refusal, Repeated, Role
+from broker.core.partition import AppendPlan, Partition, Refusal, Repeated, Role
 from broker.core.quotas import Quotas
 from broker.shell.hosted import AppendOutcome as AppendOutcome
 from broker.shell.hosted import HostedPartition as HostedPartition
 from broker.shell.hosted import ReadOutcome as ReadOutcome
+from broker.shell.leader_throttle import LeaderThrottle
 from broker.shell.limits import ConnectionLimits
 from broker.shell.metrics import BrokerCounters
+from broker.shell.parking_lot import ParkingLot
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import OffsetOutOfRangeError
 from broker.storage.log_manager import LogManager
@@ -95,6 +96,7 @@ class BrokerNode:
         self.workers = workers
         self.authorizer = authorizer or Authorizer()
         self.quotas = quotas or Quotas()
+        self.leader_throttle = LeaderThrottle(config)
         self.counters = BrokerCounters()
         self.metrics = self.counters
         self.limits = ConnectionLimits(
@@ -102,11 +104,18 @@ class BrokerNode:
             connections_per_ip_max=config.max_connections_per_ip,
             buffers_max_bytes=config.buffers_max_bytes,
         )
-        self.parked = Parked(config.parked_requests_max, on_earlier=self._arm)
-        self._timer: asyncio.TimerHandle | None = None
+        self.parked = ParkingLot(config.parked_requests_max, clock)
         self.fetch_sessions: FetchSessions[FetchPartition] = FetchSessions(
             draw_session_id, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
+        self.live: dict[BrokerId, BrokerEpoch] = {}
+        """Brokers that may be in an ISR: registered, neither fenced nor stopping."""
+        self.has_lease: Callable[[], bool] = _always
+        """Whether nobody else can lead what this broker leads."""
+        self.on_follower: Callable[[HostedPartition], None] = _not_noticed
+        """Called when a follower outside the ISR made progress."""
+        self.on_replica_synced: Callable[[HostedPartition], None] = _not_noticed
+        """Called when a flush round reached more of what is followed here."""
         self.on_group_write: Callable[[], None] = _nothing
         """Called when a batch awaits a group-commit round."""
         self.on_new_log: Callable[[LogManager, TopicPartition], None] = _nothing_made
@@ -153,6 +162,13 @@ class BrokerNode:
         """The feed moved: replace the image and wake who waited for it. Hosting has been done by
         then.
         """
+        if image.brokers != self.image.brokers:
+            self.live = {
+                one.broker_id: one.broker_epoch
+                for one in image.brokers.values()
+                if not one.fenced and not one.shutting_down
+            }
+        self.leader_throttle.configure(image)
         self.image = image
         waiting = self._feed_waiters
         self._feed_waiters = [one for one in waiting if one[0] > image.position]
@@ -261,17 +277,13 @@ class BrokerNode:
         counters = hosted.counters
         counters.bytes_in += size_bytes
         counters.records_in += header.record_count
-        if gained_bytes:
-            parked = self.parked
-            if parked.count and parked.is_watched(hosted):
-                parked.advanced(hosted, partition.high_watermark, gained_bytes)
-        else:
-            self.on_group_write()
         end = plan.last + 1
+        if self.parked.count:
+            self.parked.appended(hosted, size_bytes, gained_bytes)
+        if not gained_bytes and partition.limits.flush_group:
+            self.on_group_write()
         must_wait = (
-            partition.high_watermark < end
-            and acks != 0
-            and not partition.acknowledgeable(end, acks)
+            partition.high_watermark < end and acks != 0 and self._must_wait(partition, end, acks)
         )
         return AppendOutcome(
             _NO_ERROR,
@@ -295,9 +307,14 @@ class BrokerNode:
             end,
             plan.log_append_time_ms,
             hosted.partition.log_start,
-            acks != 0 and not hosted.partition.acknowledgeable(end, acks),
+            acks != 0 and self._must_wait(hosted.partition, end, acks),
             None,
         )
+
+    def _must_wait(self, partition: Partition, end: int, acks: int) -> bool:
+        """An acknowledgement that does not wait for the ISR needs the lease."""
+        has_lease = acks != 1 or self.has_lease()
+        return not partition.acknowledgeable(end, acks, has_lease=has_lease)
 
     def _append_failed(
         self, hosted: HostedPartition, plan: AppendPlan, failure: DiskError
@@ -331,7 +348,7 @@ class BrokerNode:
         for hosted in self.hosted.values():
             if hosted.manager is manager and hosted.partition.role is not Role.FAILED:
                 hosted.partition.become_failed()
-                self.parked.released(hosted)
+                self.parked.gone(hosted)
 
     def note_damage(self, hosted: HostedPartition, damage: LogDamagedError) -> None:
         """Bytes of one partition are not what was written: told once a request, the others serve
@@ -376,8 +393,16 @@ class BrokerNode:
                     ErrorCode.OFFSET_OUT_OF_RANGE, None, high_watermark, high_watermark, log_start
                 )
             return ReadOutcome(ErrorCode.NONE, None, high_watermark, high_watermark, log_start)
+        return self.read_log(hosted, fetch_offset, bytes_max=bytes_max, end=high_watermark)
+
+    def read_log(
+        self, hosted: HostedPartition, fetch_offset: int, *, bytes_max: int, end: int
+    ) -> ReadOutcome:
+        """Slices of the log below ``end``: whole batches, the first one however large."""
+        partition = hosted.partition
+        high_watermark, log_start = partition.high_watermark, partition.log_start
         try:
-            found = hosted.log.read(Offset(fetch_offset), bytes_max, end=Offset(high_watermark))
+            found = hosted.log.read(fetch_offset, bytes_max, end=end)
         except OffsetOutOfRangeError:
             return ReadOutcome(
                 ErrorCode.OFFSET_OUT_OF_RANGE, None, high_watermark, high_watermark, log_start
@@ -390,76 +415,16 @@ class BrokerNode:
             return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
         return ReadOutcome(ErrorCode.NONE, found, high_watermark, high_watermark, log_start)
 
-    async def wait_readable(
-        self, hosted: Sequence[HostedPartition], *, bytes_missing: int, wait_ms: int
-    ) -> bool:
-        """Wait until these partitions gained ``bytes_missing`` readable bytes; False at the
-        deadline or when full.
-        """
-        gained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
-            if not gained.done():
-                gained.set_result(fulfilled)
-
-        request = self.parked.park_fetch(
-            hosted, bytes_missing=bytes_missing, now=self.clock.now_ms(), wait_ms=wait_ms, wake=wake
-        )
-        if request is None:
-            return False
-        try:
-            return await gained
-        finally:
-            self.parked.cancel(request)
-
-    async def wait_committed(self, hosted: HostedPartition, end: int, *, wait_ms: int) -> bool:
-        """Wait until the high watermark reaches ``end``; False at the deadline or when nothing more
-        may park.
-        """
-        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
-            if not committed.done():
-                committed.set_result(fulfilled)
-
-        request = self.parked.park_produce(
-            [(hosted, end)], now=self.clock.now_ms(), wait_ms=wait_ms, wake=wake
-        )
-        if request is None:
-            return False
-        try:
-            return await committed
-        finally:
-            self.parked.cancel(request)
-
-    def _arm(self, due: InstantMs) -> None:
-        """A parked request's deadline is now the earliest."""
-        if self._timer is not None:
-            self._timer.cancel()
-        wait_s = max(0, due - self.clock.now_ms()) / 1_000
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire_parked)
-
-    def _expire_parked(self) -> None:
-        self._timer = None
-        self.parked.expire(self.clock.now_ms())
-        due = self.parked.next_deadline()
-        if due is not None and self._timer is None:
-            self._arm(due)
-
-    def wake_all(self) -> None:
-        """Stopping: every long poll answers with what there is."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.parked.expire(InstantMs(self.clock.now_ms() + 2 * WAIT_MS_MAX))
-
     # -- moves from maintenance
 
     def synced(self, hosted: HostedPartition, end: int) -> None:
         """A flush round reached ``end`` in this log."""
+        before = hosted.partition.high_watermark
         gained_bytes = hosted.partition.synced(end)
-        if self.parked.is_watched(hosted):
-            self.parked.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
+        if hosted.partition.high_watermark != before:
+            self.parked.moved(hosted, gained_bytes)
+        if hosted.partition.role is Role.FOLLOWER:
+            self.on_replica_synced(hosted)
 
     def log_start_moved(self, hosted: HostedPartition) -> None:
         """Retention or DeleteRecords moved the log's start."""
@@ -473,6 +438,15 @@ class BrokerNode:
 
 def _nothing() -> None:
     """No one waits for group commits."""
+
+
+def _always() -> bool:
+    """Nobody else could lead: there is no controller."""
+    return True
+
+
+def _not_noticed(_: HostedPartition) -> None:
+    """No one replicates."""
 
 
 def _nothing_made(_: LogManager, __: TopicPartition) -> None:

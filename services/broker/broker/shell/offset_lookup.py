@@ -52,6 +52,9 @@ def at_mark(
     if timestamp == LATEST_TIMESTAMP:
         # Without transactions the last stable offset is the high watermark, at both isolation
         # levels.
+        # A new leader's watermark may be below what its predecessor told (KIP-207).
+        if not partition.latest_known:
+            return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
         return _with_epoch(hosted, partition.last_stable, -1)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _with_epoch(hosted, partition.log_start, -1)
@@ -83,6 +86,8 @@ async def at_time(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -
 
 
 async def _at_maximum(node: "BrokerNode", hosted: HostedPartition) -> FoundOffset:
+    if not hosted.partition.latest_known:
+        return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
     found = hosted.log.max_timestamp_batch(end=hosted.partition.high_watermark)
     if found is None:
         return FoundOffset()
@@ -102,13 +107,19 @@ async def _at_or_after(node: "BrokerNode", hosted: HostedPartition, timestamp: i
             timestamp, end=hosted.partition.high_watermark, start=start
         )
         if found is None:
-            return FoundOffset()
+            return _no_record(hosted)
         batch = await asyncio.to_thread(_read, found)
         record = await _within(node, batch, timestamp)
         if record is not None and record[0] >= hosted.partition.log_start:
             return _with_epoch(hosted, *record)
         start = read_header(batch).last_offset + 1
     return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def _no_record(hosted: HostedPartition) -> FoundOffset:
+    """Nothing that late is committed; a new leader may not know of all that is (KIP-207)."""
+    known = hosted.partition.latest_known
+    return FoundOffset(ErrorCode.NONE if known else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 async def _within(node: "BrokerNode", batch: bytes, timestamp: int) -> tuple[int, int] | None:

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import Disk, DiskError, DiskFullError, File
 
+from broker.storage import checkpoint
 from broker.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ OPEN_FILES_MAX: Final = 1_024
 might miss the error of an earlier write-back.
 """
 _COOLED_AT_ONCE: Final = 8
+_GAPS_AHEAD: Final = 1 << 20
+"""Offsets: so that a compacted log does not have a checkpoint written for each of its gaps."""
 
 
 class LogDamagedError(Exception):
@@ -38,6 +42,7 @@ class LogDirectory:
         "dirty",
         "disk",
         "fence_error",
+        "gaps_below",
         "jitter",
         "now_ms",
         "removals",
@@ -67,6 +72,8 @@ class LogDirectory:
         """Logs with unsynced bytes, in the order in which they got them."""
         self.removals: list[tuple[int, str]] = []
         """(when, path): files whose name ends in .deleted, and directories in -delete."""
+        self.gaps_below: dict[TopicPartition, int] = {}
+        """Up to where a follower's log may lack offsets, its leader's being compacted."""
         self._warm: dict[Segment, None] = {}
         self._open_files_max = open_files_max
 
@@ -116,6 +123,14 @@ class LogDirectory:
         """A segment leaves the log: let go of its file."""
         self._warm.pop(segment, None)
         segment.file = None
+
+    def allow_gaps(self, topic_partition: TopicPartition, below: int) -> None:
+        """Before a batch that does not continue its log is written: recovery is not to take the gap
+        for a loss. Survives this process; after a power failure it is a loss for all we know.
+        """
+        if below > self.gaps_below.get(topic_partition, 0):
+            self.gaps_below[topic_partition] = below + _GAPS_AHEAD
+            checkpoint.write_offsets(self.disk, checkpoint.GAPS, self.gaps_below, sync=False)
 
     def remove_later(self, path: str, due_ms: int) -> None:
         """Remove a renamed file or directory once ``due_ms`` has come."""

@@ -27,14 +27,7 @@ from broker.storage.segment_map import (
     SegmentMap,
 )
 
-__all__ = (
-    "AppendInfo",
-    "Log",
-    "LogDamagedError",
-    "LogRead",
-    "LogSlice",
-    "OffsetOutOfRangeError",
-)
+__all__ = ("AppendInfo", "Log", "LogDamagedError", "LogRead", "LogSlice", "OffsetOutOfRangeError")
 
 _NEVER: Final = 2**63 - 1
 
@@ -152,10 +145,11 @@ class Log:
     def append(self, buffers: Sequence[Buffer], info: AppendInfo, now_ms: int) -> None:
         """Write one batch at the end, in one call. Raises DiskError, with nothing of it in the log.
 
-        The directory is fenced then: until space returns after DiskFullError, else for good.
+        The directory is fenced then: until space returns after DiskFullError, else for good. A
+        follower's batch may begin beyond the end: its leader's log is compacted.
         """
         first, last, size_bytes = info.first, info.last, info.size_bytes
-        assert first == self.log_end, (first, self.log_end)
+        assert first >= self.log_end, (first, self.log_end)
         segments = self._segments
         segment = segments.active
         position = segment.size_bytes
@@ -167,6 +161,7 @@ class Log:
             or info.max_timestamp > segment.roll_after_timestamp
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or info.leader_epoch > self._epoch_written
+            or first > self.log_end
         ):
             segment = self._prepare(info, now_ms)
             position = segment.size_bytes
@@ -201,6 +196,8 @@ class Log:
             self.assign_epoch(info.leader_epoch, info.first)
         segment = self._segments.active
         with self._guarded():
+            if info.first > self.log_end:
+                self._shared.allow_gaps(self.topic_partition, info.last)
             self._shared.warm(segment)
             self._arm(segment)
         if segment.size_bytes and (

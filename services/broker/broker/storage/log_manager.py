@@ -136,6 +136,7 @@ class LogManager:
         disk = self._shared.disk
         self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINTS)
         self._compacted = self._read_offsets(CHECKPOINT_NAME) or {}
+        self._shared.gaps_below = (self.same_boot and self._read_offsets(checkpoint.GAPS)) or {}
         self.high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARKS) or {}
         self._log_starts = self._read_offsets(checkpoint.LOG_STARTS) or {}
         marker = checkpoint.take_clean_shutdown(disk)
@@ -206,11 +207,12 @@ class LogManager:
         points = self._recovery_points
         recovery_point = points.get(topic_partition, 0) if points else 0
         compacted = self._compacted.get(topic_partition, 0) if points is not None else OFFSET_MAX
+        gaps = self._shared.gaps_below.get(topic_partition, 0)
         plan = RecoveryPlan(
             directory=str(topic_partition),
             recovery_point=recovery_point,
             log_start=self._log_starts.get(topic_partition, 0),
-            gaps_below=max(recovery_point, compacted),
+            gaps_below=max(recovery_point, compacted, gaps),
             clean=self.clean_start,
             trust_indexes=self.same_boot,
             interval_bytes=config.index_interval_bytes,
@@ -237,7 +239,7 @@ class LogManager:
         found: Recovered,
         recovery_point: int,
     ) -> Log:
-        log = Log(
+        log = self.logs[topic_partition] = Log(
             self._shared,
             topic_partition,
             topic_id,
@@ -246,7 +248,6 @@ class LogManager:
             recovery_point=recovery_point,
             now_ms=self._shared.now_ms,
         )
-        self.logs[topic_partition] = log
         return log
 
     def join_cluster(self, cluster_id: str) -> None:
@@ -302,6 +303,7 @@ class LogManager:
             (checkpoint.RECOVERY_POINTS, self._recovery_points),
             (checkpoint.HIGH_WATERMARKS, self.high_watermarks),
             (checkpoint.LOG_STARTS, self._log_starts),
+            (checkpoint.GAPS, self._shared.gaps_below),
             (CHECKPOINT_NAME, self._read_offsets(CHECKPOINT_NAME)),  # compaction's, as it is now
         )
         for path, offsets in stale:
@@ -425,13 +427,12 @@ class LogManager:
 
     def _save_log_starts(self) -> None:
         """Only those that the first segment's name does not tell."""
-        late = (log for log in self.logs.values() if log.log_start > log.first_base_offset)
-        starts = {log.topic_partition: log.log_start for log in late}
+        logs = self.logs.items()
+        starts = {one: log.log_start for one, log in logs if log.log_start > log.first_base_offset}
         if starts == self._log_starts:
             return
         # A start that a crash took back must not come again: it would hide what is written since.
-        known = ((one, start) for one, start in self._log_starts.items() if one in self.logs)
-        sync = any(self.logs[one].log_start < start for one, start in known)
+        sync = any(log.log_start < self._log_starts.get(one, 0) for one, log in logs)
         checkpoint.write_offsets(self._shared.disk, checkpoint.LOG_STARTS, starts, sync=sync)
         self._log_starts = starts
 
@@ -457,9 +458,9 @@ class LogManager:
 
     def _retain(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
         """Retention of every log; goes on when the disk is full, since it makes room."""
-        moved: list[Log] = []
         if self._shared.fence_error is not None and not self.is_full:
-            return moved
+            return []
+        moved: list[Log] = []
         for one, log in list(self.logs.items()):
             start = log.log_start
             with contextlib.suppress(LogDamagedError):

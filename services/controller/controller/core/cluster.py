@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from tidemark.model.ids import (
+    NO_BROKER,
     BrokerId,
     ControllerEpoch,
     ControllerId,
@@ -45,6 +46,8 @@ class Change:
 
     delta: ClusterDelta
     next_producer_id: int | None = None
+    unclean: int = 0
+    """Elections in it that may have lost committed records."""
 
     @property
     def published(self) -> bool:
@@ -220,8 +223,12 @@ def check_partition(partition: PartitionImage) -> None:
     """Assert what holds for every partition."""
     assert len(set(partition.replicas)) == len(partition.replicas), "a replica is named once"
     assert set(partition.isr) <= set(partition.replicas), "the ISR is part of the replicas"
-    assert partition.isr, "the last member of an ISR stays in it"
+    assert partition.isr or partition.last_known_leader != NO_BROKER, "somebody is known to have it"
+    assert set(partition.elr) <= set(partition.replicas), "the ELR is part of the replicas"
+    assert not set(partition.elr) & set(partition.isr), "who is in sync is not merely eligible"
     assert partition.leader == -1 or partition.leader in partition.isr, "leaders are in sync"
+    assert set(partition.adding) <= set(partition.replicas), "what is added is a replica already"
+    assert set(partition.removing) <= set(partition.replicas), "what is removed still is one"
 
 
 def new_partition(

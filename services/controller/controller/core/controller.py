@@ -6,40 +6,57 @@ from enum import Enum
 from typing import Final, assert_never
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerEpoch, InstantMs
-from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.model.ids import NO_BROKER, InstantMs
+from tidemark.model.metadata import ClusterDelta, ClusterImage
 
 from controller.core.cluster import Change, Cluster, fence, store_ops
-from controller.core.configs import decide_alter_configs
 from controller.core.effects import (
     CloseFeed,
     Effect,
     OpenFeed,
     ProducerIds,
     Publish,
-    Registered,
+    RemoveLiveZnode,
     Reply,
     Resign,
     Result,
     WriteStore,
 )
-from controller.core.elections import elect_all
+from controller.core.eligible import decide_configs
 from controller.core.inputs import (
     AllocateProducerIds,
     AlterConfigs,
+    AlterPartitions,
+    AlterReassignments,
     Asked,
+    ControlledShutdown,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     Deposed,
     Elected,
+    ElectLeaders,
+    FeedAcknowledged,
+    FeedLost,
+    FeedRegained,
     Input,
     LiveBrokersChanged,
     RegisterBroker,
     StoreFailed,
     StoreWritten,
+    Tick,
 )
-from controller.core.liveness import NOBODY, LiveListing, alive, incarnation_of, newer, vanished
+from controller.core.isr_changes import decide_alter_partitions
+from controller.core.leaderships import (
+    decide_elect_leaders,
+    decide_shutdown,
+    due_elections,
+    rebalance,
+)
+from controller.core.liveness import NOBODY, LiveListing, newer, vanished
+from controller.core.offices import Offices
+from controller.core.reassignments import decide_reassignments
+from controller.core.registration import decide_registration
 from controller.core.topics import (
     TopicDefaults,
     decide_create_partitions,
@@ -48,7 +65,6 @@ from controller.core.topics import (
 )
 
 PRODUCER_ID_BLOCK: Final = 1_000
-_NO_ZNODE: Final = BrokerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +72,13 @@ class Limits:
     """How much the controller takes on."""
 
     requests_waiting_max: int = 4_096  # beyond it the caller hears REQUEST_TIMED_OUT at once
+    lease_ms: int = 3_000
+    feed_lost_fence_ms: int = 500
+    rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
 
     def __post_init__(self) -> None:
         assert self.requests_waiting_max > 0, "requests_waiting_max"
+        assert self.lease_ms > 0, "lease_ms"
 
 
 class Role(Enum):
@@ -93,6 +113,9 @@ class Controller:
         self._writing: _Writing | None = None
         self._waiting: deque[Asked] = deque()
         self._write_ids = 0
+        self._offices: Offices | None = None
+        self._elections_may_be_due = False
+        self._rebalance_at: InstantMs | None = None
 
     @property
     def role(self) -> Role:
@@ -108,19 +131,31 @@ class Controller:
         """Take one input to completion. Never waits."""
         match stimulus:
             case Elected():
-                effects = self._become_active(stimulus)
+                effects = self._become_active(stimulus, now)
             case Deposed(reason):
                 effects = self._become_standby(reason)
             case StoreWritten(write_id):
-                effects = self._on_written(write_id)
+                effects = self._on_written(write_id, now)
             case StoreFailed(write_id, reason):
                 effects = self._on_store_failed(write_id, reason)
             case LiveBrokersChanged(listing):
                 self._listing = newer(listing, self._listing)
                 effects = []
+            case FeedAcknowledged() | FeedLost() | FeedRegained():
+                effects = self._on_feed(stimulus, now)
+            case Tick():
+                effects = []
             case _:
                 effects = self._on_asked(stimulus)
         return effects + self._proceed(now)
+
+    def next_deadline(self, now: InstantMs) -> InstantMs | None:
+        """When a Tick is due; None on a standby, and while nothing waits for time."""
+        if self._offices is None:
+            return None
+        deadlines = [self._offices.next_deadline(), self._rebalance_at]
+        due = min((one for one in deadlines if one is not None), default=None)
+        return None if due is None else max(due, now)
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -139,12 +174,17 @@ class Controller:
 
     # Roles.
 
-    def _become_active(self, elected: Elected) -> list[Effect]:
+    def _become_active(self, elected: Elected, now: InstantMs) -> list[Effect]:
         assert self._role is Role.STANDBY, "elected twice"
         self._role = Role.ACTIVE
         self._cluster = Cluster(elected.stored, elected.controller_id, elected.controller_epoch)
         self._listing = elected.listing
-        return [OpenFeed(self._cluster.image)]
+        image, limits = self._cluster.image, self._limits
+        self._offices = Offices(image.position, limits.lease_ms, limits.feed_lost_fence_ms)
+        self._elections_may_be_due = True
+        if limits.rebalance_interval_ms:
+            self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
+        return [OpenFeed(image)]
 
     def _become_standby(self, reason: str) -> list[Effect]:
         if self._role is Role.STANDBY:
@@ -154,7 +194,7 @@ class Controller:
             refused.append(_not_controller(self._writing.reply.request_id))
         refused += [_not_controller(asked.request.request_id) for asked in self._waiting]
         self._role = Role.STANDBY
-        self._cluster = None
+        self._cluster = self._offices = self._rebalance_at = None
         self._writing = None
         self._waiting.clear()
         self._listing = NOBODY
@@ -168,7 +208,7 @@ class Controller:
         self._writing = _Writing(self._write_ids, change, reply)
         return WriteStore(self._write_ids, tuple(store_ops(cluster.image, change)))
 
-    def _on_written(self, write_id: int) -> list[Effect]:
+    def _on_written(self, write_id: int, now: InstantMs) -> list[Effect]:
         """The only place where the cluster changes: it follows the store, never leads it."""
         writing = self._writing
         if writing is None or writing.write_id != write_id:
@@ -179,10 +219,41 @@ class Controller:
         image = self._cluster.image
         effects: list[Effect] = []
         if writing.change.published:
-            effects.append(Publish(writing.change.delta, image))
+            self._note_demotions(writing.change.delta, image)
+            effects.append(Publish(writing.change.delta, image, writing.change.unclean))
         if writing.reply is not None:
             effects.append(replace(writing.reply, position=image.position))
         return effects
+
+    def _note_demotions(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Who leads no more is to acknowledge that before anyone else leads."""
+        assert self._offices is not None, "a standby publishes nothing"
+        if delta.brokers_changed or delta.broker_configs_changed:
+            self._elections_may_be_due = True
+        for topic in delta.topics_changed:
+            for partition in topic.partitions:
+                key = (topic.topic_id, partition.partition)
+                if partition.leader == NO_BROKER:
+                    self._elections_may_be_due = True
+                    self._offices.demoted(key, partition, image.position, image.brokers)
+                else:
+                    self._offices.elected(key)
+
+    def _on_feed(
+        self, stimulus: FeedAcknowledged | FeedLost | FeedRegained, now: InstantMs
+    ) -> list[Effect]:
+        offices = self._offices
+        if offices is None:
+            return []
+        match stimulus:
+            case FeedAcknowledged(broker_epoch, position):
+                if offices.acknowledged(broker_epoch, position):
+                    self._elections_may_be_due = True
+            case FeedLost(broker_epoch):
+                offices.stream_lost(broker_epoch, now)
+            case FeedRegained(broker_epoch):
+                offices.stream_regained(broker_epoch)
+        return []
 
     def _on_store_failed(self, write_id: int, reason: str) -> list[Effect]:
         if self._writing is None or self._writing.write_id != write_id:
@@ -209,9 +280,10 @@ class Controller:
         cluster = self._cluster
         if cluster is None or self._writing is not None:
             return effects
-        dead = _fence_dead(cluster, self._listing)
-        if dead is not None:
-            return [self._begin(cluster, dead, None)]
+        effects += self._look_around(cluster, now)
+        change = self._unasked(cluster, now)
+        if change is not None:
+            return [*effects, self._begin(cluster, change, None)]
         while self._waiting and self._writing is None:
             asked = self._waiting.popleft()
             change, reply = self._decide(cluster, asked, now)
@@ -220,6 +292,34 @@ class Controller:
             else:
                 effects.append(self._begin(cluster, change, reply))
         return effects
+
+    def _look_around(self, cluster: Cluster, now: InstantMs) -> list[Effect]:
+        """Who is gone, and for how long; whose stream has been broken for too long."""
+        assert self._offices is not None, "only the active looks"
+        brokers = cluster.image.brokers
+        self._offices.see(brokers, self._listing, now)
+        if self._offices.newly_released(now):
+            self._elections_may_be_due = True
+        return [
+            RemoveLiveZnode(broker.broker_id, broker.incarnation_id)
+            for broker in self._offices.to_fence(brokers, now)
+        ]
+
+    def _unasked(self, cluster: Cluster, now: InstantMs) -> Change | None:
+        """What is to be written without anyone asking: the dead are fenced first."""
+        assert self._offices is not None, "only the active decides"
+        dead = vanished(cluster.image.brokers, self._listing)
+        if dead:
+            return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
+        if self._elections_may_be_due:
+            elected = due_elections(cluster, self._offices, now)
+            if elected is not None:
+                return elected
+            self._elections_may_be_due = False
+        if self._rebalance_at is not None and now >= self._rebalance_at:
+            self._rebalance_at = InstantMs(now + self._limits.rebalance_interval_ms)
+            return rebalance(cluster)
+        return None
 
     def _decide(
         self, cluster: Cluster, asked: Asked, now: InstantMs
@@ -243,28 +343,34 @@ class Controller:
             case CreatePartitions():
                 return decide_create_partitions(cluster, asked, self._defaults)
             case AlterConfigs():
-                return decide_alter_configs(cluster, asked)
+                return decide_configs(cluster, asked)
             case AllocateProducerIds():
                 return _decide_producer_ids(cluster, asked)
             case RegisterBroker():
-                return _decide_registration(cluster, asked, self._listing)
+                return decide_registration(cluster, asked, self._listing)
             case _:
-                assert_never(asked)
+                return _dispatch_partitions(cluster, asked)
+
+
+def _dispatch_partitions(
+    cluster: Cluster,
+    asked: AlterPartitions | ElectLeaders | AlterReassignments | ControlledShutdown,
+) -> tuple[Change | None, Result]:
+    match asked:
+        case AlterPartitions():
+            return decide_alter_partitions(cluster, asked)
+        case ElectLeaders():
+            return decide_elect_leaders(cluster, asked)
+        case AlterReassignments():
+            return decide_reassignments(cluster, asked)
+        case ControlledShutdown():
+            return decide_shutdown(cluster, asked)
+        case _:
+            assert_never(asked)
 
 
 def _not_controller(request_id: int) -> Reply:
     return Reply(request_id, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
-
-
-def _fence_dead(cluster: Cluster, listing: LiveListing) -> Change | None:
-    """Fence brokers whose session is gone, and elect where they led."""
-    image = cluster.image
-    fenced = tuple(fence(broker) for broker in vanished(image.brokers, listing))
-    if not fenced:
-        return None
-    live = alive(image.brokers) - {broker.broker_id for broker in fenced}
-    topics = elect_all(image.topics.values(), live)
-    return Change(ClusterDelta(brokers_changed=fenced, topics_changed=topics))
 
 
 def _decide_producer_ids(
@@ -283,63 +389,3 @@ def _decide_producer_ids(
     first = cluster.next_producer_id
     change = Change(ClusterDelta(), next_producer_id=first + PRODUCER_ID_BLOCK)
     return change, ProducerIds(first, PRODUCER_ID_BLOCK)
-
-
-def _decide_registration(
-    cluster: Cluster, asked: RegisterBroker, listing: LiveListing
-) -> tuple[Change | None, Registered]:
-    """Unfence a broker under its new epoch, and elect where it can lead."""
-    image, broker = cluster.image, asked.broker
-    known = image.brokers.get(broker.broker_id)
-    problem = _registration_problem(image, asked, listing)
-    if problem is not None:
-        raise problem
-    registered = Registered(broker.broker_epoch, image.cluster_id)
-    if known == broker:
-        return None, registered  # asked again, for want of our answer
-    live = alive(image.brokers) | {broker.broker_id}
-    topics = elect_all(image.topics.values(), live, restarted=broker.broker_id)
-    change = Change(ClusterDelta(brokers_changed=(broker,), topics_changed=topics))
-    return change, registered
-
-
-def _registration_problem(
-    image: ClusterImage, asked: RegisterBroker, listing: LiveListing
-) -> TidemarkError | None:
-    broker = asked.broker
-    if asked.cluster_id not in ("", image.cluster_id):
-        return TidemarkError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the disks of broker {broker.broker_id} belong to cluster {asked.cluster_id},"
-            f" this is cluster {image.cluster_id}",
-        )
-    malformed = _malformed(broker)
-    if malformed is not None:
-        return TidemarkError(ErrorCode.INVALID_REGISTRATION, malformed)
-    if broker.broker_epoch == _NO_ZNODE or incarnation_of(broker) not in listing.live:
-        return TidemarkError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"broker {broker.broker_id} has no live znode for incarnation"
-            f" {broker.incarnation_id.hex()}: it must make one before it registers",
-        )
-    known = image.brokers.get(broker.broker_id)
-    if known is None or known.fenced or known.incarnation_id == broker.incarnation_id:
-        return None
-    return TidemarkError(
-        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-        f"Another broker is registered with id {broker.broker_id}: incarnation"
-        f" {known.incarnation_id.hex()}, whose ZooKeeper session is alive",
-    )
-
-
-def _malformed(broker: BrokerImage) -> str | None:
-    listeners = [point.listener for point in broker.endpoints]
-    if broker.broker_id < 0:
-        return f"a broker id is not negative, this one is {broker.broker_id}"
-    if not listeners:
-        return f"broker {broker.broker_id} advertises no listener"
-    if len(set(listeners)) != len(listeners):
-        return f"broker {broker.broker_id} advertises a listener twice: {', '.join(listeners)}"
-    if broker.fenced:
-        return f"broker {broker.broker_id} cannot register as fenced"
-    return None

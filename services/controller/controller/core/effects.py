@@ -5,8 +5,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, TopicId
-from tidemark.model.metadata import START_OF_FEED, ClusterDelta, ClusterImage, FeedPosition
+from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
+from tidemark.model.metadata import (
+    START_OF_FEED,
+    ClusterDelta,
+    ClusterImage,
+    FeedPosition,
+    PartitionImage,
+)
 
 from controller.core.cluster import StoreOp
 
@@ -47,7 +53,55 @@ class ProducerIds:
     count: int
 
 
-Result = tuple[TopicResult, ...] | tuple[ConfigResult, ...] | Registered | ProducerIds | None
+class PartitionResult(NamedTuple):
+    """What became of one partition of a request."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResults:
+    """Of ElectLeaders and AlterReassignments."""
+
+    partitions: tuple[PartitionResult, ...]
+
+
+class AlteredPartition(NamedTuple):
+    """What became of one proposed ISR; ``state`` is what is agreed now, None if unknown."""
+
+    topic_id: TopicId
+    partition: int
+    error: ErrorCode
+    state: PartitionImage | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartitions:
+    """Of AlterPartitions."""
+
+    partitions: tuple[AlteredPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownProgress:
+    """What a stopping broker still leads, and others could lead."""
+
+    partitions_led: int
+
+
+Result = (
+    PartitionResults
+    | AlteredPartitions
+    | ShutdownProgress
+    | tuple[TopicResult, ...]
+    | tuple[ConfigResult, ...]
+    | Registered
+    | ProducerIds
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +130,16 @@ class Publish(Effect):
 
     delta: ClusterDelta
     image: ClusterImage
+    unclean: int = 0
+    """Of the elections in it, those that may have lost committed records."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLiveZnode(Effect):
+    """Fence an incarnation that does not listen any more: its live znode is to go."""
+
+    broker_id: BrokerId
+    incarnation_id: bytes
 
 
 @dataclass(frozen=True, slots=True)

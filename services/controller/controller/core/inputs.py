@@ -13,7 +13,7 @@ from tidemark.model.ids import (
     InstantMs,
     TopicId,
 )
-from tidemark.model.metadata import BrokerImage
+from tidemark.model.metadata import BrokerImage, FeedPosition
 
 from controller.core.cluster import StoredCluster
 from controller.core.liveness import LiveListing
@@ -71,6 +71,33 @@ class LiveBrokersChanged:
     listing: LiveListing
 
 
+@dataclass(frozen=True, slots=True)
+class FeedAcknowledged:
+    """A broker has applied the feed up to ``position``."""
+
+    broker_epoch: BrokerEpoch
+    position: FeedPosition
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLost:
+    """The last stream of a broker broke."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRegained:
+    """A broker that had no stream has one."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: ``Controller.next_deadline``."""
+
+
 # What others ask for.
 
 
@@ -86,6 +113,9 @@ class RegisterBroker:
     broker: BrokerImage
     cluster_id: str
     listing: LiveListing
+    clean_stop: bool = False
+    previous_broker_epoch: int = -1
+    """Under which it stopped; -1: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +220,75 @@ class AllocateProducerIds:
     broker_epoch: BrokerEpoch
 
 
+class IsrMember(NamedTuple):
+    """One member of a proposed ISR; epoch -1 is not known."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+class IsrChange(NamedTuple):
+    """The ISR that a leader proposes for one partition."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitions:
+    """A broker proposes ISRs of partitions that it leads (KIP-497, KIP-903)."""
+
+    request: Request
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    changes: tuple[IsrChange, ...]
+
+
+class PartitionRef(NamedTuple):
+    """One partition by its topic's name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Elect preferred leaders, or unclean ones where there is none. ``partitions`` None: all."""
+
+    request: Request
+    preferred: bool
+    partitions: tuple[PartitionRef, ...] | None
+
+
+class Move(NamedTuple):
+    """Where one partition's replicas are to be; ``replicas`` None cancels what is under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignments:
+    """Move replicas (KIP-455)."""
+
+    request: Request
+    moves: tuple[Move, ...]
+    allow_rf_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker wants to lead nothing any more. It asks until nothing is left."""
+
+    request: Request
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
 Asked = (
     RegisterBroker
     | CreateTopics
@@ -197,5 +296,20 @@ Asked = (
     | CreatePartitions
     | AlterConfigs
     | AllocateProducerIds
+    | AlterPartitions
+    | ElectLeaders
+    | AlterReassignments
+    | ControlledShutdown
 )
-Input = Elected | Deposed | StoreWritten | StoreFailed | LiveBrokersChanged | Asked
+Input = (
+    Elected
+    | Deposed
+    | StoreWritten
+    | StoreFailed
+    | LiveBrokersChanged
+    | FeedAcknowledged
+    | FeedLost
+    | FeedRegained
+    | Tick
+    | Asked
+)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch
@@ -35,6 +35,19 @@ class FeedLimits:
         assert self.subscribers_max > 0, "subscribers_max"
 
 
+class FeedListener(Protocol):
+    """Hears how the streams of registered brokers fare, while the feed is open."""
+
+    def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
+        """The broker has applied everything up to there."""
+
+    def lost(self, broker_epoch: BrokerEpoch) -> None:
+        """Its last stream broke."""
+
+    def regained(self, broker_epoch: BrokerEpoch) -> None:
+        """It has a stream now, and had none before."""
+
+
 class Subscription:
     """One stream. An update with an error code is its last one."""
 
@@ -49,6 +62,11 @@ class Subscription:
         self._behind = True  # owes a snapshot
         self._last: pb.MetadataUpdate | None = None
         self.gone = False
+
+    @property
+    def over(self) -> bool:
+        """Whether its last update is decided: it is no sign of life any more."""
+        return self._last is not None
 
     def offer(self, update: pb.MetadataUpdate) -> None:
         """Queue a delta; beyond the bound drop the queue and owe a snapshot."""
@@ -97,8 +115,9 @@ class Subscription:
 class MetadataFeed:
     """All subscriptions of this replica; none while it is not active."""
 
-    def __init__(self, limits: FeedLimits) -> None:
+    def __init__(self, limits: FeedLimits, listener: FeedListener | None = None) -> None:
         self._limits = limits
+        self._listener = listener
         self._image: ClusterImage | None = None
         self._snapshot: pb.MetadataUpdate | None = None
         self._subscriptions: list[Subscription] = []
@@ -107,6 +126,12 @@ class MetadataFeed:
     def is_open(self) -> bool:
         """Whether there is something to subscribe to."""
         return self._image is not None
+
+    @property
+    def image(self) -> ClusterImage:
+        """All metadata as last sent."""
+        assert self._image is not None, "the feed is closed"
+        return self._image
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -152,15 +177,41 @@ class MetadataFeed:
             subscription.end(ErrorCode.STALE_BROKER_EPOCH)
         elif len(self._subscriptions) >= self._limits.subscribers_max:
             subscription.end(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        first = not self._is_followed(broker_epoch)
         self._subscriptions.append(subscription)
         try:
+            if first and self._concerns_listener(subscription):
+                self._listener_now().regained(broker_epoch)
             yield subscription
         finally:
             self._subscriptions.remove(subscription)
+            if self._concerns_listener(subscription) and not self._is_followed(broker_epoch):
+                log.info("feed lost", extra=fields(subscriber=name, broker_epoch=broker_epoch))
+                self._listener_now().lost(broker_epoch)
 
     def acknowledge(self, subscription: Subscription, position: FeedPosition) -> None:
         """A subscriber has applied everything up to there."""
-        subscription.acknowledged = max(subscription.acknowledged, position)
+        if position <= subscription.acknowledged:
+            return
+        first = position.controller_epoch > subscription.acknowledged.controller_epoch
+        subscription.acknowledged = position
+        if first:
+            words = fields(subscriber=subscription.name, version=position.version)
+            log.info("snapshot acknowledged", extra=words)
+        if self._concerns_listener(subscription):
+            self._listener_now().acknowledged(subscription.broker_epoch, position)
+
+    def _is_followed(self, broker_epoch: BrokerEpoch) -> bool:
+        return any(one.broker_epoch == broker_epoch and not one.over for one in self._subscriptions)
+
+    def _concerns_listener(self, subscription: Subscription) -> bool:
+        """A stream that was ended from here (a term's end, a newer registration) is no news."""
+        is_broker = subscription.broker_epoch != NOT_A_BROKER
+        return self._listener is not None and self.is_open and is_broker and not subscription.over
+
+    def _listener_now(self) -> FeedListener:
+        assert self._listener is not None, "nobody listens"
+        return self._listener
 
     def _entitled(self, broker_epoch: BrokerEpoch) -> bool:
         assert self._image is not None, "the feed is closed"

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, ControllerId, InstantMs
-from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.model.metadata import BrokerImage, ClusterImage, FeedPosition
 from tidemark.runtime import zk_paths
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.inbox import Inbox
@@ -28,6 +28,7 @@ from controller.core.effects import (
     Effect,
     OpenFeed,
     Publish,
+    RemoveLiveZnode,
     Reply,
     Resign,
     WriteStore,
@@ -36,24 +37,28 @@ from controller.core.inputs import (
     Asked,
     Deposed,
     Elected,
+    FeedAcknowledged,
+    FeedLost,
+    FeedRegained,
     Input,
     LiveBrokersChanged,
     Request,
     StoreFailed,
     StoreWritten,
+    Tick,
 )
 from controller.core.liveness import LiveListing
 from controller.core.topics import TopicDefaults
 from controller.shell.authorizer import Authorizer
+from controller.shell.changes import ElectionStats, report
+from controller.shell.live_znodes import LiveZnodes
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from controller.shell.zk_election import Term, ZkElection
 from controller.shell.zk_store import ZkStore
 
 log = logging.getLogger(__name__)
 
-_NAMES_LOGGED_MAX: Final = 10
 _NO_ZNODE: Final = BrokerEpoch(-1)
-_RETRY_S: Final = 0.2
 
 
 class ControllerNode:
@@ -63,8 +68,9 @@ class ControllerNode:
         self.controller_id = ControllerId(config.controller_id)
         self.authorizer = Authorizer()
         self.feed = MetadataFeed(
-            FeedLimits(config.feed_updates_queued_max, config.feed_subscribers_max)
+            FeedLimits(config.feed_updates_queued_max, config.feed_subscribers_max), self
         )
+        self.stats = ElectionStats()
         self.election = ZkElection(session, self.controller_id)
         self._machine = Controller(
             TopicDefaults(
@@ -72,12 +78,15 @@ class ControllerNode:
                 config.default_replication_factor,
                 config.partitions_per_request_max,
             ),
-            Limits(config.requests_waiting_max),
+            _limits(config),
         )
         self._session = session
         self._clock = clock
         self._term: Term | None = None
         self._store: ZkStore | None = None
+        self._live_znodes: LiveZnodes | None = None
+        self._write_began: InstantMs | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._writes: Inbox[WriteStore] = Inbox(inputs_max=1)
         self._request_ids = itertools.count(1)
         self._replies: dict[int, asyncio.Future[Reply]] = {}
@@ -133,21 +142,24 @@ class ControllerNode:
         while not self._draining:
             term = await self.election.campaign()
             self._term = term
-            self._store = ZkStore(self._session, term.epoch_version)
+            self._store = store = ZkStore(self._session, term.epoch_version)
+            self._live_znodes = removals = LiveZnodes(self._session, store)
             log.info("elected", extra=fields(controller_epoch=term.controller_epoch))
             try:
-                await self._serve(term, self._store)
+                await self._serve(term, store, removals)
             finally:
-                self._term = self._store = None
+                self._term = self._store = self._live_znodes = None
+                self._stop_timer()
             await self.election.resign(term)
 
-    async def _serve(self, term: Term, store: ZkStore) -> None:
+    async def _serve(self, term: Term, store: ZkStore, removals: LiveZnodes) -> None:
         """One term, from loading the state to the loss of the office."""
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(self.election.watch(term), name="watch-term"),
                 tasks.create_task(self._lead(term, store), name="lead"),
                 tasks.create_task(self._write(term, store), name="write-store"),
+                tasks.create_task(removals.run(term), name="remove-live-znodes"),
             ]
             reason = await term.wait_ended()
             log.warning(
@@ -209,21 +221,53 @@ class ControllerNode:
         try:
             for effect in self._machine.step(stimulus, self._clock.now_ms()):
                 self._perform(effect)
+            self._set_timer()
         except AssertionError as bug:
             if self._broken is not None and not self._broken.done():
                 self._broken.set_exception(bug)
             raise
+
+    def _set_timer(self) -> None:
+        """Tick the machine when it next has something to do by itself."""
+        self._stop_timer()
+        now = self._clock.now_ms()
+        deadline = self._machine.next_deadline(now)
+        if deadline is not None:
+            loop, wait_s = asyncio.get_running_loop(), max(0, deadline - now) / 1000
+            self._timer = loop.call_later(wait_s, self.take, Tick())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # The feed's listener.
+
+    def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
+        """A broker has applied everything up to there."""
+        self.take(FeedAcknowledged(broker_epoch, position))
+
+    def lost(self, broker_epoch: BrokerEpoch) -> None:
+        """A broker's stream broke."""
+        self.take(FeedLost(broker_epoch))
+
+    def regained(self, broker_epoch: BrokerEpoch) -> None:
+        """A broker has a stream."""
+        self.take(FeedRegained(broker_epoch))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case WriteStore():
                 accepted = self._writes.put_nowait(effect)
                 assert accepted, "the machine has one write under way at a time"
+                self._write_began = self._clock.now_ms()
+            case RemoveLiveZnode(broker_id, incarnation_id):
+                assert self._live_znodes is not None, "only the active one fences"
+                self._live_znodes.remove(zk_paths.LiveBroker(broker_id, incarnation_id))
             case OpenFeed(image):
                 self.feed.open(image)
-            case Publish(delta, image):
-                _log_delta(delta, image)
-                self.feed.publish(delta, image)
+            case Publish():
+                self._publish(effect)
             case CloseFeed():
                 self._writes.drain_nowait()
                 self.feed.close(self.hint)
@@ -236,6 +280,14 @@ class ControllerNode:
                     reply.set_result(effect)
             case _:
                 raise AssertionError(f"an effect nobody performs: {effect}")
+
+    def _publish(self, effect: Publish) -> None:
+        before = self.feed.image
+        self.feed.publish(effect.delta, effect.image)
+        elected, unclean = report(before, effect.delta, effect.image)
+        if elected and self._write_began is not None:
+            self.stats.times_ms.observe(self._clock.now_ms() - self._write_began)
+        self.stats.unclean.value += unclean
 
     async def ask(self, make: Callable[[Request], Asked], timeout_ms: int) -> Reply:
         """Put one request to the machine and wait for its answer, no longer than ``timeout_ms``."""
@@ -281,30 +333,14 @@ async def _wait(happened: asyncio.Future[None]) -> None:
     await happened
 
 
-def _log_delta(delta: ClusterDelta, image: ClusterImage) -> None:
-    """One line a change of state."""
-    version = image.position.version
-    for broker in delta.brokers_changed:
-        log.info(
-            "broker fenced" if broker.fenced else "broker registered",
-            extra=fields(
-                broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, version=version
-            ),
-        )
-    named = [topic.name for topic in delta.topics_changed]
-    if named:
-        log.info("topics changed", extra=fields(**_shortened(named), version=version))
-    if delta.topics_deleted:
-        ids = [topic_id.hex() for topic_id in delta.topics_deleted]
-        log.info("topics deleted", extra=fields(**_shortened(ids), version=version))
-    for broker_name in delta.broker_configs_changed:
-        log.info(
-            "broker configuration changed",
-            extra=fields(broker=broker_name or "default", version=version),
-        )
-
-
-def _shortened(names: list[str]) -> dict[str, object]:
-    shown = names[:_NAMES_LOGGED_MAX]
-    more = len(names) - len(shown)
-    return {"count": len(names), "topics": ",".join(shown) + (f" and {more} more" if more else "")}
+def _limits(config: ControllerConfig) -> Limits:
+    return Limits(
+        requests_waiting_max=config.requests_waiting_max,
+        lease_ms=config.lease_ms,
+        feed_lost_fence_ms=config.feed_lost_fence_ms,
+        rebalance_interval_ms=(
+            config.leader_imbalance_check_interval_seconds * 1_000
+            if config.auto_leader_rebalance_enable
+            else 0
+        ),
+    )

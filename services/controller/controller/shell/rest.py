@@ -10,6 +10,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsApplication
 from tidemark.runtime.service_config import version
 
+from controller.shell.changes import MILLISECONDS_BUCKETS
 from controller.shell.node import ControllerNode
 
 
@@ -51,6 +52,25 @@ def measure(node: ControllerNode, metrics: Metrics) -> None:
     metrics.computed_one(f"{prefix}_offlinepartitionscount", lambda: _offline(node))
     metrics.computed_one(f"{prefix}_activebrokercount", lambda: _brokers(node, fenced=False))
     metrics.computed_one(f"{prefix}_fencedbrokercount", lambda: _brokers(node, fenced=True))
+    metrics.computed_one(
+        f"{prefix}_preferredreplicaimbalancecount",
+        lambda: _not_preferred(node),
+        "partitions not led by their preferred replica",
+    )
+    metrics.computed_one(
+        f"{prefix}_reassigningpartitionscount",
+        lambda: _reassigning(node),
+        "partitions whose replicas are being moved",
+    )
+    prefix = "kafka_controller_controllerstats"
+    node.stats.times_ms = metrics.timings(
+        f"{prefix}_leaderelectionrateandtimems",
+        "milliseconds to write and publish a change that elects leaders",
+        bounds=MILLISECONDS_BUCKETS,
+    ).at()
+    node.stats.unclean = metrics.counter(
+        f"{prefix}_uncleanleaderelections", "leaders elected that may lack acknowledged records"
+    ).at()
     metrics.computed(
         "tidemark_controller_feed_lag_updates",
         lambda: _feed_lags(node),
@@ -68,6 +88,20 @@ def _offline(node: ControllerNode) -> int:
         partition.leader == NO_BROKER
         for topic in _image_topics(node)
         for partition in topic.partitions
+    )
+
+
+def _not_preferred(node: ControllerNode) -> int:
+    return sum(
+        partition.leader != partition.replicas[0]
+        for topic in _image_topics(node)
+        for partition in topic.partitions
+    )
+
+
+def _reassigning(node: ControllerNode) -> int:
+    return sum(
+        partition.is_reassigning for topic in _image_topics(node) for partition in topic.partitions
     )
 
 

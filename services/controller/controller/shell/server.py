@@ -11,9 +11,13 @@ from controller.shell.node import ControllerNode
 from controller.shell.rpc import (
     allocate_producer_ids,
     alter_configs,
+    alter_partitions,
+    alter_reassignments,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_topics,
+    elect_leaders,
     register_broker,
     watch_metadata,
 )
@@ -70,6 +74,30 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
     ) -> pb.AllocateProducerIdsResponse:
         """See rpc/allocate_producer_ids.py."""
         return await allocate_producer_ids.handle(self._node, request, context)
+
+    async def AlterPartitions(  # noqa: N802
+        self, request: pb.AlterPartitionsRequest, context: Context
+    ) -> pb.AlterPartitionsResponse:
+        """See rpc/alter_partitions.py."""
+        return await alter_partitions.handle(self._node, request, context)
+
+    async def ElectLeaders(  # noqa: N802
+        self, request: pb.ElectLeadersRequest, context: Context
+    ) -> pb.ElectLeadersResponse:
+        """See rpc/elect_leaders.py."""
+        return await elect_leaders.handle(self._node, request, context)
+
+    async def AlterReassignments(  # noqa: N802
+        self, request: pb.AlterReassignmentsRequest, context: Context
+    ) -> pb.AlterReassignmentsResponse:
+        """See rpc/alter_reassignments.py."""
+        return await alter_reassignments.handle(self._node, request, context)
+
+    async def ControlledShutdown(  # noqa: N802
+        self, request: pb.ControlledShutdownRequest, context: Context
+    ) -> pb.ControlledShutdownResponse:
+        """See rpc/controlled_shutdown.py."""
+        return await controlled_shutdown.handle(self._node, request, context)
 
 
 def make_server(listen: str, node: ControllerNode) -> GrpcServer:

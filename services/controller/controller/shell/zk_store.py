@@ -171,6 +171,18 @@ class ZkStore:
 
     # Writing.
 
+    async def remove_live(self, live: zk_paths.LiveBroker) -> None:
+        """Fence an incarnation: its live znode is gone afterwards, whoever removed it.
+
+        Raises FencedError; after another ZkError it may or may not be gone: repeat.
+        """
+        try:
+            await self._session.multi([*self._check(), Delete(live.path)])
+        except BadVersionError as error:
+            raise FencedError(f"the controller epoch has moved on: {error}") from None
+        except NoNodeError:
+            return
+
     async def write(self, ops: Iterable[StoreOp]) -> None:
         """Write all, in order. Raises FencedError; after another ZkError the outcome is unknown."""
         await self.write_steps(await self.plan(ops))

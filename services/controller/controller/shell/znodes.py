@@ -75,8 +75,13 @@ def write_topic(topic: TopicImage) -> bytes:
 
 
 def write_partition(partition: PartitionImage) -> bytes:
-    """A partition's leader, ISR and epochs; its replicas are in the topic's znode."""
+    """A partition's leader, ISR and epochs, and the replicas that these go with.
+
+    The topic's znode has the replicas too, and says how many partitions there are; while replicas
+    move it may be one write behind or ahead, and this one counts.
+    """
     content: Content = {
+        "replicas": partition.replicas,
         "leader": partition.leader,
         "leader_epoch": partition.leader_epoch,
         "isr": partition.isr,
@@ -114,7 +119,7 @@ def read_topic(name: str, content: Content, partitions: Sequence[Content | None]
 def _read_partition(number: int, replicas: Sequence[int], state: Content) -> PartitionImage:
     return PartitionImage(
         partition=number,
-        replicas=tuple(map(BrokerId, replicas)),
+        replicas=tuple(map(BrokerId, state.get("replicas", replicas))),
         isr=tuple(map(BrokerId, state["isr"])),
         leader=BrokerId(state["leader"]),
         leader_epoch=LeaderEpoch(state["leader_epoch"]),

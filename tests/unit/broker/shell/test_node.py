@@ -139,16 +139,18 @@ def test_waiting_for_bytes_and_for_the_watermark() -> None:
         hosted = one.hosted()
         async with asyncio.TaskGroup() as tasks:
             readable: Any = tasks.create_task(
-                one.node.wait_readable([hosted], bytes_missing=1, wait_ms=60_000)
+                one.node.parked.wait_readable([hosted], bytes_missing=1, wait_ms=60_000)
             )
-            committed: Any = tasks.create_task(one.node.wait_committed(hosted, 1, wait_ms=60_000))
+            committed: Any = tasks.create_task(
+                one.node.parked.wait_committed(hosted, 1, wait_ms=60_000)
+            )
             await asyncio.sleep(0)
             one.append()
             assert one.node.parked.count == 2
             one.node.synced(hosted, 1)
         assert readable.result()
         assert committed.result()
-        assert not await one.node.wait_readable([hosted], bytes_missing=1, wait_ms=0)
-        one.node.wake_all()
+        assert not await one.node.parked.wait_readable([hosted], bytes_missing=1, wait_ms=0)
+        one.node.parked.wake_all()
 
     asyncio.run(main())

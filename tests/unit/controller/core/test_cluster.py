@@ -13,7 +13,7 @@ from controller.core.cluster import (
     new_partition,
     store_ops,
 )
-from controller.core.elections import elect_all
+from controller.core.elections import demote
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterDelta, FeedPosition
 from unit.controller.worlds import a_broker, a_cluster, a_topic, applied, topic_id
@@ -60,9 +60,10 @@ def test_a_new_topic_is_written_after_its_partitions() -> None:
 
 def test_an_election_writes_only_the_partitions_it_changed() -> None:
     cluster = a_cluster(a_topic("a", (1,), (2,)))
-    changed = elect_all(cluster.image.topics.values(), {BrokerId(2)})
-    ops = list(store_ops(cluster.image, Change(ClusterDelta(topics_changed=changed))))
-    assert ops == [PutPartition(topic_id("a"), changed[0].partitions[0])]
+    before = cluster.image.topics["a"]
+    changed = replace(before, partitions=(demote(before.partitions[0]), before.partitions[1]))
+    ops = list(store_ops(cluster.image, Change(ClusterDelta(topics_changed=(changed,)))))
+    assert ops == [PutPartition(topic_id("a"), changed.partitions[0])]
 
 
 def test_a_configuration_writes_only_the_topic() -> None:

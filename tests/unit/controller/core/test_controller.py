@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import StoredCluster
-from controller.core.controller import PRODUCER_ID_BLOCK, Role
+from controller.core.controller import PRODUCER_ID_BLOCK, Limits, Role
 from controller.core.effects import CloseFeed, OpenFeed, ProducerIds, Registered, Reply, Resign
 from controller.core.inputs import (
     AllocateProducerIds,
@@ -11,12 +11,19 @@ from controller.core.inputs import (
     RegisterBroker,
     Request,
     StoreFailed,
+    Tick,
 )
 from controller.core.liveness import incarnation_of
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from tidemark.model.metadata import BrokerImage, FeedPosition, PartitionImage
-from unit.controller.worlds import NEVER, World, a_broker, a_topic, create, delta_of, new_topic
+from unit.controller.worlds import NEVER, NOW, World, a_broker, a_topic, create, delta_of, new_topic
+
+LEASE_MS = Limits().lease_ms
+
+
+def later(milliseconds: int) -> InstantMs:
+    return InstantMs(NOW + milliseconds)
 
 
 def only_partition(world: World, topic: str = "a") -> PartitionImage:
@@ -136,7 +143,20 @@ def test_a_new_controller_fences_who_died_before_its_time() -> None:
     effects = world.elect(stored, epoch=2)
     assert world.kinds(effects) == ["OpenFeed", "WriteStore", "Publish"]
     assert [broker.fenced for broker in delta_of(effects).brokers_changed] == [True]
-    assert only_partition(world).leader == -1
+    assert only_partition(world).leader == 1
+
+
+@pytest.mark.feature("Y03", "H08")
+def test_a_new_controller_counts_the_lease_from_its_own_first_read() -> None:
+    world = World()
+    world.step(Deposed("test"))
+    brokers = (a_broker(1), a_broker(2))
+    world.live[2] = brokers[1]
+    world.elect(StoredCluster("tide", brokers, (a_topic("a", (1, 2)),)), epoch=2)
+    world.step(Tick(), later(LEASE_MS - 1))
+    assert only_partition(world).leader == 1
+    world.step(Tick(), later(LEASE_MS))
+    assert (only_partition(world).leader, only_partition(world).isr) == (2, (2,))
 
 
 # Brokers.
@@ -155,6 +175,8 @@ def test_a_broker_without_a_session_is_fenced_and_its_partition_leaderless() -> 
     vanish(world, 1)
     assert world.machine.image is not None
     assert world.machine.image.brokers[BrokerId(1)].fenced
+    assert (only_partition(world).leader, only_partition(world).leader_epoch) == (1, 0)
+    world.step(Tick(), later(LEASE_MS))
     assert (only_partition(world).leader, only_partition(world).leader_epoch) == (-1, 1)
 
 
@@ -165,7 +187,7 @@ def test_it_leads_again_once_a_new_incarnation_has_registered() -> None:
     vanish(world, 1)
     reply = world.register(a_broker(1, epoch=200), cluster_id="tide")
     assert reply.result == Registered(BrokerEpoch(201), "tide")
-    assert (only_partition(world).leader, only_partition(world).leader_epoch) == (1, 2)
+    assert (only_partition(world).leader, only_partition(world).leader_epoch) == (1, 1)
 
 
 def test_a_restart_that_nobody_noticed_still_gets_a_new_leader_epoch() -> None:

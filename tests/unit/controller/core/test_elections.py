@@ -1,59 +1,107 @@
 from dataclasses import replace
 
-from controller.core.elections import choose_leader, elect, elect_all
+import pytest
+from controller.core.elections import (
+    Electorate,
+    TopicRules,
+    choose_leader,
+    demote,
+    elect,
+    is_unclean,
+    lost_its_disk,
+)
 from tidemark.model.ids import NO_BROKER, BrokerId
 from tidemark.model.metadata import PartitionImage
 from unit.controller.worlds import a_topic
 
-
-def partition(*replicas: int, isr: tuple[int, ...] = ()) -> PartitionImage:
-    whole = a_topic("t", replicas).partitions[0]
-    return replace(whole, isr=tuple(map(BrokerId, isr))) if isr else whole
+RULES = TopicRules()
 
 
-def live(*brokers: int) -> frozenset[BrokerId]:
-    return frozenset(map(BrokerId, brokers))
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+def partition(*replicas: int, **changes: object) -> PartitionImage:
+    return replace(a_topic("t", replicas).partitions[0], **changes)  # type: ignore[arg-type]
+
+
+def voters(*live: int, gone: tuple[int, ...] = (), restarted: int = -1) -> Electorate:
+    return Electorate(ids(*live), ids(*live), ids(*gone), BrokerId(restarted))
 
 
 def test_a_leader_that_lives_stays() -> None:
     before = partition(1, 2, 3)
-    assert elect(before, live(1, 2)) is before
+    assert elect(before, voters(1, 2), RULES) is before
+
+
+@pytest.mark.feature("H08", "Y03")
+def test_a_leader_that_is_gone_stays_until_its_lease_is_over() -> None:
+    before = partition(1, 2, 3)
+    assert elect(before, voters(2, 3), RULES) is before
+    after = elect(before, voters(2, 3, gone=(1,)), RULES)
+    assert (after.leader, after.leader_epoch, after.isr) == (2, 1, (2, 3))
 
 
 def test_the_first_live_replica_of_the_isr_leads_next() -> None:
-    assert choose_leader(partition(1, 2, 3, isr=(1, 3)), live(2, 3)) == 3
-    after = elect(partition(1, 2, 3), live(2, 3))
-    assert (after.leader, after.leader_epoch, after.partition_epoch) == (2, 1, 1)
+    assert choose_leader(partition(1, 2, 3, isr=ids(1, 3)), ids(2, 3)) == 3
 
 
-def test_losing_the_only_replica_leaves_nobody_and_raises_the_epoch() -> None:
-    after = elect(partition(1), live(2))
+@pytest.mark.feature("H13", "I04")
+def test_losing_the_only_replica_leaves_nobody_and_keeps_it_in_the_isr() -> None:
+    after = elect(partition(1), voters(2, gone=(1,)), RULES)
     assert (after.leader, after.leader_epoch, after.last_known_leader) == (NO_BROKER, 1, 1)
     assert after.isr == (1,)
 
 
 def test_nobody_stays_nobody_without_another_epoch() -> None:
-    gone = elect(partition(1), live())
-    assert elect(gone, live(2)) is gone
+    gone = elect(partition(1), voters(gone=(1,)), RULES)
+    assert elect(gone, voters(2, gone=(1,)), RULES) is gone
 
 
 def test_the_only_replica_leads_again_when_it_is_back() -> None:
-    back = elect(elect(partition(1), live()), live(1))
+    back = elect(elect(partition(1), voters(gone=(1,)), RULES), voters(1), RULES)
     assert (back.leader, back.leader_epoch, back.last_known_leader) == (1, 2, NO_BROKER)
 
 
 def test_a_leader_that_restarted_gets_a_new_epoch() -> None:
-    after = elect(partition(1, 2), live(1, 2), restarted=BrokerId(1))
+    after = elect(partition(1, 2), voters(1, 2, restarted=1), RULES)
     assert (after.leader, after.leader_epoch) == (1, 1)
 
 
-def test_a_follower_that_restarted_changes_nothing() -> None:
-    before = partition(1, 2)
-    assert elect(before, live(1, 2), restarted=BrokerId(2)) is before
+@pytest.mark.feature("H12", "H13")
+def test_outside_the_isr_only_by_an_unclean_election_and_then_alone() -> None:
+    lost = partition(1, 2, 3, isr=ids(1), leader=NO_BROKER, last_known_leader=BrokerId(1))
+    assert elect(lost, voters(2, 3), RULES) is lost
+    after = elect(lost, voters(2, 3), TopicRules(unclean_election=True))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), ())
+    assert is_unclean(lost, BrokerId(2))
 
 
-def test_only_topics_with_a_change_are_named() -> None:
-    topics = [a_topic("a", (1,), (2,)), a_topic("b", (2,))]
-    (changed,) = elect_all(topics, live(2))
-    assert changed.name == "a"
-    assert [item.leader for item in changed.partitions] == [NO_BROKER, 2]
+def test_an_eligible_leader_replica_leads_cleanly() -> None:
+    waiting = partition(1, 2, 3, isr=ids(1), elr=ids(3), leader=NO_BROKER)
+    after = elect(waiting, voters(2, 3), RULES)
+    assert (after.leader, after.isr, after.elr) == (3, (3,), ())
+
+
+def test_below_the_minimum_the_replaced_leader_stays_eligible() -> None:
+    after = elect(partition(1, 2), voters(2, gone=(1,)), TopicRules(min_insync_replicas=2))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
+
+
+@pytest.mark.feature("Y09")
+def test_who_lost_its_disk_leaves_isr_and_elr() -> None:
+    after = lost_its_disk(partition(1, 2, 3), BrokerId(1), RULES)
+    assert (after.leader, after.isr, after.last_known_leader) == (NO_BROKER, (2, 3), 1)
+    assert after.leader_epoch == 1
+
+
+@pytest.mark.feature("Y09")
+def test_the_last_member_that_lost_its_disk_leaves_an_empty_isr() -> None:
+    after = lost_its_disk(partition(1, 2, isr=ids(1)), BrokerId(1), RULES)
+    assert (after.isr, after.elr, after.last_known_leader) == ((), (), 1)
+    assert elect(after, voters(1, 2), RULES) is after
+
+
+def test_a_demotion_remembers_who_led() -> None:
+    after = demote(partition(1, 2))
+    assert (after.leader, after.last_known_leader, after.leader_epoch) == (NO_BROKER, 1, 1)

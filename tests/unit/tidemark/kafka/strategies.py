@@ -91,6 +91,7 @@ def fetch_requests(version: int) -> Strategy:
         int32s,
         from_version(17, version, st.just(ZERO_UUID) | uuids, ZERO_UUID),
         from_version(18, version, st.just(unsupported) | int64s, unsupported),
+        from_version(12, version, int64s, fetch.SYNCED_END_UNKNOWN),
     )
     name, topic_id = topic_and_id(version)
     return st.builds(

@@ -50,7 +50,7 @@ class World:
     async def receive(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
-            chunk = await self.loop.sock_recv(self.theirs, 65_536)
+            chunk = await self.loop.sock_recv(self.theirs, min(65_536, size - len(received)))
             if not chunk:
                 break
             received += chunk
@@ -105,6 +105,35 @@ def test_what_the_socket_does_not_take_is_counted(
         assert await world.receive(len(CONTENT) + 4) == CONTENT + b"tail"
         await asyncio.sleep(0)
         assert world.queue.queued_bytes == 0
+
+    run(scenario, tmp_path, executor)
+
+
+def test_a_large_slice_lets_others_go_first(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    async def scenario(world: World) -> None:
+        looked = asyncio.Event()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.send(b"x")
+            world.loop.add_reader(ours, looked.set)
+            world.queue.send_parts([b"head", (world.file, 0, len(CONTENT))])
+            with pytest.raises(BlockingIOError):
+                world.theirs.recv(1)
+            await looked.wait()
+            world.loop.remove_reader(ours)
+        assert await world.receive(4) == b"head"
+
+    run(scenario, tmp_path, executor)
+
+
+def test_closing_before_a_large_slice_begins_sends_nothing(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        world.queue.send_parts([b"head", (world.file, 0, len(CONTENT))])
+        world.queue.close()
+        assert await world.receive(1) == b""
+        assert not world.drained
 
     run(scenario, tmp_path, executor)
 

@@ -2,51 +2,28 @@
 files.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import (
     FetchPartition,
-    FetchPartitionResult,
     FetchRequest,
     read_fetch_request,
     write_fetch_response_parts,
 )
 from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import TopicId
 
-from broker.core.authorizer import Operation, topic_resource
-from broker.core.fetch_sessions import FetchPlan, PartitionKey
-from broker.shell.kafka import leader_hints
-from broker.shell.node import HostedPartition, ReadOutcome
+from broker.core.authorizer import CLUSTER, Operation
+from broker.core.fetch_sessions import FetchPlan
+from broker.shell.kafka.fetching import Fetch
+from broker.shell.kafka.replica_fetch import ReplicaFetch
 
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
-    from broker.shell.replies import Part
 
-READ_COMMITTED: Final = 1
 TOPIC_IDS_FROM: Final = 13
-LEADER_FROM: Final = 12
-_NOTHING: Final = ReadOutcome(ErrorCode.NONE, None, -1, -1, -1)
-_EMPTY: Final[list[tuple[int, int]]] = []
-
-
-class _Read(NamedTuple):
-    """What one partition gave."""
-
-    key: PartitionKey
-    hosted: HostedPartition | None
-    outcome: ReadOutcome
-
-
-class _Reads(NamedTuple):
-    """What all partitions gave: ``size_bytes`` of records, and whether any failed."""
-
-    reads: list[_Read]
-    size_bytes: int
-    failed: bool
 
 
 def handle(
@@ -54,14 +31,15 @@ def handle(
 ) -> None:
     """Read now; answer now, or park until enough is there or the wait is over."""
     request = read_fetch_request(body, header.api_version)
-    plan = _plan(node, header, request)
+    plan = _plan(node, connection, header, request)
     if isinstance(plan, ErrorCode):
-        node.counters.request_errors[1] += 1
+        node.counters.request_errors[ApiKey.FETCH] += 1
         parts = write_fetch_response_parts(header.api_version, error_code=int(plan))
         connection.answer(header, parts[0])
         return
-    fetch = _Fetch(node, connection, header, request, plan)
-    reads = fetch.read()
+    kind = ReplicaFetch if request.replica_id >= 0 else Fetch
+    fetch = kind(node, connection, header, request, plan)
+    reads = fetch.first_read()
     if (
         reads.size_bytes >= request.bytes_min
         or reads.failed
@@ -74,8 +52,13 @@ def handle(
 
 
 def _plan(
-    node: "BrokerNode", header: RequestHeader, request: FetchRequest
+    node: "BrokerNode", connection: "Connection", header: RequestHeader, request: FetchRequest
 ) -> FetchPlan[FetchPartition] | ErrorCode:
+    """What to read, by the request and its session; an error answers the whole request."""
+    if request.replica_id >= 0 and not node.authorizer.authorize(
+        connection.principal, Operation.CLUSTER_ACTION, CLUSTER
+    ):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     wanted = [
         ((topic, topic_id, one.partition), one)
         for topic, topic_id, partitions in request.topics
@@ -96,203 +79,3 @@ def _plan(
         by_id=header.api_version >= TOPIC_IDS_FROM,
         now=node.clock.now_ms(),
     )
-
-
-class _Fetch:
-    """One fetch request on its way to its answer."""
-
-    __slots__ = ("_connection", "_header", "_node", "_plan", "_request")
-
-    def __init__(
-        self,
-        node: "BrokerNode",
-        connection: "Connection",
-        header: RequestHeader,
-        request: FetchRequest,
-        plan: FetchPlan[FetchPartition],
-    ) -> None:
-        self._node = node
-        self._connection = connection
-        self._header = header
-        self._request = request
-        self._plan = plan
-
-    def read(self) -> _Reads:
-        """Read every partition, in order, up to the request's bytes; the first that has records
-        always gives some.
-        """
-        node, request = self._node, self._request
-        left = min(request.bytes_max, node.config.fetch_max_bytes)
-        read_committed = request.isolation_level == READ_COMMITTED
-        allowed = self._allowed()
-        reads: list[_Read] = []
-        size_bytes, failed = 0, False
-        for key, want in self._plan.wanted:
-            topic, topic_id, partition = key
-            refused = allowed(topic, topic_id)
-            hosted = refused or node.find(topic, topic_id, partition)
-            if isinstance(hosted, ErrorCode):
-                failed = True
-                reads.append(_Read(key, None, _NOTHING._replace(error_code=hosted)))
-                continue
-            outcome = node.read(
-                hosted,
-                want.fetch_offset,
-                bytes_max=max(0, min(want.bytes_max, left)),
-                read_committed=read_committed,
-                leader_epoch_expected=want.current_leader_epoch,
-            )
-            found = outcome.read
-            if found is not None:
-                # Storage gives a first batch whole, however large; that is for the first partition
-                # with records alone.
-                if size_bytes and found.length_bytes > left:
-                    outcome = outcome._replace(read=None)
-                else:
-                    size_bytes += found.length_bytes
-                    left -= found.length_bytes
-            elif outcome.error_code:
-                failed = True
-            reads.append(_Read(key, hosted, outcome))
-        return _Reads(reads, size_bytes, failed)
-
-    def _allowed(self) -> Callable[[str, bytes], ErrorCode | None]:
-        """A question asked once for each topic, not once for each partition."""
-        known: dict[tuple[str, bytes], ErrorCode | None] = {}
-        node, principal = self._node, self._connection.principal
-
-        def ask(topic: str, topic_id: bytes) -> ErrorCode | None:
-            if (topic, topic_id) in known:
-                return known[topic, topic_id]
-            name = topic
-            if not name:
-                image = node.image.topics_by_id.get(TopicId(topic_id))
-                name = image.name if image is not None else ""
-            refused = None
-            if name and not node.authorizer.authorize(
-                principal, Operation.READ, topic_resource(name)
-            ):
-                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            known[topic, topic_id] = refused
-            return refused
-
-        return ask
-
-    def park(self, reads: _Reads) -> None:
-        """Wait for bytes. Without room to wait the answer goes out as it is."""
-        node, connection, header = self._node, self._connection, self._header
-        reply = connection.later(header)
-
-        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - what is there is answered either way
-            reply.on_gone = None
-            # Not from inside the append that woke us: its own answer goes first, and a request that
-            # appends to several partitions wakes us once.
-            connection.listener.loop.call_soon(finish)
-
-        def finish() -> None:
-            if not connection.closed:
-                reply.send(self.answer(self.read()))
-
-        parked = node.parked.park_fetch(
-            [one.hosted for one in reads.reads if one.hosted is not None],
-            bytes_missing=self._request.bytes_min - reads.size_bytes,
-            now=node.clock.now_ms(),
-            wait_ms=self._request.wait_ms_max,
-            wake=wake,
-        )
-        if parked is None:
-            finish()
-            return
-        request = parked
-        reply.on_gone = lambda: node.parked.cancel(request)
-
-    def answer(self, reads: _Reads) -> "list[Part]":
-        """The response's pieces with the records' slices between them."""
-        node, version = self._node, self._header.api_version
-        session = self._plan.session
-        topics: list[tuple[str, bytes, list[FetchPartitionResult]]] = []
-        slices: list[tuple[Part, ...]] = []
-        leaders: set[int] = set()
-        served: list[PartitionKey] = []
-        aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
-        for key, hosted, outcome in reads.reads:
-            error_code, found, high_watermark, last_stable, log_start = outcome
-            size = found.length_bytes if found is not None else 0
-            self._count(hosted, size, error_code)
-            if session is not None:
-                cached = session.partitions.get(key)
-                changed = cached is not None and cached.must_answer(
-                    error_code, high_watermark, log_start, size
-                )
-                if size:
-                    served.append(key)
-                if self._plan.incremental and not changed:
-                    continue
-            leader = None
-            if error_code in leader_hints.HINTED and version >= LEADER_FROM:
-                leader = leader_hints.current_leader(node, *key)
-                if leader is not None:
-                    leaders.add(leader[0])
-            result = FetchPartitionResult(
-                key[2],
-                error_code,
-                high_watermark,
-                last_stable,
-                log_start,
-                None,
-                leader,
-                aborted,
-                -1,
-                size,
-            )
-            if topics and topics[-1][0] == key[0] and topics[-1][1] == key[1]:
-                topics[-1][2].append(result)
-            else:
-                topics.append((key[0], key[1], [result]))
-            slices.append(found.slices if found is not None else ())
-        if session is not None:
-            session.served(served)
-        pieces = write_fetch_response_parts(
-            version,
-            throttle_time_ms=self._throttle(reads.size_bytes),
-            session_id=session.session_id if session is not None else 0,
-            topics=topics,
-            node_endpoints=leader_hints.endpoints(node, self._connection.listener.name, leaders)
-            if leaders
-            else (),
-        )
-        return _weave(pieces, slices)
-
-    def _count(self, hosted: HostedPartition | None, size: int, error_code: ErrorCode) -> None:
-        if hosted is None:
-            return
-        counters = hosted.counters
-        counters.fetches += 1
-        counters.bytes_out += size
-        if error_code:
-            counters.failed_fetches += 1
-
-    def _throttle(self, size_bytes: int) -> int:
-        quotas = self._node.quotas
-        if not quotas.enabled:
-            return 0
-        now = self._node.clock.now_ms()
-        throttle_ms = quotas.fetched(self._connection.principal, size_bytes, now)
-        self._connection.mute(throttle_ms)
-        return throttle_ms
-
-
-def _weave(pieces: list[bytes], slices: "list[tuple[Part, ...]]") -> "list[Part]":
-    """Pieces and slices in the order of the wire; bytes without a slice between them become one
-    piece.
-    """
-    woven: list[Part] = []
-    texts = [pieces[0]]
-    for found, piece in zip(slices, pieces[1:], strict=True):
-        if found:
-            woven.append(b"".join(texts))
-            woven += found
-            texts = []
-        texts.append(piece)
-    woven.append(b"".join(texts))
-    return woven

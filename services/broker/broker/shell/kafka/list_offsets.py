@@ -1,7 +1,7 @@
 """ListOffsets (2), versions 1 to 11: marks at once, times by way of a worker."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.list_offsets import (
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
 
+NOT_AVAILABLE_FROM: Final = 5
+
 Timed = tuple[list[ListOffsetsResult], int, HostedPartition, int]
 """A question that must be looked up: where its answer goes (list, index), of which partition, and
 the time.
@@ -32,7 +34,8 @@ def handle(
     node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
 ) -> None:
     """Answer now if every question is about a mark; else when the last is looked up."""
-    request = read_list_offsets_request(body, header.api_version)
+    version = header.api_version
+    request = read_list_offsets_request(body, version)
     topics: list[ListOffsetsTopicResult] = []
     timed: list[Timed] = []
     asked = Counter(
@@ -51,17 +54,17 @@ def handle(
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
                 found = _at_once(node, topic, query, results, timed)
-            results.append(_result(query.partition, found or FoundOffset()))
+            results.append(_result(version, query.partition, found or FoundOffset()))
     if not timed:
-        connection.answer(header, write_list_offsets_response(header.api_version, topics))
+        connection.answer(header, write_list_offsets_response(version, topics))
         return
     reply = connection.later(header)
 
     async def look_up() -> None:
         for results, index, hosted, timestamp in timed:
             found = await at_time(node, hosted, timestamp)
-            results[index] = _result(results[index].partition, found)
-        reply.send([write_list_offsets_response(header.api_version, topics)])
+            results[index] = _result(version, results[index].partition, found)
+        reply.send([write_list_offsets_response(version, topics)])
 
     connection.start(look_up())
 
@@ -83,6 +86,8 @@ def _at_once(
     return found
 
 
-def _result(partition: int, found: FoundOffset) -> ListOffsetsResult:
+def _result(version: int, partition: int, found: FoundOffset) -> ListOffsetsResult:
     error_code, offset, timestamp, leader_epoch = found
+    if error_code is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE  # retriable to older clients, too (KIP-207)
     return ListOffsetsResult(partition, int(error_code), timestamp, offset, leader_epoch)

@@ -1,5 +1,5 @@
 """OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for clients that look for
-truncation (KIP-320).
+truncation (KIP-320), and for Kafka's way of a follower to (KIP-101).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
-from broker.core.authorizer import Operation, topic_resource
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
@@ -36,10 +36,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 def _answer(
     node: BrokerNode, topic: str, asked: Struct, context: RequestContext
 ) -> dict[str, object]:
-    allowed = node.authorizer.authorize(
-        context.principal, Operation.DESCRIBE, topic_resource(topic)
-    )
-    if not allowed:
+    if not _allowed(node, topic, context):
         return _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     hosted = node.find(topic, NO_TOPIC_ID, asked.partition)
     if isinstance(hosted, ErrorCode):
@@ -56,6 +53,14 @@ def _answer(
         "leader_epoch": epoch,
         "end_offset": end,
     }
+
+
+def _allowed(node: BrokerNode, topic: str, context: RequestContext) -> bool:
+    """A replica may act on the cluster, and then asks about every topic."""
+    principal, authorize = context.principal, node.authorizer.authorize
+    return authorize(principal, Operation.DESCRIBE, topic_resource(topic)) or authorize(
+        principal, Operation.CLUSTER_ACTION, CLUSTER
+    )
 
 
 def _refused(asked: Struct, code: ErrorCode) -> dict[str, object]:

@@ -2,7 +2,7 @@
 committed.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.codec.record_batch import (
     COMPRESSION_MASK,
@@ -22,9 +22,10 @@ from tidemark.kafka.produce import (
 )
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import TopicId
+from tidemark.model.ids import InstantMs, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.kafka import leader_hints
 from broker.shell.node import AppendOutcome, HostedPartition
@@ -170,11 +171,25 @@ def _throttle(node: "BrokerNode", connection: "Connection", size_bytes: int) -> 
     return throttle_ms
 
 
+class _Wait(NamedTuple):
+    """An append that is not committed yet, and where its result stands."""
+
+    commit: CommitWait
+    results: list[ProducePartitionResult]
+    place: int
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """Its result is an error."""
+        partition = self.results[self.place].partition
+        self.results[self.place] = ProducePartitionResult(partition, int(error_code))
+
+
 class _Produce:
     """One request on its way to its answer: appended, then (``waits``) committed."""
 
     __slots__ = (
         "_connection",
+        "_due",
         "_failed",
         "_header",
         "_node",
@@ -200,7 +215,8 @@ class _Produce:
         self._request = request
         self._topics = topics
         self._reply: Reply | None = None
-        self._waits: list[tuple[HostedPartition, int, list[ProducePartitionResult], int]] = []
+        self._waits: list[_Wait] = []
+        self._due = InstantMs(node.clock.now_ms() + request.timeout_ms)
         self._working = 0
         self._failed = False
         self._throttle_ms = 0
@@ -245,7 +261,7 @@ class _Produce:
         if outcome.error_code:
             self._failed = True
         elif outcome.must_wait:
-            self._waits.append((hosted, outcome.end, results, len(results)))
+            self._waits.append(_Wait(CommitWait.of(hosted, outcome.end), results, len(results)))
 
     def _inspect(
         self, hosted: HostedPartition, records: bytes, results: list[ProducePartitionResult]
@@ -260,7 +276,7 @@ class _Produce:
             results[index] = _result(outcome, results[index].partition)
             self._failed = self._failed or outcome.error_code != ErrorCode.NONE
             if outcome.must_wait:
-                self._waits.append((hosted, outcome.end, results, index))
+                self._waits.append(_Wait(CommitWait.of(hosted, outcome.end), results, index))
             self._working -= 1
             if not self._working:
                 self._settle()
@@ -283,29 +299,49 @@ class _Produce:
 
     def _settle(self) -> None:
         """All is appended: answer, or park until it is committed."""
-        self._waits = [wait for wait in self._waits if wait[0].partition.high_watermark < wait[1]]
-        if self._request.acks == 0 or not self._waits:
-            self._send()
-            return
+        self._judge_lost()
+        self._waits = [wait for wait in self._waits if not wait.commit.is_committed]
+        if self._request.acks == 0 or not self._waits or not self._park():
+            self._finish_waiting()
+
+    def _judge_lost(self) -> None:
+        """What was appended under a leadership that is over is not ours to acknowledge."""
+        for wait in self._waits:
+            if wait.commit.is_lost:
+                self._failed = True
+                wait.fail(wait.commit.failure())
+        self._waits = [wait for wait in self._waits if not wait.commit.is_lost]
+
+    def _park(self) -> bool:
+        """False when there is no room or no time left."""
         node = self._node
+        now = node.clock.now_ms()
+        if now >= self._due:
+            return False
         parked = node.parked.park_produce(
-            [(hosted, end) for hosted, end, _, _ in self._waits],
-            now=node.clock.now_ms(),
-            wait_ms=self._request.timeout_ms,
+            [(wait.commit.hosted, wait.commit.end) for wait in self._waits],
+            now=now,
+            wait_ms=self._due - now,
             wake=self._woken,
         )
-        if parked is None:
-            self._woken(fulfilled=False)
-        elif self._reply is not None:
+        if parked is not None and self._reply is not None:
             self._reply.on_gone = lambda: node.parked.cancel(parked)
+        return parked is not None
 
     def _woken(self, fulfilled: bool) -> None:  # noqa: FBT001 - Parked's callback
-        if not fulfilled:
-            for hosted, end, results, index in self._waits:
-                if hosted.partition.high_watermark < end:
-                    results[index] = ProducePartitionResult(
-                        results[index].partition, int(ErrorCode.REQUEST_TIMED_OUT)
-                    )
+        """Committed, too late, or one partition's leadership is lost: the others are waited for
+        on.
+        """
+        if fulfilled:
+            self._waits = []
+        self._judge_lost()
+        self._waits = [wait for wait in self._waits if not wait.commit.is_committed]
+        if not self._waits or self._connection.closed or not self._park():
+            self._finish_waiting()
+
+    def _finish_waiting(self) -> None:
+        for wait in self._waits:
+            wait.fail(wait.commit.failure())
         self._send()
 
     def _send(self) -> None:

@@ -20,8 +20,10 @@ from broker.shell.kafka import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     find_coordinator,
     init_producer_id,
+    partition_reassignments,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ _MODULES: Final = (
     describe_topic_partitions,
     config_resources,
     find_coordinator,
+    elect_leaders,
+    partition_reassignments,
 )
 
 LONG_TAIL: Final[Mapping[ApiKey, Handler]] = MappingProxyType(

@@ -11,6 +11,7 @@ from tidemark.runtime.inbox import Inbox
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
 from broker.shell.rpc.byte_budget import ByteBudget
@@ -25,12 +26,13 @@ COMMIT_WAIT_MS: Final = 30_000
 
 
 class PendingAnswer(NamedTuple):
-    """An append that is in the log or refused; with ``committed``, its answer waits for that."""
+    """An append that is in the log or refused; with ``commit``, its answer waits for that."""
 
     correlation_id: int
     outcome: AppendOutcome
     throttle_ms: int
     committed: asyncio.Future[bool] | None
+    commit: CommitWait | None = None
 
 
 class AppendStream:
@@ -82,8 +84,11 @@ class AppendStream:
             throttle_ms = node.quotas.produced(
                 self._caller.principal, len(command.batches), node.clock.now_ms()
             )
-        committed = self._park(hosted, command) if outcome.must_wait else None
-        return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed)
+        if not outcome.must_wait:
+            return PendingAnswer(command.correlation_id, outcome, throttle_ms, None)
+        commit = CommitWait.of(hosted, outcome.end)
+        committed = self._park(commit, command)
+        return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed, commit)
 
     async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
         """Into the log, in one go where no record must be looked at first."""
@@ -125,10 +130,8 @@ class AppendStream:
             now_ms=self._node.clock.wall_ms(),
         )
 
-    def _park(self, hosted: HostedPartition, command: AppendCommand) -> asyncio.Future[bool]:
-        """Parked before anything else may append, and up to the log's end: ends of one partition
-        park in rising order.
-        """
+    def _park(self, commit: CommitWait, command: AppendCommand) -> asyncio.Future[bool]:
+        """Parked before anything else may append."""
         committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
@@ -136,7 +139,7 @@ class AppendStream:
                 committed.set_result(fulfilled)
 
         parked = self._node.parked.park_produce(
-            [(hosted, hosted.partition.log_end)],
+            [(commit.hosted, commit.end)],
             now=self._node.clock.now_ms(),
             wait_ms=command.timeout_ms or COMMIT_WAIT_MS,
             wake=wake,
@@ -162,8 +165,9 @@ async def _answered(pending: PendingAnswer) -> partition_store_pb2.AppendRespons
     outcome = pending.outcome
     error_code, message = outcome.error_code, outcome.message
     if pending.committed is not None and not await pending.committed:
-        error_code = ErrorCode.REQUEST_TIMED_OUT
-        message = "appended, but not acknowledged by the in-sync replicas in time"
+        assert pending.commit is not None, "what waits for a commit says which"
+        error_code = pending.commit.failure()
+        message = f"appended, but not acknowledged by the in-sync replicas: {error_code.name}"
     return partition_store_pb2.AppendResponse(
         correlation_id=pending.correlation_id,
         error_code=error_code,

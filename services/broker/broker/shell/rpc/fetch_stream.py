@@ -108,7 +108,7 @@ class FetchStream:
         found = self._read(hosted, command)
         length = found.read.length_bytes if found.read is not None else 0
         if length < min(command.bytes_min, command.bytes_max) and command.wait_ms_max:
-            await self._node.wait_readable(
+            await self._node.parked.wait_readable(
                 [hosted],
                 bytes_missing=command.bytes_min - length,
                 wait_ms=command.wait_ms_max,

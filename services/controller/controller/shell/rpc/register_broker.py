@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch
 from tidemark.runtime.metadata_wire import read_broker
 from tidemark_wire.v1 import controller_pb2 as pb
 
@@ -27,10 +28,25 @@ async def handle(
         reply = Reply(NO_REQUEST, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
         return write_registered(reply, hint_for(reply.error, node.hint))
     broker_epoch, listing = found
-    entitled = replace(broker, broker_epoch=broker_epoch, fenced=False)
+    entitled = replace(
+        broker,
+        broker_epoch=broker_epoch,
+        fenced=False,
+        shutting_down=False,
+        boot_id=request.boot_id or broker.boot_id,
+        log_dir_ids=tuple(request.log_dir_ids) or broker.log_dir_ids,
+    )
+    previous_epoch = BrokerEpoch(request.previous_broker_epoch)
     reply, hint = await ask(
         node,
         context,
-        lambda asked: RegisterBroker(asked, entitled, request.cluster_id, listing),
+        lambda asked: RegisterBroker(
+            asked,
+            entitled,
+            request.cluster_id,
+            listing,
+            clean_stop=request.clean_stop,
+            previous_broker_epoch=previous_epoch,
+        ),
     )
     return write_registered(reply, hint)

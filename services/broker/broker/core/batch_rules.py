@@ -1,0 +1,144 @@
+"""What a batch must look like to be appended, and what an append comes to: rules that need no state
+of the partition.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidemark.codec.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topic_configs import TopicConfig
+
+NO_TIMESTAMP: Final = -1
+COMPRESSION_LAST: Final = 4
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that
+claims more uncompressed records than fit would burn offsets.
+"""
+
+
+class AppendPlan(NamedTuple):
+    """An admitted batch: the offsets it gets. The first five fields are what storage is told."""
+
+    first: int
+    last: int
+    max_timestamp: int
+    leader_epoch: int
+    size_bytes: int
+    header: BatchHeader
+    log_append_time_ms: int
+    """-1 unless the topic's message.timestamp.type is LogAppendTime."""
+
+
+class Refusal(NamedTuple):
+    """Why not: Kafka's error code, and words for people."""
+
+    error_code: ErrorCode
+    message: str
+
+
+class Repeated(NamedTuple):
+    """The batch is here already (an idempotent producer's retry): acknowledged with its first
+    offsets.
+    """
+
+    first: int
+    last: int
+    log_append_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLimits:
+    """What of a topic's configuration decides about batches."""
+
+    batch_bytes_max: int
+    timestamp_before_ms_max: int
+    timestamp_after_ms_max: int
+    log_append_time: bool
+    flush_group: bool
+    min_insync_replicas: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> "PartitionLimits":
+        """From a topic's effective configuration."""
+        return cls(
+            batch_bytes_max=config.max_message_bytes,
+            timestamp_before_ms_max=config.message_timestamp_before_max_ms,
+            timestamp_after_ms_max=config.message_timestamp_after_max_ms,
+            log_append_time=config.message_timestamp_type == "LogAppendTime",
+            flush_group=config.flush == "group",
+            min_insync_replicas=config.min_insync_replicas,
+        )
+
+
+_NOT_ONE_BATCH: Final = Refusal(
+    ErrorCode.INVALID_RECORD, "a partition's records must be exactly one record batch"
+)
+_OLD_MAGIC: Final = Refusal(
+    ErrorCode.INVALID_RECORD, "only record batches of magic 2 (Kafka 0.11 or newer) are taken"
+)
+_TOO_LARGE: Final = Refusal(
+    ErrorCode.MESSAGE_TOO_LARGE, "the batch is larger than max.message.bytes"
+)
+_BAD_COUNT: Final = Refusal(
+    ErrorCode.INVALID_RECORD, "record count and last offset delta contradict each other"
+)
+_CONTROL: Final = Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+_TRANSACTIONAL: Final = Refusal(
+    ErrorCode.INVALID_TXN_STATE, "transactional batches are not supported by this release"
+)
+_HORIZON: Final = Refusal(ErrorCode.INVALID_RECORD, "only compaction sets the delete horizon")
+_CODEC: Final = Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
+_TIMESTAMP_TYPE: Final = Refusal(
+    ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime"
+)
+_TIMESTAMP: Final = Refusal(
+    ErrorCode.INVALID_TIMESTAMP,
+    "a timestamp is outside message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+)
+
+
+def structure_refused(
+    header: BatchHeader, size_bytes: int, limits: PartitionLimits
+) -> Refusal | None:
+    """Which of the structural rules a batch breaks, in Kafka's order."""
+    attributes = header.attributes
+    rules = (
+        (header.magic != MAGIC_V2, _OLD_MAGIC),
+        (header.batch_length + LENGTH_PREFIX_BYTES != size_bytes, _NOT_ONE_BATCH),
+        (size_bytes < HEADER_BYTES, _NOT_ONE_BATCH),
+        (size_bytes > limits.batch_bytes_max, _TOO_LARGE),
+        (header.record_count <= 0, _BAD_COUNT),
+        (header.last_offset_delta != header.record_count - 1, _BAD_COUNT),
+        (
+            not attributes & COMPRESSION_MASK
+            and header.record_count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES,
+            _BAD_COUNT,
+        ),
+        (attributes & CONTROL_BIT, _CONTROL),
+        (attributes & TRANSACTIONAL_BIT, _TRANSACTIONAL),
+        (attributes & TIMESTAMP_TYPE_BIT, _TIMESTAMP_TYPE),
+        (attributes & DELETE_HORIZON_BIT, _HORIZON),
+        (attributes & COMPRESSION_MASK > COMPRESSION_LAST, _CODEC),
+    )
+    return next((refusal for broken, refusal in rules if broken), None)
+
+
+def timestamps_refused(header: BatchHeader, now_ms: int, limits: PartitionLimits) -> Refusal | None:
+    """A timestamp of -1 means none, which is always taken."""
+    earliest = now_ms - limits.timestamp_before_ms_max
+    latest = now_ms + limits.timestamp_after_ms_max
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            return _TIMESTAMP
+    return None

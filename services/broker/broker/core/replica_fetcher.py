@@ -1,0 +1,179 @@
+"""What one follower connection asks its leader for: an incremental fetch session (KIP-227) over the
+partitions that it follows there, and patience with those that failed.
+
+Partitions are asked again only when their position changed: in a session the leader remembers.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tidemark.kafka.fetch import FetchPartition, FetchTopic
+from tidemark.model.ids import InstantMs, TopicId
+
+from broker.core.partition import Partition
+
+PartitionKey = tuple[TopicId, int]
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+EPOCH_MAX: Final = 2**31 - 1
+_NOT_BACKING_OFF: Final = InstantMs(-1)
+
+
+class FetchAsk(NamedTuple):
+    """One request: what is new in the session, and what it drops."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[tuple[str, bytes, list[int]]]
+
+
+class _Followed:
+    """One partition; ``asked`` is what the session knows of it, None when it does not."""
+
+    __slots__ = ("asked", "partition", "retry_at")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.asked: FetchPartition | None = None
+        self.retry_at = _NOT_BACKING_OFF
+
+
+class ReplicaFetcher:
+    """Invariant: with a session, its partitions are exactly those with ``asked``."""
+
+    def __init__(self, *, partition_bytes_max: int) -> None:
+        self._partition_bytes_max = partition_bytes_max
+        self._followed: dict[PartitionKey, _Followed] = {}
+        self._moved: dict[PartitionKey, None] = {}
+        """Asked anew with the next request."""
+        self._backing_off: dict[PartitionKey, None] = {}
+        self._forgotten: list[PartitionKey] = []
+        self._session_id = NO_SESSION
+        self._session_epoch = INITIAL_EPOCH
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._followed
+
+    def partition(self, key: PartitionKey) -> Partition | None:
+        """What is followed under this key."""
+        followed = self._followed.get(key)
+        return None if followed is None else followed.partition
+
+    def add(self, partition: Partition) -> None:
+        """Follow it from its present position; also after its leader epoch changed."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        followed = self._followed.get(key)
+        if followed is None or followed.partition is not partition:
+            self.remove(key)
+            followed = self._followed[key] = _Followed(partition)
+        followed.retry_at = _NOT_BACKING_OFF
+        self._backing_off.pop(key, None)
+        self._moved[key] = None
+
+    def remove(self, key: PartitionKey) -> None:
+        """Follow it no more."""
+        followed = self._followed.pop(key, None)
+        self._moved.pop(key, None)
+        self._backing_off.pop(key, None)
+        if followed is not None and followed.asked is not None:
+            self._forgotten.append(key)
+
+    def moved(self, key: PartitionKey) -> None:
+        """Its position changed."""
+        if key in self._followed and key not in self._backing_off:
+            self._moved[key] = None
+
+    def back_off(self, key: PartitionKey, until: InstantMs) -> None:
+        """The leader failed it: leave it out until then, or until it is added anew."""
+        followed = self._followed.get(key)
+        if followed is None:
+            return
+        followed.retry_at = until
+        self._backing_off[key] = None
+        self._moved.pop(key, None)
+        if followed.asked is not None:
+            followed.asked = None
+            self._forgotten.append(key)
+
+    def next_due(self) -> InstantMs | None:
+        """When the first partition that is left out may be asked again."""
+        return min((self._followed[key].retry_at for key in self._backing_off), default=None)
+
+    def request(self, now: InstantMs) -> FetchAsk | None:
+        """The next request; None while there is nothing to ask for."""
+        for key in [one for one in self._backing_off if self._followed[one].retry_at <= now]:
+            del self._backing_off[key]
+            self._moved[key] = None
+        if len(self._followed) == len(self._backing_off):
+            self._end_session()
+            return None
+        if self._session_id == NO_SESSION:
+            asked = [key for key in self._followed if key not in self._backing_off]
+        else:
+            asked = list(self._moved)
+        self._moved.clear()
+        is_new = self._session_id == NO_SESSION
+        gone = [] if is_new else [key for key in dict.fromkeys(self._forgotten) if key not in asked]
+        self._forgotten.clear()
+        topics = self._topics(asked)
+        return FetchAsk(self._session_id, self._session_epoch, topics, _by_topic(gone))
+
+    def _topics(self, keys: Iterable[PartitionKey]) -> list[FetchTopic]:
+        topics: dict[TopicId, FetchTopic] = {}
+        for key in keys:
+            followed = self._followed[key]
+            followed.asked = self._position(followed.partition)
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic("", key[0], [])
+            topic.partitions.append(followed.asked)
+        return list(topics.values())
+
+    def _position(self, partition: Partition) -> FetchPartition:
+        return FetchPartition(
+            partition.topic_partition.partition,
+            partition.leader_epoch,
+            partition.log_end,
+            partition.last_fetched_epoch,
+            partition.log_start,
+            self._partition_bytes_max,
+            high_watermark=partition.high_watermark,
+            synced_end=partition.synced_end,
+        )
+
+    def asked_epoch(self, key: PartitionKey) -> int:
+        """The leader epoch under which the answer under way was asked for; -1: it was not."""
+        followed = self._followed.get(key)
+        if followed is None or followed.asked is None:
+            return -1
+        return followed.asked.current_leader_epoch
+
+    def answered(self, session_id: int) -> None:
+        """The leader took the request; ``session_id`` 0: it keeps no session for us."""
+        if session_id == NO_SESSION or (self._session_id not in (NO_SESSION, session_id)):
+            self._end_session()
+            return
+        self._session_id = session_id
+        epoch = self._session_epoch
+        self._session_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+
+    def failed(self) -> None:
+        """The connection broke, or the leader knows no such session: begin a new one."""
+        self._end_session()
+
+    def _end_session(self) -> None:
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._forgotten.clear()
+        for followed in self._followed.values():
+            followed.asked = None
+
+
+def _by_topic(keys: Iterable[PartitionKey]) -> list[tuple[str, bytes, list[int]]]:
+    topics: dict[TopicId, list[int]] = {}
+    for topic_id, partition in keys:
+        topics.setdefault(topic_id, []).append(partition)
+    return [("", topic_id, partitions) for topic_id, partitions in topics.items()]

@@ -1,0 +1,41 @@
+"""What an append that is not committed yet waits for, and what it hears when that does not come."""
+
+from typing import NamedTuple
+
+from tidemark.model.errors import ErrorCode
+
+from broker.core.partition import Role
+from broker.shell.hosted import HostedPartition
+
+
+class CommitWait(NamedTuple):
+    """Records below ``end``, appended by the leader of ``leader_epoch``."""
+
+    hosted: HostedPartition
+    end: int
+    leader_epoch: int
+
+    @classmethod
+    def of(cls, hosted: HostedPartition, end: int) -> "CommitWait":
+        """For what has just been appended."""
+        return cls(hosted, end, hosted.partition.leader_epoch)
+
+    @property
+    def is_lost(self) -> bool:
+        """Another may lead now, or has: what was appended may go, and its offsets be another's."""
+        partition = self.hosted.partition
+        return partition.role is not Role.LEADER or partition.leader_epoch != self.leader_epoch
+
+    @property
+    def is_committed(self) -> bool:
+        """Asked of what is not lost: a follower's watermark passes offsets of other records."""
+        return self.hosted.partition.high_watermark >= self.end
+
+    def failure(self) -> ErrorCode:
+        """Why it is not acknowledged; a client may send all of it again."""
+        if self.is_lost:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition = self.hosted.partition
+        if len(partition.isr) < partition.min_insync:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.REQUEST_TIMED_OUT

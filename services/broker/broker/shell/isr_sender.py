@@ -1,0 +1,179 @@
+"""IsrSender: takes what leaders propose to the controller, one request in flight, and brings back
+what was agreed.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import PartitionImage
+from tidemark.runtime.metadata_wire import read_partition
+from tidemark.runtime.telemetry import fields
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from broker.core.isr_proposals import IsrProposals
+from broker.core.partition import IsrProposal, Role
+from broker.shell.hosted import HostedPartition
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S: Final = 5.0
+AGAIN_S: Final = 0.2
+LOOK_MS_MIN: Final = 50
+
+
+class IsrSender:
+    """Proposals of every partition that one broker leads."""
+
+    def __init__(self, node: "BrokerNode") -> None:
+        self._node = node
+        self._proposals = IsrProposals()
+        self._proposed = asyncio.Event()
+        self._lag_ms = node.config.replica_lag_time_max_ms
+        node.on_follower = self.consider
+
+    def consider(self, hosted: HostedPartition) -> None:
+        """A follower of this partition moved, or time has: propose what follows from that."""
+        node = self._node
+        proposal = hosted.partition.propose(node.clock.now_ms(), node.live, self._lag_ms)
+        if proposal is not None:
+            self._proposals.add(proposal)
+            self._proposed.set()
+
+    async def run(self) -> None:
+        """Look for followers that lag, and send, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look(), name="isr-look")
+            tasks.create_task(self._send(), name="isr-send")
+
+    async def _look(self) -> None:
+        """A follower that is silent moves nothing: only time tells."""
+        pause_s = max(LOOK_MS_MIN, self._lag_ms // 2) / 1_000
+        while True:
+            await asyncio.sleep(pause_s)
+            for hosted in tuple(self._node.hosted.values()):
+                partition = hosted.partition
+                if partition.role is Role.LEADER and len(partition.replicas) > 1:
+                    self.consider(hosted)
+
+    async def _send(self) -> None:
+        """One request in flight; whatever is proposed meanwhile goes into the next one."""
+        clock = self._node.clock
+        while True:
+            self._proposed.clear()
+            proposals = self._proposals.next_request(clock.now_ms())
+            if proposals is not None:
+                await self._ask(proposals)
+                continue
+            due = self._proposals.next_try(clock.now_ms())
+            wait_s = None if due is None else max(0, due - clock.now_ms()) / 1_000
+            try:
+                await asyncio.wait_for(self._proposed.wait(), wait_s)
+            except TimeoutError:
+                continue
+
+    async def _ask(self, proposals: tuple[IsrProposal, ...]) -> None:
+        """Without an answer every proposal stays pending: it may have been agreed."""
+        node = self._node
+        request = _write(node.broker_id, node.broker_epoch, proposals)
+        try:
+            answer = await node.controller.alter_partitions(request, CALL_TIMEOUT_S)
+        except TidemarkError as failure:
+            log.warning("ISR proposals not answered", extra=fields(reason=failure.message))
+            self._proposals.failed(node.clock.now_ms())
+            return
+        if answer.error_code != ErrorCode.NONE:
+            self._refused(proposals, answer)
+            return
+        self._proposals.answered()
+        self._take(proposals, answer)
+        again = [one for one in proposals if self._is_pending(one)]
+        if again:
+            await asyncio.sleep(AGAIN_S)
+        for proposal in again:
+            if self._is_pending(proposal):
+                self._proposals.add(proposal)
+
+    def _is_pending(self, proposal: IsrProposal) -> bool:
+        """Still not known to be agreed or refused."""
+        hosted = self._node.hosted_by_id.get((proposal.topic_id, proposal.partition))
+        return hosted is not None and hosted.partition.pending == proposal
+
+    def _refused(
+        self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse
+    ) -> None:
+        """The request as a whole was: we are not who we say, or not yet."""
+        log.warning(
+            "ISR proposals refused",
+            extra=fields(code=ErrorCode(answer.error_code).name, reason=answer.error_message),
+        )
+        self._node.counters.isr_updates_failed += len(proposals)
+        self._proposals.failed(self._node.clock.now_ms())
+
+    def _take(self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse) -> None:
+        """Tell every partition what became of its proposal; wake what that releases."""
+        answered = {(one.topic_id, one.partition): one for one in answer.partitions}
+        for proposal in proposals:
+            key = (proposal.topic_id, proposal.partition)
+            hosted = self._node.hosted_by_id.get(key)
+            told = answered.get(key)
+            if hosted is None or told is None:
+                continue
+            state = read_partition(told.state) if told.HasField("state") else None
+            self._tell(hosted, proposal, ErrorCode(told.error_code), state)
+
+    def _tell(
+        self,
+        hosted: HostedPartition,
+        proposal: IsrProposal,
+        error_code: ErrorCode,
+        state: PartitionImage | None,
+    ) -> None:
+        partition = hosted.partition
+        high_watermark, in_sync = partition.high_watermark, len(partition.isr)
+        gained_bytes = partition.proposal_answered(proposal, error_code, state)
+        self._count(error_code, len(partition.isr) - in_sync)
+        log.info(
+            "ISR agreed" if error_code is ErrorCode.NONE else "ISR proposal refused",
+            extra=fields(
+                partition=str(hosted.topic_partition),
+                proposed=list(proposal.members),
+                isr=list(partition.isr),
+                code=error_code.name,
+            ),
+        )
+        if partition.high_watermark != high_watermark:
+            self._node.parked.moved(hosted, gained_bytes)
+
+    def _count(self, error_code: ErrorCode, grown: int) -> None:
+        counters = self._node.counters
+        counters.isr_updates_failed += error_code is not ErrorCode.NONE
+        counters.isr_expands += grown > 0
+        counters.isr_shrinks += grown < 0
+
+
+def _write(
+    broker_id: BrokerId, broker_epoch: int, proposals: tuple[IsrProposal, ...]
+) -> pb.AlterPartitionsRequest:
+    return pb.AlterPartitionsRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        partitions=[
+            pb.AlterPartitionsRequest.Partition(
+                topic_id=one.topic_id,
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                partition_epoch=one.partition_epoch,
+                new_isr=[
+                    pb.AlterPartitionsRequest.IsrMember(broker_id=member, broker_epoch=epoch)
+                    for member, epoch in one.isr
+                ],
+            )
+            for one in proposals
+        ],
+    )

@@ -1,0 +1,71 @@
+"""ElectLeaders (43): preferred or unclean elections (KIP-460); relayed to the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import common_pb2
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.partition_relay import by_topic, relay_partitions
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each partition; asked for all, only those that are not as they should be."""
+    if not node.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
+        return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    election_type = getattr(request, "election_type", PREFERRED) or PREFERRED
+    if election_type not in (PREFERRED, UNCLEAN):
+        return _failed(ErrorCode.INVALID_REQUEST)
+    named = request.topic_partitions
+    message = pb.ElectLeadersRequest(
+        caller=common_pb2.Caller(
+            principal=context.principal,
+            client_id=context.client_id or "",
+            request_id=context.request_id,
+        ),
+        election_type=election_type,
+        all_partitions=named is None,
+        partitions=[
+            pb.ElectLeadersRequest.Partition(topic=topic.topic, partition=partition)
+            for topic in named or ()
+            for partition in topic.partitions
+        ],
+        timeout_ms=request.timeout,
+    )
+    relayed = await relay_partitions(node, "ElectLeaders", message, request.timeout)
+    return {
+        "error_code": int(relayed.error_code),
+        "replica_election_results": [
+            {
+                "topic": topic,
+                "partition_result": [
+                    {
+                        "partition_id": one.partition,
+                        "error_code": int(one.error_code),
+                        "error_message": one.message,
+                    }
+                    for one in answers
+                ],
+            }
+            for topic, answers in by_topic(relayed.partitions).items()
+        ],
+    }
+
+
+def _failed(code: ErrorCode) -> dict[str, object]:
+    return {"error_code": int(code), "replica_election_results": []}
+
+
+HANDLED: Final = ((ApiKey.ELECT_LEADERS, handle),)

@@ -1,0 +1,111 @@
+"""ParkingLot: the broker's parked requests with a clock, and their wake as something to await."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from tidemark.model.ids import InstantMs
+from tidemark.runtime.clock import Clock
+
+from broker.core.parked import WAIT_MS_MAX, Parked
+from broker.shell.hosted import HostedPartition
+
+ENOUGH_BYTES: Final = 2**31
+"""More than any fetch waits for."""
+
+
+class ParkingLot(Parked):
+    """``Parked`` whose deadlines pass by themselves. Runs on the loop."""
+
+    def __init__(self, requests_max: int, clock: Clock) -> None:
+        super().__init__(requests_max, on_earlier=self._arm)
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait_readable(
+        self, hosted: Sequence[HostedPartition], *, bytes_missing: int, wait_ms: int
+    ) -> bool:
+        """Wait until these partitions gained ``bytes_missing`` readable bytes; False at the
+        deadline or when full.
+        """
+        gained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
+            if not gained.done():
+                gained.set_result(fulfilled)
+
+        request = self.park_fetch(
+            hosted,
+            bytes_missing=bytes_missing,
+            now=self._clock.now_ms(),
+            wait_ms=wait_ms,
+            wake=wake,
+        )
+        if request is None:
+            return False
+        try:
+            return await gained
+        finally:
+            self.cancel(request)
+
+    async def wait_committed(self, hosted: HostedPartition, end: int, *, wait_ms: int) -> bool:
+        """Wait until the high watermark reaches ``end``; False at the deadline, when leadership is
+        lost, or when nothing more may park.
+        """
+        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
+            if not committed.done():
+                committed.set_result(fulfilled)
+
+        request = self.park_produce(
+            [(hosted, end)], now=self._clock.now_ms(), wait_ms=wait_ms, wake=wake
+        )
+        if request is None:
+            return False
+        try:
+            return await committed
+        finally:
+            self.cancel(request)
+
+    def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
+        """The high watermark of a partition moved: wake who waits for it. ``gained_bytes`` 0: over
+        records of before this leadership, whose sizes are not known.
+        """
+        if self.count and self.is_watched(hosted):
+            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes or ENOUGH_BYTES)
+
+    def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:
+        """A batch is in the log: followers may have it, and consumers what became readable."""
+        if gained_bytes and self.is_watched(hosted):
+            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
+        if self.is_watched(hosted.tail):
+            self.advanced(hosted.tail, hosted.partition.log_end, size_bytes)
+
+    def gone(self, hosted: HostedPartition) -> None:
+        """Leadership of a partition changed: consumers, followers and producers look again."""
+        self.released(hosted)
+        self.released(hosted.tail)
+
+    def wake_all(self) -> None:
+        """Stopping: every long poll answers with what there is."""
+        self._disarm()
+        self.expire(InstantMs(self._clock.now_ms() + 2 * WAIT_MS_MAX))
+
+    def _arm(self, due: InstantMs) -> None:
+        """A parked request's deadline is now the earliest."""
+        self._disarm()
+        wait_s = max(0, due - self._clock.now_ms()) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.expire(self._clock.now_ms())
+        due = self.next_deadline()
+        if due is not None and self._timer is None:
+            self._arm(due)

@@ -1,0 +1,89 @@
+"""What a leader's answer does to a follower's log: append, cut, begin anew."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+from tidemark.codec.record_batch import (
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    read_header,
+)
+from tidemark.runtime.telemetry import fields
+
+from broker.core.partition import AppendPlan
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+
+def append_records(
+    node: "BrokerNode", hosted: "HostedPartition", records: memoryview, leader_epoch: int
+) -> str | None:
+    """Append whole batches as they are. What does not match its CRC, and all behind it, is left
+    out: says why. Raises DiskError, LogDamagedError.
+    """
+    partition, now_ms = hosted.partition, node.clock.wall_ms()
+    position, end = 0, len(records)
+    while end - position >= HEADER_BYTES:
+        header = read_header(records, position)
+        size = header.batch_length + LENGTH_PREFIX_BYTES
+        if size < HEADER_BYTES or size > end - position:
+            break
+        batch = records[position : position + size]
+        if header.magic != MAGIC_V2 or crc32c(batch[CRC_START:]) != header.crc:
+            log.error(
+                "leader sent a damaged batch",
+                extra=fields(
+                    partition=str(hosted.topic_partition),
+                    leader=partition.leader,
+                    offset=header.base_offset,
+                ),
+            )
+            return "a batch does not match its CRC"
+        plan = partition.admit_replicated(header, size, leader_epoch)
+        if not isinstance(plan, AppendPlan):
+            return plan.message
+        hosted.log.append((batch,), plan, now_ms)  # type: ignore[arg-type]
+        partition.appended(plan, now_ms)
+        position += size
+    if position:
+        node.counters.replication_bytes_in += position
+        if partition.limits.flush_group:
+            node.on_group_write()
+    return None
+
+
+def truncate(hosted: "HostedPartition", leader_epoch: int, end: int) -> None:
+    """Cut where the leader's log parts from ours. Raises DiskError."""
+    partition = hosted.partition
+    before, offset = partition.log_end, partition.truncation_for(leader_epoch, end)
+    hosted.log.truncate_to(offset)
+    partition.truncated(hosted.log.log_end, hosted.log.synced_end)
+    log.info(
+        "truncated",
+        extra=fields(
+            partition=str(hosted.topic_partition),
+            leader=partition.leader,
+            leader_epoch=leader_epoch,
+            log_end=partition.log_end,
+            was=before,
+        ),
+    )
+
+
+def set_log_start(hosted: "HostedPartition", offset: int) -> None:
+    """The leader has nothing of what we have or want: begin anew at its log start."""
+    partition = hosted.partition
+    before = partition.log_end
+    hosted.log.truncate_fully_and_start_at(offset)
+    partition.started_at(offset)
+    log.warning(
+        "log begun anew at the leader's start",
+        extra=fields(partition=str(hosted.topic_partition), log_start=offset, was=before),
+    )

@@ -1,0 +1,265 @@
+"""LeaderFetcher: follows one leader over one connection: ask, append, ask again.
+
+The next fetch goes out as soon as what came is in the log: it tells the leader so, and waits there
+for what comes next.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
+from tidemark.kafka.headers import MalformedRequestError
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerId, InstantMs, TopicId
+from tidemark.model.metadata import BrokerImage
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError, DiskFullError
+
+from broker.core.partition import Role
+from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
+from broker.shell.replication.applying import append_records, set_log_start, truncate
+from broker.shell.replication.leader_connection import LeaderConnection
+from broker.storage.directory import LogDamagedError
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+INTERNAL_LISTENER: Final = "INTERNAL"
+FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
+"""An answer may be longer than asked for: a first batch always comes whole."""
+RECONNECT_S_FIRST: Final = 0.05
+RECONNECT_S_MAX: Final = 1.0
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+class LeaderFetcher:
+    """What is followed at one leader."""
+
+    def __init__(self, node: "BrokerNode", leader: BrokerId, *, flush_group: bool) -> None:
+        self.leader = leader
+        self._node = node
+        self._flush_group = flush_group
+        self._hosted: dict[PartitionKey, HostedPartition] = {}
+        self._plan = ReplicaFetcher(partition_bytes_max=node.config.replica_fetch_max_bytes)
+        self._news = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._backoff_s = RECONNECT_S_FIRST
+
+    # -- told by the manager
+
+    def add(self, hosted: "HostedPartition") -> None:
+        """Follow it from where it is now."""
+        self._hosted[_key(hosted)] = hosted
+        self._plan.add(hosted.partition)
+        self._news.set()
+
+    def remove(self, key: PartitionKey) -> None:
+        """Follow it no more."""
+        self._hosted.pop(key, None)
+        self._plan.remove(key)
+
+    def synced(self, hosted: "HostedPartition") -> None:
+        """More of it is on disk."""
+        self._plan.moved(_key(hosted))
+        self._synced.set()
+
+    def leader_moved(self, broker: BrokerImage | None) -> None:
+        """The leader registered anew, or went: do not wait for a time-out to look."""
+        if broker is not None and not broker.fenced:
+            self._backoff_s = RECONNECT_S_FIRST
+            self._news.set()
+
+    # -- the life of the connection
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            await self._wait_for_work()
+            try:
+                await self._follow()
+            except (OSError, MalformedRequestError) as failure:
+                self._plan.failed()
+                log.info(
+                    "leader not reached",
+                    extra=fields(leader=self.leader, reason=str(failure) or type(failure).__name__),
+                )
+                await self._pause(self._backoff_s)
+                self._backoff_s = min(2 * self._backoff_s, RECONNECT_S_MAX)
+
+    async def _wait_for_work(self) -> None:
+        while not len(self._plan):
+            self._news.clear()
+            await self._news.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        """Shorter, when there is news of the leader or another partition to follow."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _follow(self) -> None:
+        config = self._node.config
+        broker = self._node.image.brokers.get(self.leader)
+        point = None if broker is None else broker.endpoint(INTERNAL_LISTENER)
+        if point is None and broker is not None and broker.endpoints:
+            point = broker.endpoints[0]
+        if point is None:
+            raise ConnectionError("no such broker is registered")
+        timeout_s = config.replica_socket_timeout_ms / 1_000
+        connection = await LeaderConnection.open(
+            point.host,
+            point.port,
+            client_id=f"broker-{self._node.broker_id}-replica",
+            answer_bytes_max=config.replica_fetch_response_max_bytes + FRAME_SLACK_BYTES,
+            timeout_s=timeout_s,
+        )
+        try:
+            while len(self._plan):
+                await self._exchange(connection, timeout_s)
+        finally:
+            connection.close()
+            self._plan.failed()
+
+    async def _exchange(self, connection: LeaderConnection, timeout_s: float) -> None:
+        clock = self._node.clock
+        if self._flush_group:
+            await self._await_flush()
+        ask = self._plan.request(clock.now_ms())
+        if ask is None:
+            due = self._plan.next_due()
+            wait_ms = RECONNECT_S_MAX * 1_000 if due is None else max(1, due - clock.now_ms())
+            await self._pause(wait_ms / 1_000)
+            return
+        response = await connection.fetch(self._request(ask), timeout_s)
+        self._backoff_s = RECONNECT_S_FIRST
+        self._take(response)
+
+    def _request(self, ask: FetchAsk) -> FetchRequest:
+        config = self._node.config
+        return FetchRequest(
+            replica_id=self._node.broker_id,
+            replica_epoch=self._node.broker_epoch,
+            wait_ms_max=config.replica_fetch_wait_max_ms,
+            bytes_min=1,
+            bytes_max=config.replica_fetch_response_max_bytes,
+            isolation_level=0,
+            session_id=ask.session_id,
+            session_epoch=ask.session_epoch,
+            topics=ask.topics,
+            forgotten=ask.forgotten,
+            rack_id="",
+            cluster_id=None,
+        )
+
+    async def _await_flush(self) -> None:
+        """Until all that we follow here is on disk: that is what the next fetch may tell."""
+        while any(_is_unsynced(one) for one in self._hosted.values()):
+            self._synced.clear()
+            self._node.on_group_write()
+            await self._synced.wait()
+
+    # -- answers
+
+    def _take(self, response: FetchResponse) -> None:
+        if response.error_code:
+            self._plan.failed()
+            if ErrorCode(response.error_code) in _SESSION_ERRORS:
+                return
+            raise ConnectionError(f"fetch refused: {ErrorCode(response.error_code).name}")
+        epochs = {
+            (TopicId(topic_id), one.result.partition): self._plan.asked_epoch(
+                (TopicId(topic_id), one.result.partition)
+            )
+            for _, topic_id, partitions in response.topics
+            for one in partitions
+        }
+        self._plan.answered(response.session_id)
+        for _, topic_id, partitions in response.topics:
+            for result, records in partitions:
+                key = (TopicId(topic_id), result.partition)
+                hosted = self._hosted.get(key)
+                if hosted is None or epochs[key] != hosted.partition.leader_epoch:
+                    continue  # we follow another, or under another epoch: what came is void
+                self._take_partition(key, hosted, result, records)
+
+    def _take_partition(
+        self,
+        key: PartitionKey,
+        hosted: "HostedPartition",
+        result: FetchPartitionResult,
+        records: memoryview | None,
+    ) -> None:
+        if hosted.partition.role is not Role.FOLLOWER or hosted.manager.fenced is not None:
+            self._back_off(key, hosted, "its log directory takes no writes")
+            return
+        try:
+            problem = self._apply(hosted, result, records)
+        except DiskError as failure:
+            self._node.fence_directory(hosted.manager, failure)
+            word = "full" if isinstance(failure, DiskFullError) else "failed"
+            self._back_off(key, hosted, f"its log directory is {word}")
+        except LogDamagedError as damage:
+            self._node.note_damage(hosted, damage)
+            self._back_off(key, hosted, "its log is damaged")
+        else:
+            if problem is None:
+                self._plan.moved(key)
+            else:
+                self._back_off(key, hosted, problem)
+
+    def _apply(
+        self, hosted: "HostedPartition", result: FetchPartitionResult, records: memoryview | None
+    ) -> str | None:
+        """Do what the leader says; why it cannot be followed for now, or None."""
+        node, code = self._node, ErrorCode(result.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset >= 0:
+            set_log_start(hosted, result.log_start_offset)
+            return None
+        if code is not ErrorCode.NONE:
+            return code.name
+        if result.diverging_epoch is not None:
+            truncate(hosted, *result.diverging_epoch)
+            return None
+        problem = None
+        if records:
+            problem = append_records(node, hosted, records, hosted.partition.leader_epoch)
+        partition = hosted.partition
+        partition.leader_told(result.high_watermark)
+        if result.log_start_offset > partition.log_start:
+            hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))
+            node.log_start_moved(hosted)
+        return problem
+
+    def _back_off(self, key: PartitionKey, hosted: "HostedPartition", reason: str) -> None:
+        """Leave it out for a while; news from the feed ends that."""
+        node = self._node
+        until = InstantMs(node.clock.now_ms() + node.config.replica_fetch_backoff_ms)
+        self._plan.back_off(key, until)
+        log.info(
+            "partition not followed for now",
+            extra=fields(partition=str(hosted.topic_partition), leader=self.leader, reason=reason),
+        )
+
+
+def _is_unsynced(hosted: "HostedPartition") -> bool:
+    partition = hosted.partition
+    return (
+        hosted.manager.fenced is None
+        and partition.role is Role.FOLLOWER
+        and partition.synced_end < partition.log_end
+    )
+
+
+def _key(hosted: "HostedPartition") -> PartitionKey:
+    return hosted.topic_id, hosted.topic_partition.partition

@@ -1,0 +1,89 @@
+"""One TCP connection to a leader: requests out, answers into one buffer that is used again."""
+
+import asyncio
+import socket
+from typing import Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.fetch import (
+    FetchRequest,
+    FetchResponse,
+    read_fetch_response,
+    write_fetch_request,
+)
+from tidemark.kafka.headers import read_response_header, request_header
+
+FETCH_VERSION: Final = 18
+LENGTH_BYTES: Final = 4
+BUFFER_BYTES_FIRST: Final = 256 * 1024
+RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+
+
+class LeaderConnection:
+    """Raises OSError and ConnectionError as sockets do."""
+
+    def __init__(self, sock: socket.socket, *, client_id: str, answer_bytes_max: int) -> None:
+        self._socket = sock
+        self._client_id = client_id
+        self._answer_bytes_max = answer_bytes_max
+        self._correlation_id = 0
+        self._buffer = memoryview(bytearray(BUFFER_BYTES_FIRST))
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
+    ) -> "LeaderConnection":
+        """Connect. Raises OSError, TimeoutError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            async with asyncio.timeout(timeout_s):
+                await loop.sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return cls(sock, client_id=client_id, answer_bytes_max=answer_bytes_max)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._socket.close()
+
+    async def fetch(self, request: FetchRequest, timeout_s: float) -> FetchResponse:
+        """Ask and wait. Records are views into a buffer that the next call overwrites."""
+        async with asyncio.timeout(timeout_s):
+            await self._send(request)
+            return await self._receive()
+
+    async def _send(self, request: FetchRequest) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = request_header(ApiKey.FETCH, FETCH_VERSION, self._correlation_id, self._client_id)
+        frame = header + write_fetch_request(FETCH_VERSION, request)
+        size = len(frame).to_bytes(LENGTH_BYTES, "big")
+        await asyncio.get_running_loop().sock_sendall(self._socket, size + frame)
+
+    async def _receive(self) -> FetchResponse:
+        await self._read_exactly(LENGTH_BYTES)
+        size = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
+        if not 0 < size <= self._answer_bytes_max:
+            raise ConnectionError(f"an answer of {size} bytes is not one of a leader's")
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(max(size, 2 * len(self._buffer))))
+        await self._read_exactly(size)
+        frame = self._buffer[:size]
+        correlation_id, position = read_response_header(frame, ApiKey.FETCH, FETCH_VERSION)
+        if correlation_id != self._correlation_id:
+            raise ConnectionError(f"answer {correlation_id} to request {self._correlation_id}")
+        return read_fetch_response(frame[position:], FETCH_VERSION)
+
+    async def _read_exactly(self, size: int) -> None:
+        loop, position = asyncio.get_running_loop(), 0
+        while position < size:
+            got = await loop.sock_recv_into(self._socket, self._buffer[position:size])
+            if got == 0:
+                raise ConnectionError("the leader closed the connection")
+            position += got

@@ -1,0 +1,92 @@
+"""Who follows whom: one fetcher for each leader and flush kind, over what this broker follows.
+
+Partitions with flush=group have a connection of their own: it waits for their group-commit round
+before it fetches again, since only what is on disk counts (ADR 0013).
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import ClusterImage
+
+from broker.core.partition import Role
+from broker.core.replica_fetcher import PartitionKey
+from broker.shell.replication.fetcher import LeaderFetcher
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+    from broker.shell.node import BrokerNode
+
+
+class FetcherKey(NamedTuple):
+    """Which connection."""
+
+    leader: BrokerId
+    flush_group: bool
+
+
+class ReplicationManager:
+    """Everything this broker follows. Called on the loop."""
+
+    def __init__(self, node: "BrokerNode") -> None:
+        self._node = node
+        self._fetchers: dict[FetcherKey, LeaderFetcher] = {}
+        self._of: dict[PartitionKey, FetcherKey] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[FetcherKey, asyncio.Task[None]] = {}
+
+    def apply(self, hosted: "HostedPartition") -> None:
+        """Follow the partition's leader from where we are; stop where we follow nobody."""
+        partition = hosted.partition
+        if partition.role is not Role.FOLLOWER:
+            self.remove(hosted)
+            return
+        key = FetcherKey(partition.leader, partition.limits.flush_group)
+        if self._of.get(_key(hosted)) not in (None, key):
+            self.remove(hosted)
+        self._of[_key(hosted)] = key
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = LeaderFetcher(
+                self._node, key.leader, flush_group=key.flush_group
+            )
+            self._start(key, fetcher)
+        fetcher.add(hosted)
+
+    def remove(self, hosted: "HostedPartition") -> None:
+        """Follow it no more."""
+        key = self._of.pop(_key(hosted), None)
+        if key is not None:
+            self._fetchers[key].remove(_key(hosted))
+
+    def synced(self, hosted: "HostedPartition") -> None:
+        """A flush round reached more of it: its leader is to hear of that."""
+        key = self._of.get(_key(hosted))
+        if key is not None:
+            self._fetchers[key].synced(hosted)
+
+    def brokers_changed(self, image: ClusterImage) -> None:
+        """A leader may be reached elsewhere, or be back."""
+        for fetcher in self._fetchers.values():
+            fetcher.leader_moved(image.brokers.get(fetcher.leader))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fetch until ``stop``."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for key, fetcher in self._fetchers.items():
+                self._start(key, fetcher)
+            await stop.wait()
+            self._tasks = None
+            for task in self._running.values():
+                task.cancel()
+
+    def _start(self, key: FetcherKey, fetcher: LeaderFetcher) -> None:
+        if self._tasks is not None:
+            name = f"replicate-from-{key.leader}" + ("-group" if key.flush_group else "")
+            self._running[key] = self._tasks.create_task(fetcher.run(), name=name)
+
+
+def _key(hosted: "HostedPartition") -> PartitionKey:
+    return hosted.topic_id, hosted.topic_partition.partition

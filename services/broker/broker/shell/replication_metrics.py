@@ -1,0 +1,90 @@
+"""What is measured of replication and leadership, under the names of Kafka's ReplicaManager."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from broker.core.partition import Partition, Role
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+
+_DOCS = {
+    "leadercount": "partitions led",
+    "underreplicatedpartitions": "led partitions with a replica outside the ISR",
+    "underminisrpartitioncount": "led partitions with fewer in sync than min.insync.replicas",
+    "atminisrpartitioncount": "led partitions with exactly min.insync.replicas in sync",
+    "offlinereplicacount": "hosted partitions that serve nobody",
+    "reassigningpartitions": "led partitions whose replicas are being moved",
+}
+
+
+def families(node: "BrokerNode") -> Iterator[Metric]:
+    """All families, from the partitions as they stand."""
+    counts: Counter[str] = Counter()
+    for hosted in node.hosted.values():
+        counts.update(_states(node, hosted.partition))
+    prefix = "kafka_server_replicamanager"
+    yield GaugeMetricFamily(f"{prefix}_partitioncount", "partitions hosted", len(node.hosted))
+    for name, doc in _DOCS.items():
+        yield GaugeMetricFamily(f"{prefix}_{name}", doc, counts[name])
+    counters = node.counters
+    for name, value, doc in (
+        (f"{prefix}_isrexpands", counters.isr_expands, "replicas that came into an ISR"),
+        (f"{prefix}_isrshrinks", counters.isr_shrinks, "times that an ISR lost a replica"),
+        (f"{prefix}_failedisrupdates", counters.isr_updates_failed, "proposals refused"),
+        (
+            "kafka_server_brokertopicmetrics_replicationbytesin",
+            counters.replication_bytes_in,
+            "bytes fetched from leaders",
+        ),
+        (
+            "kafka_server_brokertopicmetrics_replicationbytesout",
+            counters.replication_bytes_out,
+            "bytes sent to followers",
+        ),
+    ):
+        yield CounterMetricFamily(name, doc, value)
+    yield GaugeMetricFamily(
+        "tidemark_lease_held", "1 while nobody else can lead what is led here", node.has_lease()
+    )
+    yield _follower_lags(node)
+    offline = sum(1 for manager in node.log_managers if manager.fenced is not None)
+    yield GaugeMetricFamily(
+        "kafka_log_logmanager_offlinelogdirectorycount", "log directories fenced", offline
+    )
+
+
+def _states(node: "BrokerNode", partition: Partition) -> list[str]:
+    """Which of the counts this partition belongs to."""
+    if partition.role is not Role.LEADER:
+        return [] if partition.role is Role.FOLLOWER else ["offlinereplicacount"]
+    name, number = partition.topic_partition
+    in_sync = len(partition.isr)
+    topic = node.image.topics.get(name)
+    states = topic.partitions if topic is not None else ()
+    belongs = {
+        "leadercount": True,
+        "underreplicatedpartitions": in_sync < len(partition.replicas),
+        "underminisrpartitioncount": in_sync < partition.min_insync,
+        "atminisrpartitioncount": in_sync == partition.min_insync,
+        "reassigningpartitions": number < len(states) and states[number].is_reassigning,
+    }
+    return [name for name, does in belongs.items() if does]
+
+
+def _follower_lags(node: "BrokerNode") -> GaugeMetricFamily:
+    """Of each follower of each led partition."""
+    lags = GaugeMetricFamily(
+        "tidemark_follower_lag_offsets",
+        "offsets between the log's end and what a follower has",
+        labels=["topic", "partition", "replica"],
+    )
+    for hosted in node.hosted.values():
+        name, number = hosted.topic_partition
+        for replica, progress in hosted.partition.progress.items():
+            lag = hosted.partition.log_end - max(progress.log_end, 0)
+            lags.add_metric([name, str(number), str(replica)], lag)
+    return lags

@@ -1,0 +1,50 @@
+"""Deciding on configuration where it concerns eligible leader replicas.
+
+They hold all that is committed because the high watermark stood still while the ISR was below
+min.insync.replicas. When that minimum changes this is not known any more: nobody stays eligible.
+"""
+
+from dataclasses import replace
+
+from tidemark.model.ids import PartitionEpoch
+from tidemark.model.metadata import ClusterImage, FeedPosition, TopicImage
+
+from controller.core.cluster import Change, Cluster
+from controller.core.configs import decide_alter_configs
+from controller.core.effects import ConfigResult
+from controller.core.inputs import AlterConfigs
+from controller.core.topic_rules import rules_of
+
+
+def decide_configs(
+    cluster: Cluster, asked: AlterConfigs
+) -> tuple[Change | None, tuple[ConfigResult, ...]]:
+    """As ``decide_alter_configs``; partitions whose minimum changes lose their ELR."""
+    change, results = decide_alter_configs(cluster, asked)
+    if change is None:
+        return None, results
+    before, delta = cluster.image, change.delta
+    epoch, version = before.position
+    after = before.apply(delta, FeedPosition(epoch, version + 1), before.controller_id)
+    topics = {topic.topic_id: topic for topic in delta.topics_changed}
+    for topic in after.topics.values():
+        if any(one.elr for one in topic.partitions) and _minimum_changed(before, after, topic):
+            topics[topic.topic_id] = _without_elr(topic)
+    return replace(change, delta=replace(delta, topics_changed=tuple(topics.values()))), results
+
+
+def _minimum_changed(before: ClusterImage, after: ClusterImage, topic: TopicImage) -> bool:
+    was = rules_of(before, before.topics_by_id[topic.topic_id])
+    return was.min_insync_replicas != rules_of(after, topic).min_insync_replicas
+
+
+def _without_elr(topic: TopicImage) -> TopicImage:
+    return replace(
+        topic,
+        partitions=tuple(
+            replace(one, elr=(), partition_epoch=PartitionEpoch(one.partition_epoch + 1))
+            if one.elr
+            else one
+            for one in topic.partitions
+        ),
+    )

@@ -1,0 +1,197 @@
+"""Deciding who leads: elections that are due, asked for, or wished for by a broker that stops."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
+from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage, TopicImage
+
+from controller.core.cluster import Change, Cluster
+from controller.core.effects import PartitionResult, PartitionResults, ShutdownProgress
+from controller.core.elections import (
+    Electorate,
+    choose_leader,
+    demote,
+    elect,
+    is_unclean,
+    led_by,
+)
+from controller.core.in_sync import without_replica
+from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef
+from controller.core.isr_changes import check_broker_epoch
+from controller.core.offices import Offices
+from controller.core.topic_rules import rules_of
+
+
+@dataclass(slots=True)
+class _Drafts:
+    """Partitions as they will be, and how many elections among them are unclean."""
+
+    topics: dict[TopicId, dict[int, PartitionImage]]
+    unclean: int = 0
+
+    def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
+        """One partition's next state; nothing when it stays."""
+        if after is before:
+            return
+        self.topics.setdefault(topic.topic_id, {})[before.partition] = after
+        elected = after.leader != NO_BROKER and after.leader_epoch != before.leader_epoch
+        self.unclean += elected and is_unclean(before, after.leader)
+
+    def change(self, image: ClusterImage, delta: ClusterDelta | None = None) -> Change | None:
+        """All of it; None when nothing changes."""
+        from controller.core.isr_changes import with_partitions
+
+        if not self.topics and delta is None:
+            return None
+        base = delta or ClusterDelta()
+        topics = with_partitions(image, self.topics)
+        return Change(replace(base, topics_changed=topics), unclean=self.unclean)
+
+
+def electorate(
+    image: ClusterImage, released: frozenset[BrokerId], restarted: BrokerId = NO_BROKER
+) -> Electorate:
+    """As the image has it."""
+    live = [one for one in image.brokers.values() if not one.fenced]
+    return Electorate(
+        eligible=frozenset(one.broker_id for one in live if not one.shutting_down),
+        alive=frozenset(one.broker_id for one in live),
+        released=released,
+        restarted=restarted,
+    )
+
+
+def due_elections(cluster: Cluster, offices: Offices, now: InstantMs) -> Change | None:
+    """Every election that may and can be held now."""
+    image, released = cluster.image, offices.released(now)
+    voters, drafts = electorate(image, released), _Drafts({})
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if partition.leader in voters.alive:
+                continue
+            key = (topic.topic_id, partition.partition)
+            if partition.leader == NO_BROKER and not offices.is_released(
+                key, partition, image.brokers, released
+            ):
+                continue
+            rules = rules or rules_of(image, topic)
+            drafts.put(topic, partition, elect(partition, voters, rules))
+    return drafts.change(image)
+
+
+def decide_elect_leaders(
+    cluster: Cluster, asked: ElectLeaders
+) -> tuple[Change | None, PartitionResults]:
+    """Preferred: the first write of two, the second follows by itself. Unclean: only where nobody
+    leads.
+    """
+    image = cluster.image
+    voters, drafts = electorate(image, frozenset()), _Drafts({})
+    results = []
+    for ref in asked.partitions if asked.partitions is not None else _all(image):
+        try:
+            topic, partition = _find(image, ref)
+            decide = _preferred if asked.preferred else _unclean
+            drafts.put(topic, partition, decide(image, topic, partition, voters))
+        except TidemarkError as error:
+            if asked.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            results.append(PartitionResult(ref.topic, ref.partition, error.code, error.message))
+        else:
+            results.append(PartitionResult(ref.topic, ref.partition))
+    return drafts.change(image), PartitionResults(tuple(results))
+
+
+def _all(image: ClusterImage) -> Iterator[PartitionRef]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            yield PartitionRef(topic.name, partition.partition)
+
+
+def _find(image: ClusterImage, ref: PartitionRef) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(ref.topic)
+    if topic is None or not 0 <= ref.partition < len(topic.partitions):
+        raise TidemarkError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {ref.topic}-{ref.partition}."
+        )
+    return topic, topic.partitions[ref.partition]
+
+
+def _preferred(
+    _image: ClusterImage, _topic: TopicImage, partition: PartitionImage, voters: Electorate
+) -> PartitionImage:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise TidemarkError(
+            ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads the partition already."
+        )
+    if preferred not in voters.eligible or preferred not in partition.isr:
+        raise TidemarkError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"The preferred replica {preferred} is not alive or not in sync.",
+        )
+    # Without a leader an election is due anyway, and prefers it.
+    return partition if partition.leader == NO_BROKER else demote(partition)
+
+
+def _unclean(
+    image: ClusterImage, topic: TopicImage, partition: PartitionImage, voters: Electorate
+) -> PartitionImage:
+    if partition.leader != NO_BROKER:
+        raise TidemarkError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
+    chosen = choose_leader(partition, voters.eligible, unclean=True)
+    if chosen == NO_BROKER:
+        raise TidemarkError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is alive."
+        )
+    return led_by(partition, chosen, voters, rules_of(image, topic))
+
+
+def rebalance(cluster: Cluster) -> Change | None:
+    """Demote whoever leads in the place of a preferred replica that could."""
+    image = cluster.image
+    voters, drafts = electorate(image, frozenset()), _Drafts({})
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            preferred = partition.replicas[0]
+            if (
+                partition.leader not in (NO_BROKER, preferred)
+                and preferred in partition.isr
+                and preferred in voters.eligible
+            ):
+                drafts.put(topic, partition, demote(partition))
+    return drafts.change(image)
+
+
+def decide_shutdown(
+    cluster: Cluster, asked: ControlledShutdown
+) -> tuple[Change | None, ShutdownProgress]:
+    """The broker leads nothing that another can lead, and is in no ISR that is one without it."""
+    image, broker_id = cluster.image, asked.broker_id
+    check_broker_epoch(image, broker_id, asked.broker_epoch)
+    broker = image.brokers[broker_id]
+    voters = electorate(image, frozenset())
+    others = frozenset(voters.eligible) - {broker_id}
+    drafts, led = _Drafts({}), 0
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if broker_id not in partition.replicas:
+                continue
+            if partition.leader in (broker_id, NO_BROKER):
+                mine = broker_id in (partition.leader, partition.last_known_leader)
+                if mine and choose_leader(partition, others) != NO_BROKER:
+                    led += 1
+                    if partition.leader == broker_id:
+                        drafts.put(topic, partition, demote(partition))
+                continue
+            rules = rules or rules_of(image, topic)
+            minimum = rules.min_insync_replicas
+            drafts.put(topic, partition, without_replica(partition, broker_id, minimum))
+    stopping = None
+    if not broker.shutting_down:
+        stopping = ClusterDelta(brokers_changed=(replace(broker, shutting_down=True),))
+    return drafts.change(image, stopping), ShutdownProgress(led)

@@ -1,0 +1,136 @@
+"""Offices: which leaders may be replaced by now.
+
+A leader that lives is demoted first, and replaced once its broker has acknowledged the feed that
+says so; one whose znode is gone is replaced a whole lease after that was seen, on this controller's
+clock (ADR 0010, 0011). A new controller has seen nothing: it counts from its first read.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs, TopicId
+from tidemark.model.metadata import START_OF_FEED, BrokerImage, FeedPosition, PartitionImage
+
+from controller.core.liveness import LiveListing, incarnation_of
+
+Key = tuple[TopicId, int]
+
+
+class _Demotion(NamedTuple):
+    """Since when nobody leads a partition, and which process led it before."""
+
+    leader_epoch: int
+    position: FeedPosition
+    incarnation_id: bytes
+
+
+class Offices:
+    """What one term knows of brokers that are gone, streams that broke, and demotions under way."""
+
+    def __init__(self, term_start: FeedPosition, lease_ms: int, fence_ms: int) -> None:
+        self._term_start = term_start
+        self._lease_ms = lease_ms
+        self._fence_ms = fence_ms
+        self._gone_since: dict[BrokerId, InstantMs] = {}
+        self._told: set[BrokerId] = set()
+        self._acknowledged: dict[BrokerEpoch, FeedPosition] = {}
+        self._demoted: dict[Key, _Demotion] = {}
+        self._streams_lost: dict[BrokerEpoch, InstantMs] = {}
+
+    def see(
+        self, brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing, now: InstantMs
+    ) -> None:
+        """Who has a session now."""
+        for broker in brokers.values():
+            if incarnation_of(broker) in listing.live:
+                self._gone_since.pop(broker.broker_id, None)
+                self._told.discard(broker.broker_id)
+            else:
+                self._gone_since.setdefault(broker.broker_id, now)
+
+    def released(self, now: InstantMs) -> frozenset[BrokerId]:
+        """Brokers gone for a whole lease."""
+        return frozenset(
+            one for one, since in self._gone_since.items() if now - since >= self._lease_ms
+        )
+
+    def newly_released(self, now: InstantMs) -> frozenset[BrokerId]:
+        """Those of them that were not told of before."""
+        fresh = self.released(now) - self._told
+        self._told |= fresh
+        return fresh
+
+    def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> bool:
+        """A broker has applied the feed up to there; whether a demotion waits for such news."""
+        known = self._acknowledged.get(broker_epoch, START_OF_FEED)
+        self._acknowledged[broker_epoch] = max(known, position)
+        return bool(self._demoted) or known == START_OF_FEED
+
+    def demoted(
+        self,
+        key: Key,
+        partition: PartitionImage,
+        position: FeedPosition,
+        brokers: Mapping[BrokerId, BrokerImage],
+    ) -> None:
+        """Nobody leads this one; the feed says so from ``position`` on, if it did not before."""
+        known = self._demoted.get(key)
+        if known is None or known.leader_epoch != partition.leader_epoch:
+            last = brokers.get(partition.last_known_leader)
+            incarnation = b"" if last is None else last.incarnation_id
+            self._demoted[key] = _Demotion(partition.leader_epoch, position, incarnation)
+
+    def elected(self, key: Key) -> None:
+        """It has a leader again."""
+        self._demoted.pop(key, None)
+
+    def is_released(
+        self,
+        key: Key,
+        partition: PartitionImage,
+        brokers: Mapping[BrokerId, BrokerImage],
+        gone: frozenset[BrokerId],
+    ) -> bool:
+        """Whether the last leader of a partition without one acknowledges nothing any more."""
+        last = partition.last_known_leader
+        broker = brokers.get(last)
+        if last == NO_BROKER or last in gone or broker is None:
+            return True
+        demotion = self._demoted.get(key)
+        needed = self._term_start if demotion is None else demotion.position
+        if demotion is not None and demotion.incarnation_id != broker.incarnation_id:
+            return True  # another process, and it holds the directories: the one that led is dead
+        return self._acknowledged.get(broker.broker_epoch, START_OF_FEED) >= needed
+
+    # Streams.
+
+    def stream_lost(self, broker_epoch: BrokerEpoch, now: InstantMs) -> None:
+        """A broker's feed connection broke."""
+        self._streams_lost.setdefault(broker_epoch, now)
+
+    def stream_regained(self, broker_epoch: BrokerEpoch) -> None:
+        """It is back."""
+        self._streams_lost.pop(broker_epoch, None)
+
+    def to_fence(
+        self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs
+    ) -> list[BrokerImage]:
+        """Brokers whose stream has been lost for so long that they are as good as dead; once."""
+        due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
+        for one in due:
+            del self._streams_lost[one]
+        return [
+            broker
+            for broker in brokers.values()
+            if broker.broker_epoch in due and broker.broker_id not in self._gone_since
+        ]
+
+    def next_deadline(self) -> InstantMs | None:
+        """When somebody is released or to be fenced next."""
+        releases = [
+            since + self._lease_ms
+            for one, since in self._gone_since.items()
+            if one not in self._told
+        ]
+        fences = [since + self._fence_ms for since in self._streams_lost.values()]
+        return InstantMs(min(releases + fences)) if releases or fences else None

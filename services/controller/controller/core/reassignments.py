@@ -1,0 +1,134 @@
+"""Moving replicas (KIP-455): the new ones are added, catch up, and only then the old ones go."""
+
+from dataclasses import replace
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_BROKER, BrokerId, PartitionEpoch, TopicId
+from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
+
+from controller.core.cluster import Change, Cluster
+from controller.core.effects import PartitionResult, PartitionResults
+from controller.core.elections import demote
+from controller.core.inputs import AlterReassignments, Move
+from controller.core.placement import check_assignment
+
+
+def target_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
+    """Where the replicas are to be in the end."""
+    return tuple(one for one in partition.replicas if one not in partition.removing)
+
+
+def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
+    """Where they were before the move that is under way."""
+    return tuple(one for one in partition.replicas if one not in partition.adding)
+
+
+def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> PartitionImage:
+    """The partition on its way to ``target``, from wherever it was before any move."""
+    original = original_of(partition)
+    everyone = (*target, *(one for one in original if one not in target))
+    return completed(
+        replace(
+            partition,
+            replicas=everyone,
+            adding=tuple(one for one in target if one not in original),
+            removing=tuple(one for one in original if one not in target),
+            isr=tuple(one for one in partition.isr if one in everyone),
+            elr=tuple(one for one in partition.elr if one in everyone),
+            partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        )
+    )
+
+
+def cancelled(partition: PartitionImage) -> PartitionImage:
+    """Back to where it was. Raises TidemarkError where only new replicas are in sync."""
+    original = original_of(partition)
+    isr = tuple(one for one in partition.isr if one in original)
+    if not isr:
+        raise TidemarkError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The move cannot be cancelled: none of the original replicas is in sync.",
+        )
+    made = replace(
+        partition,
+        replicas=original,
+        adding=(),
+        removing=(),
+        isr=isr,
+        elr=tuple(one for one in partition.elr if one in original),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
+    return demote(made) if made.leader not in (*original, NO_BROKER) else made
+
+
+def completed(partition: PartitionImage) -> PartitionImage:
+    """Once all of the target is in sync, the others go; a leader among them is demoted first."""
+    target = target_of(partition)
+    if not partition.is_reassigning or not set(target) <= set(partition.isr):
+        return partition
+    made = replace(
+        partition,
+        replicas=target,
+        adding=(),
+        removing=(),
+        isr=tuple(one for one in partition.isr if one in target),
+        elr=tuple(one for one in partition.elr if one in target),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
+    return demote(made) if made.leader not in (*target, NO_BROKER) else made
+
+
+def decide_reassignments(
+    cluster: Cluster, asked: AlterReassignments
+) -> tuple[Change | None, PartitionResults]:
+    """Each partition stands or falls alone."""
+    from controller.core.isr_changes import with_partitions
+
+    image = cluster.image
+    drafts: dict[TopicId, dict[int, PartitionImage]] = {}
+    results: list[PartitionResult] = []
+    for move in asked.moves:
+        try:
+            before = _find(image, move)
+            after = _moved(image, before, move, asked)
+        except TidemarkError as error:
+            results.append(PartitionResult(move.topic, move.partition, error.code, error.message))
+            continue
+        results.append(PartitionResult(move.topic, move.partition))
+        if after != before:
+            topic_id = image.topics[move.topic].topic_id
+            drafts.setdefault(topic_id, {})[move.partition] = after
+    if not drafts:
+        return None, PartitionResults(tuple(results))
+    delta = ClusterDelta(topics_changed=with_partitions(image, drafts))
+    return Change(delta), PartitionResults(tuple(results))
+
+
+def _find(image: ClusterImage, move: Move) -> PartitionImage:
+    topic = image.topics.get(move.topic)
+    if topic is None or not 0 <= move.partition < len(topic.partitions):
+        raise TidemarkError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {move.topic}-{move.partition}."
+        )
+    return topic.partitions[move.partition]
+
+
+def _moved(
+    image: ClusterImage, partition: PartitionImage, move: Move, asked: AlterReassignments
+) -> PartitionImage:
+    if move.replicas is None:
+        if not partition.is_reassigning:
+            raise TidemarkError(
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment is in progress."
+            )
+        return cancelled(partition)
+    check_assignment(move.replicas, dict(image.brokers), None)
+    if not asked.allow_rf_change and len(move.replicas) != len(original_of(partition)):
+        raise TidemarkError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is {len(original_of(partition))}, and may not change to"
+            f" {len(move.replicas)}.",
+        )
+    if move.replicas == target_of(partition):
+        return partition
+    return moved_to(partition, move.replicas)

@@ -1,0 +1,105 @@
+"""Deciding on a broker that registers: whether it may, and what it still has of what it had."""
+
+from dataclasses import replace
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerEpoch, PartitionEpoch, TopicId
+from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, PartitionImage
+
+from controller.core.cluster import Change, Cluster
+from controller.core.effects import Registered
+from controller.core.elections import elect, lost_its_disk
+from controller.core.inputs import RegisterBroker
+from controller.core.isr_changes import with_partitions
+from controller.core.leaderships import electorate
+from controller.core.liveness import LiveListing, incarnation_of
+from controller.core.topic_rules import rules_of
+
+_NO_ZNODE = BrokerEpoch(-1)
+
+
+def decide_registration(
+    cluster: Cluster, asked: RegisterBroker, listing: LiveListing
+) -> tuple[Change | None, Registered]:
+    """Unfence a broker under its new epoch. Where it led it leads anew; what it lost it leaves."""
+    image, broker = cluster.image, asked.broker
+    known = image.brokers.get(broker.broker_id)
+    problem = _problem(image, asked, listing)
+    if problem is not None:
+        raise problem
+    registered = Registered(broker.broker_epoch, image.cluster_id)
+    if known == broker:
+        return None, registered  # asked again, for want of our answer
+    lost = known is not None and not has_kept_its_disks(known, asked)
+    joined = replace(image, brokers={**image.brokers, broker.broker_id: broker})
+    voters = electorate(joined, frozenset(), restarted=broker.broker_id)
+    drafts: dict[TopicId, dict[int, PartitionImage]] = {}
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if broker.broker_id not in partition.replicas:
+                continue
+            rules = rules_of(image, topic)
+            after = lost_its_disk(partition, broker.broker_id, rules) if lost else partition
+            if after.leader == broker.broker_id:
+                after = elect(after, voters, rules)
+            if after is not partition:
+                epoch = PartitionEpoch(partition.partition_epoch + 1)
+                after = replace(after, partition_epoch=max(epoch, after.partition_epoch))
+                drafts.setdefault(topic.topic_id, {})[partition.partition] = after
+    delta = ClusterDelta(brokers_changed=(broker,), topics_changed=with_partitions(image, drafts))
+    return Change(delta), registered
+
+
+def has_kept_its_disks(known: BrokerImage, asked: RegisterBroker) -> bool:
+    """Whether all that it acknowledged is still there: the same directories, and either the same
+    kernel, whose page cache survives any end of a process, or a stop in order.
+    """
+    broker = asked.broker
+    if known.incarnation_id == broker.incarnation_id:
+        return True
+    if known.log_dir_ids and set(known.log_dir_ids) != set(broker.log_dir_ids):
+        return False
+    in_order = asked.clean_stop and asked.previous_broker_epoch == known.broker_epoch
+    return in_order or not known.boot_id or known.boot_id == broker.boot_id
+
+
+def _problem(
+    image: ClusterImage, asked: RegisterBroker, listing: LiveListing
+) -> TidemarkError | None:
+    broker = asked.broker
+    if asked.cluster_id not in ("", image.cluster_id):
+        return TidemarkError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the disks of broker {broker.broker_id} belong to cluster {asked.cluster_id},"
+            f" this is cluster {image.cluster_id}",
+        )
+    malformed = _malformed(broker)
+    if malformed is not None:
+        return TidemarkError(ErrorCode.INVALID_REGISTRATION, malformed)
+    if broker.broker_epoch == _NO_ZNODE or incarnation_of(broker) not in listing.live:
+        return TidemarkError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {broker.broker_id} has no live znode for incarnation"
+            f" {broker.incarnation_id.hex()}: it must make one before it registers",
+        )
+    known = image.brokers.get(broker.broker_id)
+    if known is None or known.fenced or known.incarnation_id == broker.incarnation_id:
+        return None
+    return TidemarkError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"Another broker is registered with id {broker.broker_id}: incarnation"
+        f" {known.incarnation_id.hex()}, whose ZooKeeper session is alive",
+    )
+
+
+def _malformed(broker: BrokerImage) -> str | None:
+    listeners = [point.listener for point in broker.endpoints]
+    if broker.broker_id < 0:
+        return f"a broker id is not negative, this one is {broker.broker_id}"
+    if not listeners:
+        return f"broker {broker.broker_id} advertises no listener"
+    if len(set(listeners)) != len(listeners):
+        return f"broker {broker.broker_id} advertises a listener twice: {', '.join(listeners)}"
+    if broker.fenced:
+        return f"broker {broker.broker_id} cannot register as fenced"
+    return None

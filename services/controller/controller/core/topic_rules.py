@@ -1,0 +1,19 @@
+"""What of a topic's configuration decides about leaders: its own settings over the cluster's."""
+
+from tidemark.model.metadata import ClusterImage, TopicImage
+
+from controller.core.configs import CLUSTER_WIDE, topic_defaults
+from controller.core.elections import TopicRules
+
+MIN_INSYNC: str = "min.insync.replicas"
+UNCLEAN: str = "unclean.leader.election.enable"
+
+
+def rules_of(image: ClusterImage, topic: TopicImage) -> TopicRules:
+    """As far as the controller knows: a default in one broker's own file is that broker's."""
+    if not topic.configs and not image.broker_configs:
+        return TopicRules()
+    defaults = topic_defaults(image.broker_configs.get(CLUSTER_WIDE, {}))
+    minimum = topic.configs.get(MIN_INSYNC, defaults.get(MIN_INSYNC, "1"))
+    unclean = topic.configs.get(UNCLEAN, defaults.get(UNCLEAN, "false"))
+    return TopicRules(int(minimum), unclean.strip().lower() == "true")

@@ -1,0 +1,159 @@
+"""What a published change means to people: log lines, one a kind of change, and counted elections.
+
+Lists in a line are cut: a broker's end may concern thousands of partitions.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import NO_BROKER
+from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, PartitionImage
+from tidemark.runtime.metrics import Tally, Timings
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+NAMES_LOGGED_MAX: Final = 10
+MILLISECONDS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+
+
+@dataclass(slots=True)
+class ElectionStats:
+    """Kafka's ControllerStats: how long elections take to be written, how many were unclean."""
+
+    times_ms: Timings = field(default_factory=lambda: Timings(MILLISECONDS_BUCKETS))
+    unclean: Tally = field(default_factory=Tally)
+
+
+class PartitionChange(NamedTuple):
+    """One partition before and after; no ``before`` for a new one."""
+
+    topic: str
+    before: PartitionImage | None
+    after: PartitionImage
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.topic}-{self.after.partition}"
+
+    @property
+    def elected(self) -> bool:
+        """Whether another broker leads than before."""
+        moved = self.before is not None and self.before.leader != self.after.leader
+        return moved and self.after.leader != NO_BROKER
+
+    @property
+    def unclean(self) -> bool:
+        """Whether acknowledged records may be lost: the new leader had no right to lead."""
+        before = self.before
+        if before is None or not self.elected:
+            return False
+        return self.after.leader not in before.isr and self.after.leader not in before.elr
+
+    @property
+    def went_offline(self) -> bool:
+        """Whether nobody leads it any more."""
+        led = self.before is not None and self.before.leader != NO_BROKER
+        return led and self.after.leader == NO_BROKER
+
+    @property
+    def isr_changed(self) -> bool:
+        """Whether replicas joined or left."""
+        return self.before is not None and set(self.before.isr) != set(self.after.isr)
+
+    @property
+    def reassignment(self) -> str:
+        """What became of a move of replicas, in a word; '' when nothing did."""
+        was = self.before is not None and self.before.is_reassigning
+        now = self.after.is_reassigning
+        return "" if was == now else ("started" if now else "ended")
+
+
+def changes_of(before: ClusterImage, delta: ClusterDelta) -> Iterator[PartitionChange]:
+    """Every partition that is not as it was."""
+    for topic in delta.topics_changed:
+        known = before.topics_by_id.get(topic.topic_id)
+        old = () if known is None else known.partitions
+        for number, partition in enumerate(topic.partitions):
+            was = old[number] if number < len(old) else None
+            if was is not partition and was != partition:
+                yield PartitionChange(topic.name, was, partition)
+
+
+def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tuple[int, int]:
+    """Log a change; answers the elections in it, and how many of them were unclean."""
+    version = after.position.version
+    for broker in delta.brokers_changed:
+        _log_broker(before.brokers.get(broker.broker_id), broker, version)
+    changes = tuple(changes_of(before, delta))
+    _log_topics(before, delta, version)
+    elected = [change for change in changes if change.elected]
+    unclean = [change for change in elected if change.unclean]
+    _log_partitions("leaders elected", map(_led, elected), version)
+    if unclean:
+        names = list(map(_led, unclean))
+        words = fields(**shortened("partitions", names), version=version)
+        log.warning("unclean leaders elected, records may be lost", extra=words)
+    offline = (change.name for change in changes if change.went_offline)
+    _log_partitions("partitions without a leader", offline, version)
+    _log_partitions("isr changed", (_isr(item) for item in changes if item.isr_changed), version)
+    for word in ("started", "ended"):
+        moved = (change.name for change in changes if change.reassignment == word)
+        _log_partitions(f"reassignments {word}", moved, version)
+    for name in delta.broker_configs_changed:
+        words = fields(broker=name or "default", version=version)
+        log.info("broker configuration changed", extra=words)
+    return len(elected), len(unclean)
+
+
+def _led(change: PartitionChange) -> str:
+    return f"{change.name}:{change.after.leader}"
+
+
+def _isr(change: PartitionChange) -> str:
+    return f"{change.name}:{'/'.join(map(str, change.after.isr))}"
+
+
+def _log_broker(before: BrokerImage | None, broker: BrokerImage, version: int) -> None:
+    if broker.fenced:
+        what = "broker fenced"
+    elif broker.shutting_down and before is not None and not before.shutting_down:
+        what = "broker shutting down"
+    else:
+        what = "broker registered"
+    words = fields(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, version=version)
+    log.info(what, extra=words)
+
+
+def _log_topics(before: ClusterImage, delta: ClusterDelta, version: int) -> None:
+    made = [item for item in delta.topics_changed if item.topic_id not in before.topics_by_id]
+    if made:
+        names = [topic.name for topic in made]
+        log.info("topics created", extra=fields(**shortened("topics", names), version=version))
+    altered = [
+        topic.name
+        for topic in delta.topics_changed
+        if (old := before.topics_by_id.get(topic.topic_id)) is not None
+        and (old.configs != topic.configs or len(old.partitions) != len(topic.partitions))
+    ]
+    if altered:
+        log.info("topics changed", extra=fields(**shortened("topics", altered), version=version))
+    if delta.topics_deleted:
+        ids = [topic_id.hex() for topic_id in delta.topics_deleted]
+        log.info("topics deleted", extra=fields(**shortened("topics", ids), version=version))
+
+
+def _log_partitions(what: str, names: Iterable[str], version: int) -> None:
+    listed = list(names)
+    if listed:
+        log.info(what, extra=fields(**shortened("partitions", listed), version=version))
+
+
+def shortened(key: str, names: Sequence[str]) -> dict[str, object]:
+    """``count``, and under ``key`` the first few names."""
+    shown = names[:NAMES_LOGGED_MAX]
+    more = len(names) - len(shown)
+    return {"count": len(names), key: ",".join(shown) + (f" and {more} more" if more else "")}

@@ -1,0 +1,55 @@
+"""Fences brokers on the machine's behalf: removes live znodes, beside the writing of state."""
+
+import asyncio
+import logging
+from typing import Final
+
+from tidemark.runtime import zk_paths
+from tidemark.runtime.inbox import Inbox
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.zk_session import ZkError, ZkSession
+
+from controller.shell.zk_election import Term
+from controller.shell.zk_store import FencedError, ZkStore
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 1_024
+_RETRY_S: Final = 0.2
+
+
+class LiveZnodes:
+    """Removals of one term, one at a time: what cannot be removed yet is tried until it is.
+
+    A broker asks for none of this and waits for none: a removal that comes late delays a failover
+    up to the session's own timeout, and does no harm otherwise.
+    """
+
+    def __init__(self, session: ZkSession, store: ZkStore) -> None:
+        self._session = session
+        self._store = store
+        self._waiting: Inbox[zk_paths.LiveBroker] = Inbox(inputs_max=WAITING_MAX)
+
+    def remove(self, live: zk_paths.LiveBroker) -> None:
+        """Remove it soon. Beyond the bound the session's timeout has to do."""
+        if not self._waiting.put_nowait(live):
+            log.warning("live znode not removed, too many wait", extra=fields(path=live.path))
+
+    async def run(self, term: Term) -> None:
+        """Remove what is asked for, as long as the term lasts."""
+        while not term.over:
+            await self._remove(await self._waiting.get(), term)
+
+    async def _remove(self, live: zk_paths.LiveBroker, term: Term) -> None:
+        while not term.over:
+            try:
+                await self._store.remove_live(live)
+            except FencedError as error:
+                term.end(str(error))
+            except ZkError as error:
+                log.info("live znode not removed yet", extra=fields(reason=str(error)))
+                await self._session.wait_connected()
+                await asyncio.sleep(_RETRY_S)
+            else:
+                log.info("live znode removed", extra=fields(path=live.path))
+                return

@@ -1,0 +1,120 @@
+"""Wire to inputs and replies to wire, of what moves leaders and replicas."""
+
+from tidemark.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidemark.runtime.metadata_wire import write_partition, write_position
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from controller.core.effects import (
+    AlteredPartition,
+    AlteredPartitions,
+    PartitionResult,
+    PartitionResults,
+    Reply,
+    ShutdownProgress,
+)
+from controller.core.inputs import IsrChange, IsrMember, Move, PartitionRef
+
+PREFERRED, UNCLEAN = 0, 1
+"""Kafka's election types."""
+
+
+def read_isr_changes(request: pb.AlterPartitionsRequest) -> tuple[IsrChange, ...]:
+    """What a leader proposes."""
+    return tuple(
+        IsrChange(
+            TopicId(item.topic_id),
+            item.partition,
+            LeaderEpoch(item.leader_epoch),
+            PartitionEpoch(item.partition_epoch),
+            tuple(
+                IsrMember(BrokerId(member.broker_id), BrokerEpoch(member.broker_epoch))
+                for member in item.new_isr
+            ),
+        )
+        for item in request.partitions
+    )
+
+
+def read_election(request: pb.ElectLeadersRequest) -> tuple[PartitionRef, ...] | None:
+    """Which partitions; None for all."""
+    if request.all_partitions:
+        return None
+    return tuple(PartitionRef(item.topic, item.partition) for item in request.partitions)
+
+
+def read_moves(request: pb.AlterReassignmentsRequest) -> tuple[Move, ...]:
+    """Where replicas are to be; nowhere: the move under way is called off."""
+    return tuple(
+        Move(
+            item.topic,
+            item.partition,
+            None if item.cancel else tuple(map(BrokerId, item.replicas)),
+        )
+        for item in request.partitions
+    )
+
+
+def write_altered_partitions(reply: Reply, hint: str) -> pb.AlterPartitionsResponse:
+    """AlterPartitions' answer."""
+    rows = reply.result.partitions if isinstance(reply.result, AlteredPartitions) else ()
+    return pb.AlterPartitionsResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        partitions=map(_altered, rows),
+    )
+
+
+def _altered(row: AlteredPartition) -> pb.AlterPartitionsResponse.Partition:
+    return pb.AlterPartitionsResponse.Partition(
+        topic_id=row.topic_id,
+        partition=row.partition,
+        error_code=row.error,
+        state=None if row.state is None else write_partition(row.state),
+    )
+
+
+def _rows(reply: Reply) -> list[pb.PartitionResult]:
+    rows = reply.result.partitions if isinstance(reply.result, PartitionResults) else ()
+    return list(map(_row, rows))
+
+
+def _row(row: PartitionResult) -> pb.PartitionResult:
+    return pb.PartitionResult(
+        topic=row.topic,
+        partition=row.partition,
+        error_code=row.error,
+        error_message=row.message,
+    )
+
+
+def write_elected_leaders(reply: Reply, hint: str) -> pb.ElectLeadersResponse:
+    """ElectLeaders' answer."""
+    return pb.ElectLeadersResponse(
+        error_code=reply.error,
+        controller_hint=hint,
+        position=write_position(reply.position),
+        partitions=_rows(reply),
+    )
+
+
+def write_altered_reassignments(reply: Reply, hint: str) -> pb.AlterReassignmentsResponse:
+    """AlterReassignments' answer."""
+    return pb.AlterReassignmentsResponse(
+        error_code=reply.error,
+        controller_hint=hint,
+        position=write_position(reply.position),
+        partitions=_rows(reply),
+    )
+
+
+def write_shutdown_progress(reply: Reply, hint: str) -> pb.ControlledShutdownResponse:
+    """ControlledShutdown's answer; -1 partitions where nobody counted."""
+    progress = reply.result if isinstance(reply.result, ShutdownProgress) else ShutdownProgress(-1)
+    return pb.ControlledShutdownResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        position=write_position(reply.position),
+        partitions_led=progress.partitions_led,
+    )

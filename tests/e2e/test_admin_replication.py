@@ -1,0 +1,81 @@
+"""Moving leaders and replicas with Kafka's own admin clients, on three real brokers."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from e2e.broker_processes import BrokerProcess, running_cluster
+from e2e.kafka_wire import Wire
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.admin import KafkaAdminClient
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    with running_cluster(tmp_path_factory.mktemp("admin"), 3) as started:
+        yield started
+
+
+def create(brokers: list[BrokerProcess], name: str, replicas: list[int]) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+    new = NewTopic(name, num_partitions=1, replica_assignment=[replicas])
+    admin.create_topics([new])[name].result(30)
+    return admin
+
+
+def state(broker: BrokerProcess, name: str) -> Any:
+    with Wire(broker.port) as wire:
+        return wire.metadata(name).topics[0].partitions[0]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+@pytest.mark.feature("H11")
+def test_a_preferred_leader_that_leads_need_not_be_elected(brokers: list[BrokerProcess]) -> None:
+    admin = create(brokers, "led", [1, 2])
+    asked = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("led", 0)])
+    ((_, error),) = asked.result(30).items()
+    assert error.name() == "ELECTION_NOT_NEEDED"
+
+
+def test_replicas_move_with_their_records_and_the_leader_goes_along(
+    brokers: list[BrokerProcess],
+) -> None:
+    create(brokers, "moves", [1, 2])
+    producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "acks": "all"})
+    for number in range(100):
+        producer.produce("moves", value=b"%d" % number)
+    assert producer.flush(30) == 0
+    admin = KafkaAdminClient(bootstrap_servers=brokers[0].bootstrap)
+    try:
+        admin.alter_partition_reassignments({KafkaTopicPartition("moves", 0): [3, 2]})
+        wait_until(lambda: list(state(brokers[0], "moves").replicas) == [3, 2])
+        wait_until(lambda: state(brokers[0], "moves").leader_id == 3)
+        assert admin.list_partition_reassignments() == {}
+    finally:
+        admin.close()
+    assert sorted(state(brokers[0], "moves").isr) == [2, 3]
+
+
+@pytest.mark.feature("H09", "H11")
+def test_the_preferred_replica_leads_again_when_asked(brokers: list[BrokerProcess]) -> None:
+    admin = create(brokers, "returns", [2, 3])
+    brokers[1].stop()
+    wait_until(lambda: state(brokers[0], "returns").leader_id == 3)
+    brokers[1].start()
+    brokers[1].wait_ready()
+    wait_until(lambda: sorted(state(brokers[0], "returns").isr) == [2, 3])
+    asked = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("returns", 0)])
+    ((_, error),) = asked.result(30).items()
+    assert error is None
+    wait_until(lambda: state(brokers[0], "returns").leader_id == 2)

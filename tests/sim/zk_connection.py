@@ -1,0 +1,141 @@
+"""A client's connection to one simulated ZooKeeper server, and that server."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from sim.zk_requests import Answer, OnDone, OnWatch, Request
+from sim.znode_tree import CHANGED, CHILD, CREATED, DELETED, Event, Tree
+
+if TYPE_CHECKING:
+    from sim.zookeeper import SimSession
+
+EVENT_KINDS: Final = {
+    CREATED: ("data",),
+    CHANGED: ("data",),
+    DELETED: ("data", "children"),
+    CHILD: ("children",),
+}
+
+
+@dataclass
+class SessionRecord:
+    """A session as the ensemble knows it."""
+
+    session_id: int
+    timeout_ms: int
+    touched: int
+    connection: "Connection | None" = None
+
+
+class Server:
+    """One server: a tree that follows the log, and the watches of those connected to it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tree = Tree()
+        self.is_up = True
+        self.lag_ms = 0
+        self.connections: list[Connection] = []
+
+
+class Connection:
+    """One session's connection to one server, until it breaks."""
+
+    def __init__(self, session: "SimSession", server: Server, session_id: int) -> None:
+        self.session = session
+        self.server = server
+        self.session_id = session_id
+        self.is_broken = False
+        self._zookeeper = session.zookeeper
+        self._lost_from: int | None = None
+        self._sent = 0
+        self._arrives_at = {"there": 0, "back": 0}
+        self._is_stuck = {"there": False, "back": False}
+        self._waiting: deque[OnDone] = deque()
+        self._watches: dict[tuple[str, str], list[OnWatch]] = {}
+        self._telling: list[OnWatch] = []
+        server.connections.append(self)
+
+    def send(self, request: Request, on_done: OnDone) -> None:
+        """Behind what was sent before."""
+        self._sent += 1
+        number = self._sent
+        self._waiting.append(on_done)
+        self._travel("there", lambda: self._arrive(request, number))
+
+    def _arrive(self, request: Request, number: int) -> None:
+        if self._lost_from is not None and number >= self._lost_from:
+            return
+        record = self._zookeeper.sessions.get(self.session_id)
+        if record is not None and record.connection is not self:
+            return  # the session has moved on to another connection
+        if not self.server.is_up or not self._zookeeper.has_quorum:
+            return
+        answer = self._zookeeper.serve(self, request)
+        zxid = self.server.tree.zxid
+        self._travel("back", lambda: self._answered(answer, zxid))
+
+    def _answered(self, answer: Answer, zxid: int) -> None:
+        if self.is_broken:
+            return
+        self.session.heard(zxid)
+        self._waiting.popleft()(answer)
+
+    def watch(self, kind: str, path: str, watch: OnWatch | None) -> None:
+        """Set, at the server."""
+        if watch is not None:
+            self._watches.setdefault((kind, path), []).append(watch)
+
+    def fire(self, event: Event) -> None:
+        """Tell those who watch it, in order with the answers."""
+        for kind in EVENT_KINDS[event.kind]:
+            for watch in self._watches.pop((kind, event.path), ()):
+                self._telling.append(watch)
+                self._travel("back", partial(self._tell, watch, event))
+
+    def _tell(self, watch: OnWatch, event: Event) -> None:
+        if not self.is_broken:
+            self._telling.remove(watch)
+            self.session.heard(0)
+            watch(event)
+
+    def expired(self) -> None:
+        """The server ends it."""
+        self._travel("back", lambda: None if self.is_broken else self.session.lost())
+
+    def break_off(self) -> None:
+        """The client hears nothing any more; the last of what it sent may not arrive either."""
+        if self.is_broken:
+            return
+        self.is_broken = True
+        self.server.connections.remove(self)
+        self._lost_from = self._zookeeper.dice.between(1, self._sent + 1)
+        self.session.disconnected(self)
+
+    def take_waiting(self) -> list[OnDone]:
+        """Who will not get an answer."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
+    def take_watches(self) -> list[OnWatch]:
+        """Who will not hear from here."""
+        watches = [*self._telling, *(one for told in self._watches.values() for one in told)]
+        self._watches.clear()
+        self._telling.clear()
+        return watches
+
+    def _travel(self, way: str, action: Callable[[], None]) -> None:
+        """In order. What the network loses stops all behind it: the connection is then dead."""
+        ends = (self.session.host, self.server.name)
+        delay = self._zookeeper.travel_ms(*(ends if way == "there" else ends[::-1]))
+        if delay is None or self._is_stuck[way]:
+            self._is_stuck[way] = True
+            return
+        now = self._zookeeper.schedule.now
+        at = max(now + delay, self._arrives_at[way])
+        self._arrives_at[way] = at
+        self._zookeeper.schedule.after(at - now, action)

@@ -1,0 +1,157 @@
+"""Replicas of one partition without disks: logs are lists of batches."""
+
+from dataclasses import dataclass, field
+
+from broker.core.leader_epochs import LeaderEpochs
+from broker.core.partition import (
+    AppendPlan,
+    FollowerFetch,
+    LogState,
+    Partition,
+    PartitionLimits,
+    Refusal,
+)
+from broker.core.producers import ProducerTable
+from tidemark.codec.record_batch import BatchHeader
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    InstantMs,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import PartitionImage
+from tidemark.model.topic_configs import topic_config
+from tidemark.model.topics import TopicPartition
+
+WALL = 1_700_000_000_000
+SIZE = 100
+
+
+def a_partition(broker: int, number: int = 0, **configs: str) -> Partition:
+    """Empty, and nobody's yet."""
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    return Partition(
+        TopicPartition("orders", number),
+        TopicId(bytes(16)),
+        BrokerId(broker),
+        limits=PartitionLimits.of(topic_config(settings)),
+        state=LogState(0, 0, 0, -1),
+        epochs=LeaderEpochs(),
+        producers=ProducerTable(),
+    )
+
+
+def state(
+    leader: int, isr: tuple[int, ...], *, epoch: int = 5, version: int = 1, replicas: int = 3
+) -> PartitionImage:
+    """As the controller says."""
+    return PartitionImage(
+        0,
+        tuple(BrokerId(one) for one in range(1, replicas + 1)),
+        tuple(map(BrokerId, isr)),
+        BrokerId(leader),
+        LeaderEpoch(epoch),
+        PartitionEpoch(version),
+    )
+
+
+def follower(number: int = 0) -> Partition:
+    """Follows broker 1 in epoch 5."""
+    made = a_partition(2, number)
+    made.follow(state(1, (1, 2, 3)))
+    return made
+
+
+def header(first: int = 0, *, epoch: int = -1, records: int = 1) -> BatchHeader:
+    """Of a batch of ``SIZE`` bytes."""
+    return BatchHeader(
+        first, SIZE - 12, epoch, 2, 0, 0, records - 1, WALL, WALL, -1, -1, -1, records
+    )
+
+
+@dataclass
+class Batch:
+    """Offsets, epoch, and which write it was."""
+
+    header: BatchHeader
+    name: int
+
+
+@dataclass
+class PlainReplica:
+    """A replica, with its log in memory."""
+
+    broker: int
+    partition: Partition
+    log: list[Batch] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, broker: int, **configs: str) -> "PlainReplica":
+        """A new one."""
+        return cls(broker, a_partition(broker, 0, **configs))
+
+    def take(self, image: PartitionImage, now: InstantMs) -> None:
+        """The role that the image gives it."""
+        part = self.partition
+        if image.leader == self.broker:
+            if part.lead(image, now):
+                part.epochs.assign(part.leader_epoch, part.log_end)
+        elif image.leader >= 0:
+            part.follow(image)
+        else:
+            part.become_offline(image.leader, image.leader_epoch)
+        part.check()
+
+    def write(self, name: int, *, acks: int = 1) -> Refusal | None:
+        """A client's batch of one record."""
+        part = self.partition
+        plan = part.admit(header(), SIZE, acks=acks, now_ms=WALL)
+        if isinstance(plan, Refusal):
+            return plan
+        assert isinstance(plan, AppendPlan)
+        self.log.append(Batch(header(plan.first, epoch=plan.leader_epoch), name))
+        part.appended(plan, WALL)
+        part.check()
+        return None
+
+    def fetch_from(self, leader: "PlainReplica", now: InstantMs, batches_max: int = 3) -> None:
+        """One fetch, there and back."""
+        part, other = self.partition, leader.partition
+        asked = FollowerFetch(
+            BrokerId(self.broker),
+            BrokerEpoch(10),
+            part.log_end,
+            part.log_end,
+            part.last_fetched_epoch,
+        )
+        epoch = part.leader_epoch
+        code, diverging = other.judge_fetch(asked, epoch)
+        if code:
+            return
+        if diverging is not None:
+            self.cut(part.truncation_for(*diverging))
+            return
+        other.follower_fetched(asked, now)
+        found = [one for one in leader.log if one.header.base_offset >= part.log_end]
+        for batch in found[:batches_max]:
+            plan = part.admit_replicated(batch.header, SIZE, epoch)
+            assert isinstance(plan, AppendPlan), plan
+            if plan.leader_epoch > part.epochs.latest:
+                part.epochs.assign(plan.leader_epoch, plan.first)
+            self.log.append(batch)
+            part.appended(plan, WALL)
+        part.leader_told(other.high_watermark)
+        part.check()
+
+    def cut(self, offset: int) -> None:
+        """As the log does it."""
+        self.log = [one for one in self.log if one.header.base_offset < offset]
+        self.partition.epochs.truncate_to(offset)
+        self.partition.truncated(offset, offset)
+        self.partition.check()
+
+    def names(self, end: int) -> list[int]:
+        """What is in its log below an offset."""
+        return [one.name for one in self.log if one.header.base_offset < end]

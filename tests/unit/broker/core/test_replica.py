@@ -1,0 +1,162 @@
+"""Replica: roles, the high watermark over the maximal ISR, and what followers may tell."""
+
+import pytest
+from broker.core.replica import Role
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
+from unit.broker.core.replicated import PlainReplica, a_partition, state
+
+NOW = InstantMs(1_000)
+LAG_MS = 10_000
+LIVE = {BrokerId(one): BrokerEpoch(10) for one in (1, 2, 3)}
+
+
+def three(isr: tuple[int, ...] = (1, 2, 3), **configs: str) -> list[PlainReplica]:
+    """Broker 1 leads."""
+    made = [PlainReplica.of(one, **configs) for one in (1, 2, 3)]
+    for one in made:
+        one.take(state(1, isr), NOW)
+    return made
+
+
+@pytest.mark.feature("G09", "G10", "G12", "C08")
+def test_the_watermark_is_the_minimum_over_the_isr() -> None:
+    leader, second, third = three()
+    leader.write(1)
+    second.fetch_from(leader, NOW)
+    second.fetch_from(leader, NOW)
+    assert leader.partition.high_watermark == 0
+    third.fetch_from(leader, NOW)
+    third.fetch_from(leader, NOW)
+    assert leader.partition.high_watermark == 1
+    assert second.partition.high_watermark == 0
+    second.fetch_from(leader, NOW)
+    assert second.partition.high_watermark == 1
+
+
+@pytest.mark.feature("G14", "J2")
+def test_below_the_minimum_it_stands_still_and_acks_all_is_refused() -> None:
+    leader, *_ = three((1,), min_insync_replicas="2")
+    refused = leader.write(1, acks=-1)
+    assert refused is not None
+    assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert leader.write(2) is None
+    assert leader.partition.high_watermark == 0
+
+
+@pytest.mark.feature("G17")
+def test_a_member_that_is_to_leave_counts_until_that_is_agreed() -> None:
+    leader, second, _ = three()
+    leader.write(1)
+    late = InstantMs(NOW + LAG_MS + 1)
+    second.fetch_from(leader, late)
+    second.fetch_from(leader, late)
+    proposal = leader.partition.propose(late, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2)
+    assert leader.partition.high_watermark == 0
+    agreed = state(1, (1, 2), version=2)
+    leader.partition.proposal_answered(proposal, ErrorCode.NONE, agreed)
+    assert leader.partition.high_watermark == 1
+
+
+def test_a_member_that_may_have_joined_counts_from_the_proposal_on() -> None:
+    leader, second, _ = three((1,))
+    second.fetch_from(leader, NOW)
+    assert leader.partition.propose(NOW, LIVE, LAG_MS) is not None
+    leader.write(1)
+    assert (leader.partition.isr, leader.partition.high_watermark) == ((1,), 0)
+
+
+@pytest.mark.feature("G06")
+def test_who_caught_up_joins_in_the_incarnation_that_fetched() -> None:
+    leader, second, _ = three((1,))
+    leader.write(1)
+    second.fetch_from(leader, NOW)
+    assert leader.partition.propose(NOW, LIVE, LAG_MS) is None
+    second.fetch_from(leader, NOW)
+    other = {**LIVE, BrokerId(2): BrokerEpoch(99)}
+    assert leader.partition.propose(NOW, other, LAG_MS) is None
+    proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_UPDATE_VERSION])
+def test_an_unknown_outcome_stays_pending_until_a_newer_state(code: ErrorCode) -> None:
+    leader, second, _ = three((1,))
+    second.fetch_from(leader, NOW)
+    proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    leader.partition.proposal_answered(proposal, code, None)
+    assert leader.partition.maximal_isr == (1, 2)
+    leader.take(state(1, (1,), version=2), NOW)
+    assert list(leader.partition.maximal_isr) == [1]
+
+
+def test_a_refused_proposal_counts_no_more() -> None:
+    leader, second, _ = three((1,))
+    second.fetch_from(leader, NOW)
+    proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    leader.partition.proposal_answered(proposal, ErrorCode.INELIGIBLE_REPLICA, None)
+    assert leader.partition.maximal_isr == (1,)
+
+
+@pytest.mark.feature("G19")
+def test_a_new_leader_keeps_its_watermark_and_tells_no_latest_before_it_is_committed() -> None:
+    leader, second, third = three()
+    leader.write(1)
+    second.fetch_from(leader, NOW)
+    for one in (second, third):
+        one.take(state(2, (2, 3), epoch=6, version=2), NOW)
+    assert (second.partition.high_watermark, second.partition.latest_known) == (0, False)
+    third.fetch_from(second, NOW)
+    third.fetch_from(second, NOW)
+    assert (second.partition.high_watermark, second.partition.latest_known) == (1, True)
+
+
+@pytest.mark.feature("G21", "G22", "G24")
+def test_a_returning_leader_cuts_what_it_alone_has_and_keeps_the_rest() -> None:
+    leader, second, third = three()
+    leader.write(1)
+    for one in (second, third):
+        one.fetch_from(leader, NOW)
+    leader.write(2)
+    for one in (second, third, leader):
+        one.take(state(2, (2, 3), epoch=6, version=2), NOW)
+    second.write(3)
+    for _ in range(3):
+        leader.fetch_from(second, NOW)
+    assert leader.names(9) == [1, 3]
+
+
+@pytest.mark.feature("Y03")
+def test_without_a_lease_acks_1_waits_for_the_isr() -> None:
+    leader, *_ = three()
+    leader.write(1)
+    assert leader.partition.acknowledgeable(1, 1)
+    assert not leader.partition.acknowledgeable(1, 1, has_lease=False)
+
+
+def test_an_older_word_changes_nothing() -> None:
+    leader, *_ = three()
+    assert not leader.partition.lead(state(1, (1,), epoch=4), NOW)
+    assert not leader.partition.follow(state(2, (2,), epoch=4))
+    assert leader.partition.role is Role.LEADER
+
+
+def test_a_leader_that_stood_still_accuses_nobody() -> None:
+    leader, second, third = three()
+    for one in (second, third):
+        one.fetch_from(leader, NOW)
+    assert leader.partition.propose(NOW, LIVE, LAG_MS) is None
+    assert leader.partition.propose(InstantMs(NOW + 60_000), LIVE, LAG_MS) is None
+
+
+def test_a_failed_disk_ends_every_role() -> None:
+    part = a_partition(1)
+    part.lead(state(1, (1, 2, 3)), NOW)
+    part.become_failed()
+    part.check()
+    assert not part.follow(state(2, (2,), epoch=9))

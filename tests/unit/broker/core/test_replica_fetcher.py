@@ -1,0 +1,96 @@
+"""ReplicaFetcher: what a follower asks for, in which session, and what it leaves out."""
+
+from broker.core.replica_fetcher import FetchAsk, ReplicaFetcher
+from tidemark.model.ids import InstantMs
+from unit.broker.core.replicated import follower
+
+NOW = InstantMs(1_000)
+
+
+def asked(ask: FetchAsk | None) -> list[int]:
+    assert ask is not None
+    return [one.partition for topic in ask.topics for one in topic.partitions]
+
+
+def fetcher(*numbers: int) -> ReplicaFetcher:
+    made = ReplicaFetcher(partition_bytes_max=1_024)
+    for number in numbers:
+        made.add(follower(number))
+    return made
+
+
+def key(number: int) -> tuple[bytes, int]:
+    partition = follower(number)
+    return partition.topic_id, number
+
+
+def test_a_new_session_names_every_partition() -> None:
+    ask = fetcher(0, 1).request(NOW)
+    assert ask is not None
+    assert (ask.session_id, ask.session_epoch, asked(ask)) == (0, 0, [0, 1])
+
+
+def test_in_a_session_only_what_moved_is_named() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(77)
+    made.moved(key(1))  # type: ignore[arg-type]
+    ask = made.request(NOW)
+    assert ask is not None
+    assert (ask.session_id, ask.session_epoch, asked(ask)) == (77, 1, [1])
+
+
+def test_a_partition_that_goes_is_forgotten_in_the_session() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(77)
+    made.remove(key(1))  # type: ignore[arg-type]
+    ask = made.request(NOW)
+    assert ask is not None
+    assert [partitions for _, _, partitions in ask.forgotten] == [[1]]
+
+
+def test_one_that_failed_is_left_out_until_its_time() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(77)
+    made.back_off(key(1), InstantMs(NOW + 100))  # type: ignore[arg-type]
+    ask = made.request(NOW)
+    assert ask is not None
+    assert [partitions for _, _, partitions in ask.forgotten] == [[1]]
+    made.answered(77)
+    assert made.next_due() == NOW + 100
+    assert asked(made.request(InstantMs(NOW + 100))) == [1]
+
+
+def test_news_of_it_end_the_wait() -> None:
+    made = fetcher(0)
+    made.request(NOW)
+    made.back_off(key(0), InstantMs(NOW + 100))  # type: ignore[arg-type]
+    assert made.request(NOW) is None
+    made.add(follower(0))
+    assert asked(made.request(NOW)) == [0]
+
+
+def test_without_a_session_every_request_is_whole() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(0)
+    assert asked(made.request(NOW)) == [0, 1]
+
+
+def test_a_broken_connection_begins_a_new_session() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(77)
+    made.failed()
+    ask = made.request(NOW)
+    assert ask is not None
+    assert (ask.session_id, ask.session_epoch, asked(ask)) == (0, 0, [0, 1])
+
+
+def test_an_answer_counts_under_the_epoch_it_was_asked_for() -> None:
+    made = fetcher(0)
+    assert made.asked_epoch(key(0)) == -1  # type: ignore[arg-type]
+    made.request(NOW)
+    assert made.asked_epoch(key(0)) == 5  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""A node that leads (or follows) a partition of three replicas, and what its followers say."""
+
+from typing import Any
+
+from broker.shell.node import ReadOutcome
+from broker.shell.replica_reads import Replica, read_replica, take_progress
+from tidemark.kafka.fetch import FetchPartition
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch
+from tidemark.model.metadata import BrokerImage, PartitionImage, TopicImage
+from unit.broker.shell.node_worlds import ME, World, topic
+
+THREE = (ME, BrokerId(2), BrokerId(3))
+
+
+def partition(
+    *,
+    leader: int = 1,
+    epoch: int = 0,
+    version: int = 0,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[BrokerId, ...] = THREE,
+) -> PartitionImage:
+    """Its state as the controller says."""
+    return PartitionImage(
+        0,
+        replicas,
+        tuple(map(BrokerId, isr)),
+        BrokerId(leader),
+        LeaderEpoch(epoch),
+        PartitionEpoch(version),
+    )
+
+
+def replicated(state: PartitionImage, **configs: str) -> TopicImage:
+    """``orders`` with one partition."""
+    made = topic(configs={name.replace("_", "."): value for name, value in configs.items()})
+    return TopicImage(made.name, made.topic_id, made.configs, (state,))
+
+
+def broker(number: int, *, fenced: bool = False, shutting_down: bool = False) -> BrokerImage:
+    """One of them; its broker epoch is ten times its number."""
+    return BrokerImage(
+        BrokerId(number),
+        BrokerEpoch(number * 10),
+        bytes(16),
+        (),
+        "",
+        None,
+        "",
+        fenced,
+        shutting_down=shutting_down,
+    )
+
+
+class LeaderWorld(World):
+    """A node that leads ``orders-0``."""
+
+    def __init__(self, state: PartitionImage | None = None, **configs: str) -> None:
+        super().__init__()
+        self.node.parked._on_earlier = None  # no loop here: deadlines do not pass
+        self.show(replicated(state or partition(), **configs))
+        self.change(brokers_changed=tuple(map(broker, (1, 2, 3))))
+
+    def fetch(self, follower: int, offset: int, **fields: Any) -> ReadOutcome:
+        """A follower's fetch arrives and is read for."""
+        want = FetchPartition(0, fields.pop("leader_epoch", 0), offset, -1, 0, 1 << 20)
+        want = want._replace(**fields)
+        replica = Replica(BrokerId(follower), BrokerEpoch(follower * 10))
+        now = InstantMs(self.clock.now_ms())
+        take_progress(self.node, self.hosted(), want, replica, now)
+        return read_replica(self.node, self.hosted(), want, replica, bytes_max=1 << 20)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.hosted().partition.high_watermark

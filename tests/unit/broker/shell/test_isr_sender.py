@@ -1,0 +1,131 @@
+"""IsrSender: proposals out, what was agreed back in."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from broker.shell.isr_sender import IsrSender
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_wire import write_partition
+from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition
+
+Answer = Callable[[pb.AlterPartitionsRequest], pb.AlterPartitionsResponse]
+
+
+class Controller:
+    """Answers in turn; the last answer for ever."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[pb.AlterPartitionsRequest] = []
+
+    async def alter_partitions(
+        self, request: pb.AlterPartitionsRequest, _: float
+    ) -> pb.AlterPartitionsResponse:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer(request)
+
+
+def agrees(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
+    """Every proposal, one partition epoch later."""
+    return pb.AlterPartitionsResponse(
+        partitions=[
+            pb.AlterPartitionsResponse.Partition(
+                topic_id=one.topic_id,
+                partition=one.partition,
+                state=write_partition(
+                    partition(
+                        epoch=one.leader_epoch,
+                        version=one.partition_epoch + 1,
+                        isr=tuple(member.broker_id for member in one.new_isr),
+                    )
+                ),
+            )
+            for one in request.partitions
+        ]
+    )
+
+
+def refuses(code: ErrorCode) -> Answer:
+    def answer(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
+        return pb.AlterPartitionsResponse(
+            partitions=[
+                pb.AlterPartitionsResponse.Partition(
+                    topic_id=one.topic_id, partition=one.partition, error_code=code
+                )
+                for one in request.partitions
+            ]
+        )
+
+    return answer
+
+
+def times_out(_: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
+    raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+
+
+def run(world: LeaderWorld, controller: Controller, come: Callable[[], bool]) -> None:
+    """The sender runs until ``come()``, while a follower outside the ISR fetches."""
+    world.node.controller = cast("ControllerClient", controller)
+
+    async def main() -> None:
+        sender = IsrSender(world.node)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(sender.run())
+            async with asyncio.timeout(5):
+                while not come():
+                    world.fetch(3, world.hosted().partition.log_end)
+                    world.clock.advance(20)
+                    await asyncio.sleep(0.001)
+            running.cancel()
+
+    asyncio.run(main())
+
+
+@pytest.mark.feature("G06", "G17")
+def test_a_follower_that_caught_up_joins_once_the_controller_agrees() -> None:
+    world, controller = LeaderWorld(partition(isr=(1, 2))), Controller(agrees)
+    run(world, controller, lambda: len(world.hosted().partition.isr) == 3)
+    (asked,) = controller.asked
+    members = [(one.broker_id, one.broker_epoch) for one in asked.partitions[0].new_isr]
+    assert members == [(1, 10), (2, 20), (3, 30)]
+    assert world.node.counters.isr_expands == 1
+
+
+def test_an_unknown_outcome_stays_pending_and_is_asked_again() -> None:
+    world = LeaderWorld(partition(isr=(1, 2)))
+    controller = Controller(times_out, times_out, agrees)
+    run(world, controller, lambda: len(world.hosted().partition.isr) == 3)
+    assert len(controller.asked) == 3
+    assert world.hosted().partition.pending is None
+
+
+def test_a_refused_proposal_is_no_longer_counted_for_the_watermark() -> None:
+    world = LeaderWorld(partition(isr=(1, 2)))
+    controller = Controller(refuses(ErrorCode.INELIGIBLE_REPLICA))
+    run(world, controller, lambda: world.node.counters.isr_updates_failed > 0)
+    assert world.hosted().partition.isr == (1, 2)
+
+
+@pytest.mark.feature("G04", "G05")
+def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> None:
+    world, controller = LeaderWorld(), Controller(agrees)
+    world.append(acks=-1)
+    sender = IsrSender(world.node)
+    sender.consider(world.hosted())
+    world.clock.advance(6_000)
+    world.fetch(3, 1)
+    sender.consider(world.hosted())
+    world.clock.advance(6_000)
+    world.fetch(3, 1)
+    sender.consider(world.hosted())
+    pending = world.hosted().partition.pending
+    assert pending is not None
+    assert pending.members == (1, 3)
+    world.node.controller = cast("ControllerClient", controller)
+    asyncio.run(sender._ask((pending,)))
+    assert (world.high_watermark, world.node.counters.isr_shrinks) == (1, 1)

@@ -1,0 +1,89 @@
+import pytest
+from controller.core.cluster import Cluster
+from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, Request
+from controller.core.leaderships import (
+    decide_elect_leaders,
+    decide_shutdown,
+    due_elections,
+    rebalance,
+)
+from controller.core.offices import Offices
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
+from tidemark.model.metadata import FeedPosition, PartitionImage
+from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
+
+NOW = InstantMs(0)
+
+
+def offices(cluster: Cluster) -> Offices:
+    return Offices(cluster.image.position, lease_ms=3_000, fence_ms=500)
+
+
+def partition(cluster: Cluster, number: int = 0) -> PartitionImage:
+    return cluster.image.topics["a"].partitions[number]
+
+
+def shutdown(cluster: Cluster, broker: int) -> int:
+    asked = ControlledShutdown(Request(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker))
+    change, progress = decide_shutdown(cluster, asked)
+    if change is not None:
+        applied(cluster, change)
+    return progress.partitions_led
+
+
+def elect(cluster: Cluster, *, preferred: bool = True) -> ErrorCode:
+    asked = ElectLeaders(Request(1, NEVER), preferred, (PartitionRef("a", 0),))
+    change, results = decide_elect_leaders(cluster, asked)
+    if change is not None:
+        applied(cluster, change)
+    return results.partitions[0].error
+
+
+def acknowledge(cluster: Cluster, known: Offices, broker: int) -> None:
+    known.demoted(
+        (cluster.image.topics["a"].topic_id, 0),
+        partition(cluster),
+        cluster.image.position,
+        cluster.image.brokers,
+    )
+    known.acknowledged(BrokerEpoch(100 + broker), cluster.image.position)
+
+
+def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1,)))
+    assert shutdown(cluster, 1) == 1
+    assert (partition(cluster, 0).leader, partition(cluster, 1).isr) == (NO_BROKER, (2,))
+    assert partition(cluster, 2).leader == 1
+
+
+def test_nobody_is_elected_before_the_demoted_leader_has_heard_of_it() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    known = offices(cluster)
+    shutdown(cluster, 1)
+    assert due_elections(cluster, known, NOW) is None
+    acknowledge(cluster, known, 1)
+    applied(cluster, due_elections(cluster, known, NOW))
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+    assert shutdown(cluster, 1) == 0
+
+
+@pytest.mark.feature("H09", "H11")
+def test_the_preferred_replica_takes_over_in_two_steps() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    known = offices(cluster)
+    shutdown(cluster, 1)
+    acknowledge(cluster, known, 1)
+    applied(cluster, due_elections(cluster, known, NOW))
+    assert elect(cluster) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert rebalance(cluster) is None
+
+
+def test_elections_that_need_not_be_are_refused() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    assert elect(cluster) is ErrorCode.ELECTION_NOT_NEEDED
+    assert elect(cluster, preferred=False) is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_a_position_is_compared_as_a_pair() -> None:
+    assert FeedPosition(*a_cluster().image.position) == a_cluster().image.position

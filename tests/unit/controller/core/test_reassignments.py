@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+import pytest
+from controller.core.cluster import Cluster
+from controller.core.effects import PartitionResult
+from controller.core.inputs import AlterReassignments, Move, Request
+from controller.core.reassignments import completed, decide_reassignments, moved_to, target_of
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_BROKER, BrokerId
+from tidemark.model.metadata import PartitionImage
+from unit.controller.worlds import NEVER, a_broker, a_cluster, a_topic, applied
+
+WHOLE = a_topic("a", (1, 2)).partitions[0]
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+def four() -> Cluster:
+    return a_cluster(a_topic("a", (1, 2)), brokers=tuple(a_broker(one) for one in (1, 2, 3, 4)))
+
+
+def ask(cluster: Cluster, *replicas: int, cancel: bool = False, rf: bool = True) -> PartitionResult:
+    move = Move("a", 0, None if cancel else ids(*replicas))
+    asked = AlterReassignments(Request(1, NEVER), (move,), allow_rf_change=rf)
+    change, results = decide_reassignments(cluster, asked)
+    if change is not None:
+        applied(cluster, change)
+    return results.partitions[0]
+
+
+def partition(cluster: Cluster) -> PartitionImage:
+    return cluster.image.topics["a"].partitions[0]
+
+
+def test_new_replicas_are_added_before_old_ones_go() -> None:
+    cluster = four()
+    assert ask(cluster, 3, 4).error is ErrorCode.NONE
+    moving = partition(cluster)
+    assert moving.replicas == (3, 4, 1, 2)
+    assert (moving.adding, moving.removing) == ((3, 4), (1, 2))
+    assert target_of(moving) == (3, 4)
+
+
+def test_when_the_target_is_in_sync_the_old_ones_go_and_their_leader_is_demoted() -> None:
+    moving = moved_to(WHOLE, ids(3, 4))
+    after = completed(replace(moving, isr=ids(1, 2, 3, 4)))
+    assert (after.replicas, after.isr, after.is_reassigning) == ((3, 4), (3, 4), False)
+    assert (after.leader, after.last_known_leader) == (NO_BROKER, 1)
+
+
+def test_a_leader_that_stays_leads_on() -> None:
+    after = completed(replace(moved_to(WHOLE, ids(1, 3)), isr=ids(1, 2, 3)))
+    assert (after.leader, after.leader_epoch, after.replicas) == (1, 0, (1, 3))
+
+
+def test_a_cancelled_move_leaves_what_there_was() -> None:
+    cluster = four()
+    ask(cluster, 3, 4)
+    assert ask(cluster, cancel=True).error is ErrorCode.NONE
+    assert (partition(cluster).replicas, partition(cluster).is_reassigning) == ((1, 2), False)
+    assert ask(cluster, cancel=True).error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_another_target_replaces_the_one_under_way() -> None:
+    cluster = four()
+    ask(cluster, 3, 4)
+    ask(cluster, 1, 3)
+    assert (partition(cluster).replicas, partition(cluster).adding) == ((1, 3, 2), (3,))
+
+
+def test_the_replication_factor_changes_only_if_it_may() -> None:
+    cluster = four()
+    assert ask(cluster, 1, rf=False).error is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert ask(cluster, 1, 2, 3).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("replicas", [(1, 1), (1, 9), ()])
+def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...]) -> None:
+    assert ask(four(), *replicas).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
