@@ -23,7 +23,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.conftest import Cluster
-from e2e.kafka_wire import Wire, batch
+from e2e.kafka_wire import Wire, batch, end_of
 from tidemark.cli.dev.layout import Layout
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import read_records
@@ -182,9 +182,7 @@ def produce(wire: Wire, topic: str, *values: bytes, partition: int = 0, **fields
 
 def log_end(wire: Wire, topic: str, partition: int = 0) -> int:
     """The next offset."""
-    found = wire.offset(topic, partition, -1)
-    assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
-    return int(found.offset)
+    return end_of(wire, topic, partition)
 
 
 def fetch_raw(wire: Wire, topic: str, partition: int, offset: int) -> tuple[int, bytes]:

@@ -5,6 +5,7 @@ are wanted.
 import itertools
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +14,12 @@ from tidemark.codec.records import build_batch, read_records
 from tidemark.kafka import fetch, list_offsets, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
+from tidemark.model.errors import ErrorCode
 
 NO_ID = bytes(16)
+
+
+END_KNOWN_WITHIN_S = 10.0
 
 
 class Wire:
@@ -190,8 +195,14 @@ def batch(
 
 
 def end_of(wire: Wire, topic: str, partition: int = 0) -> int:
-    """The partition's next offset."""
-    return int(wire.offset(topic, partition, -1).offset)
+    """The partition's next offset. A leader that has just begun may not know it yet (KIP-207)."""
+    deadline = time.monotonic() + END_KNOWN_WITHIN_S
+    found = wire.offset(topic, partition, -1)
+    while found.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and time.monotonic() < deadline:
+        time.sleep(0.01)
+        found = wire.offset(topic, partition, -1)
+    assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
+    return int(found.offset)
 
 
 def records_of(response: fetch.FetchResponse) -> list[bytes | None]:

@@ -14,6 +14,10 @@ from tidemark.storage.batch_walk import Damage, FrameError, ReadableFile, walk_b
 
 RANGE_BYTES: Final = 4 * 1024 * 1024
 """What one call to ``scrub_range`` covers, unless one batch is larger."""
+TASK_BYTES_MIN: Final = 256 * 1024
+"""What a task counts as at least: opening a file and a thread cost as much, and a broker with only
+small segments would check them without a pause.
+"""
 
 
 class ScrubSegment(NamedTuple):
@@ -122,7 +126,7 @@ class Scrubber:
         second one began in the middle of a batch. Damage that was not found in one sweep from the
         segment's start is therefore looked for again, at once.
         """
-        checked_bytes = max(outcome.position - task.start, 1)
+        checked_bytes = max(outcome.position - task.start, min(TASK_BYTES_MIN, self._range_bytes))
         self._due_at = now_ms + checked_bytes * 1000 // self.bytes_per_second
         if outcome.damage is not None and task.start > 0:
             self._go_to(task.segment, confirms=True)

@@ -128,3 +128,13 @@ def test_damage_is_certain_only_in_one_sweep_from_the_start() -> None:
     assert sweep == ScrubTask(segments[0], 0, 0, 90)
     assert scrubber.finished(sweep, ScrubOutcome(50, 5, damage), 11) == damage
     assert walk(scrubber, segments, 1) == [("payments-2", 0, 0)]
+
+
+def test_small_segments_are_not_checked_without_a_pause() -> None:
+    scrubber = Scrubber(bytes_per_second=1_000_000)
+    small = ScrubSegment(TopicPartition("small", 0), 0, "small-0/0.log", 100)
+    task = scrubber.next_task([small], 0)
+    assert task is not None
+    scrubber.finished(task, ScrubOutcome(100, 1, None), 0)
+    assert scrubber.next_task([small], 200) is None
+    assert scrubber.next_task([small], 300) is not None
