@@ -1,5 +1,8 @@
 """Moving leaders and replicas with Kafka's own admin clients, on three real brokers."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -79,3 +82,31 @@ def test_the_preferred_replica_leads_again_when_asked(brokers: list[BrokerProces
     ((_, error),) = asked.result(30).items()
     assert error is None
     wait_until(lambda: state(brokers[0], "returns").leader_id == 2)
+
+
+@pytest.mark.feature("H11")
+def test_the_command_line_shows_health_and_gives_leaders_back(
+    brokers: list[BrokerProcess],
+) -> None:
+    create(brokers, "commanded", [3, 1])
+    wait_until(lambda: cluster(brokers, "health").returncode == 0)
+    brokers[2].stop()
+    wait_until(lambda: state(brokers[0], "commanded").leader_id == 1)
+    hurt = cluster(brokers, "health")
+    assert hurt.returncode == 1
+    assert "commanded-0" in json.loads(hurt.stdout)["under_replicated"]
+    brokers[2].start()
+    brokers[2].wait_ready()
+    wait_until(lambda: cluster(brokers, "health").returncode == 0)
+    asked = ("--topic", "commanded", "--partition", "0")
+    assert cluster(brokers, "elect-leaders", *asked).returncode == 0
+    wait_until(lambda: state(brokers[0], "commanded").leader_id == 3)
+    (row,) = json.loads(cluster(brokers, "elect-leaders", *asked).stdout)
+    assert row["error"] == "ELECTION_NOT_NEEDED"
+    assert len(json.loads(cluster(brokers, "brokers").stdout)) == 3
+
+
+def cluster(brokers: list[BrokerProcess], *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tidemark.cli.main", "cluster", *words, "-o", "json"]
+    argv = [*command, "--bootstrap", brokers[0].bootstrap]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

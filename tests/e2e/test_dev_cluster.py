@@ -125,3 +125,16 @@ def test_a_configuration_key_is_overridden_for_one_process(cluster: DevCluster) 
     text = (cluster.layout.run_directory / "broker-3.yaml").read_text()
     assert json.loads(text)["log.level"] == "DEBUG"
     cluster.wait_healthy()
+
+
+def test_a_broker_is_killed_paused_resumed_and_restarted_by_command(cluster: DevCluster) -> None:
+    killed = dev(cluster.layout, "kill", "1")
+    assert (killed.returncode, health(cluster.layout)["broker-1"]) == (0, "crashed")
+    again = dev(cluster.layout, "kill", "broker-1")
+    assert again.returncode == ExitCode.FAILED
+    assert "broker-1 does not run" in again.stderr
+    assert dev(cluster.layout, "restart", "1").returncode == 0
+    for word in ("pause", "resume"):
+        assert dev(cluster.layout, word, "1", "-o", "json").returncode == 0
+    assert health(cluster.layout)["broker-1"] == "healthy"
+    assert "there is no process" in dev(cluster.layout, "kill", "9").stderr

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.dev.commands import app as dev_app
+from tidemark.cli.cluster.commands import app as cluster_app
+from tidemark.cli.dev.faults import app as dev_app
 from tidemark.cli.failure import CommandError
 from tidemark.cli.topic.commands import app as topic_app
 from tidemark.runtime.exit_codes import ExitCode
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(dev_app, name="dev")
 app.add_typer(topic_app, name="topic")
+app.add_typer(cluster_app, name="cluster")
 
 
 def _print_version(wanted: bool) -> None:

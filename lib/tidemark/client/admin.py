@@ -254,6 +254,31 @@ class Admin:
             log_dirs += admin_requests.read_log_dirs(broker_id, answer)
         return log_dirs
 
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect preferred leaders, or any live replica where nobody leads (``unclean``, which may
+        lose records); of all partitions when none is named. Says what became of each: NONE, or why
+        not. Raises ClientError when nothing was tried.
+        """
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions or ():
+            topics[topic].append(partition)
+        named = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
+        fields = {
+            "election_type": int(unclean),
+            "topic_partitions": None if partitions is None else named,
+            "timeout": self.config.default_api_timeout_ms,
+        }
+        answer = await self._ask_any(ApiKey.ELECT_LEADERS, fields)
+        if answer.error_code:
+            raise error_for(answer.error_code, "electing leaders failed")
+        return {
+            TopicPartition(result.topic, one.partition_id): ErrorCode(one.error_code)
+            for result in answer.replica_election_results
+            for one in result.partition_result
+        }
+
     # ---- within
 
     def _transport(self) -> KafkaTransport:

@@ -31,6 +31,7 @@ from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.positions import ConsumerRecord
 from tidemark.client.sync_loop import LoopThread, SyncFace
+from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer", "SyncDelivery"]
@@ -255,6 +256,12 @@ class Admin(SyncFace[async_admin.Admin]):
     def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas."""
         return self._thread.call(self._client.describe_topics(topics))
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect preferred leaders, or any where nobody leads."""
+        return self._thread.call(self._client.elect_leaders(partitions, unclean=unclean))
 
     def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Raise topics to these total numbers of partitions."""

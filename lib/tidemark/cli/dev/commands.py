@@ -70,7 +70,7 @@ def down(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Stop the cluster cleanly; its data stays."""
-    cluster = _existing(directory)
+    cluster = existing(directory)
     stopped = cluster.running() if cluster is not None else []
     killed = cluster.stop(timeout) if cluster is not None else []
     if output is OutputFormat.JSON:
@@ -89,7 +89,7 @@ def status(
     directory: DirectoryOption = Path(".tidemark"), *, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """Show every process. Exit code 0 when all are healthy, 1 when not."""
-    cluster = _existing(directory)
+    cluster = existing(directory)
     if cluster is None:
         raise CommandError(f"there is no cluster in {directory}", hint="tidemark dev up makes one")
     members = cluster.status()
@@ -115,8 +115,8 @@ def status(
         raise typer.Exit(1)
 
 
-def _existing(directory: Path) -> "DevCluster | None":
-    """The cluster an earlier ``up`` made there, if any."""
+def existing(directory: Path) -> "DevCluster | None":
+    """The cluster that an earlier ``up`` made there, if any."""
     from tidemark.cli.dev.cluster import DevCluster
     from tidemark.cli.dev.layout import Layout, Shape
 

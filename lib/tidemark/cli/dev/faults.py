@@ -1,0 +1,102 @@
+"""``tidemark dev kill|pause|resume|restart``: what happens to processes, done on purpose."""
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.dev.commands import DirectoryOption, existing
+from tidemark.cli.dev.commands import app as app
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import OutputFormat, OutputOption, print_json, say
+
+if TYPE_CHECKING:
+    from tidemark.cli.dev.cluster import DevCluster
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="BROKER", help="2 or broker-2; also controller-1, zookeeper.")
+]
+
+
+@app.command()
+def kill(
+    name: NameArgument,
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """End a process with SIGKILL, as a crash would."""
+    cluster, member = _running(directory, name)
+    cluster.kill(member)
+    _tell("killed", member, output)
+
+
+@app.command()
+def pause(
+    name: NameArgument,
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Stop a process with SIGSTOP: it is there and does nothing."""
+    cluster, member = _running(directory, name)
+    os.kill(cluster.pid(member), signal.SIGSTOP)
+    _tell("paused", member, output)
+
+
+@app.command()
+def resume(
+    name: NameArgument,
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Let a paused process go on."""
+    cluster, member = _running(directory, name)
+    os.kill(cluster.pid(member), signal.SIGCONT)
+    _tell("resumed", member, output)
+
+
+@app.command()
+def restart(
+    name: NameArgument,
+    directory: DirectoryOption = Path(".tidemark"),
+    *,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to become healthy.")] = 60.0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Start a process again and wait for it; one that still runs is stopped first."""
+    cluster = _cluster(directory)
+    member = cluster.layout.member(_full(name)).name
+    if member in cluster.running():
+        os.kill(cluster.pid(member), signal.SIGCONT)  # a paused one would not hear SIGTERM
+    cluster.restart(member, timeout)
+    _tell("restarted", member, output)
+
+
+def _cluster(directory: Path) -> "DevCluster":
+    cluster = existing(directory)
+    if cluster is None:
+        raise CommandError(f"there is no cluster in {directory}", hint="tidemark dev up makes one")
+    return cluster
+
+
+def _running(directory: Path, name: str) -> tuple["DevCluster", str]:
+    cluster = _cluster(directory)
+    member = cluster.layout.member(_full(name)).name
+    cluster.pid(member)
+    return cluster, member
+
+
+def _full(name: str) -> str:
+    """A number is a broker's id."""
+    return f"broker-{name}" if name.isdecimal() else name
+
+
+def _tell(done: str, member: str, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json({done: member})
+    else:
+        say(f"{done} {member}")
