@@ -72,7 +72,8 @@ _NOT_A_BATCH: Final = Refusal(ErrorCode.CORRUPT_MESSAGE, "what the leader sent i
 _OUT_OF_PLACE: Final = Refusal(
     ErrorCode.CORRUPT_MESSAGE, "a batch from the leader does not continue the log"
 )
-_OUTCOME_UNKNOWN: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_UPDATE_VERSION)
+_NEVER_AGREED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
+"""The controller judges these last, behind the epochs."""
 _BAD_ACKS: Final = Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1 (all), 0 or 1")
 _NOT_ENOUGH: Final = Refusal(
     ErrorCode.NOT_ENOUGH_REPLICAS, "fewer in-sync replicas than min.insync.replicas"
@@ -282,14 +283,15 @@ class Partition(Replica):
         """What the controller said, with the state as it is now, if it told. Returns the bytes that
         became readable by it.
 
-        Only a newer state, or the word that there will be none, ends a proposal: after a time-out,
-        or where the state had moved on (INVALID_UPDATE_VERSION), it may have been agreed.
+        Only a newer state ends a proposal, or a refusal by which it was never agreed: after a
+        time-out, where the state had moved on, or where we do not lead any more, it may have been;
+        then whoever leads next may be one who joined by it.
         """
         if self.role is not Role.LEADER or proposal.leader_epoch != self.leader_epoch:
             return 0
         if state is not None and state.leader_epoch == self.leader_epoch:
             self._isr.take(state.isr, state.partition_epoch)
-        if proposal == self._isr.pending and error_code not in _OUTCOME_UNKNOWN:
+        if proposal == self._isr.pending and error_code in _NEVER_AGREED:
             self._isr.refuse()
         return self._isr_changed()
 

@@ -24,31 +24,32 @@ def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
 
 
 def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> PartitionImage:
-    """The partition on its way to ``target``, from wherever it was before any move."""
+    """The partition on its way to ``target``, from wherever it was before any move.
+
+    What an earlier move had added goes at once; a leader among that is demoted. Raises
+    TidemarkError where nobody else is in sync.
+    """
     original = original_of(partition)
     everyone = (*target, *(one for one in original if one not in target))
-    return completed(
-        replace(
-            partition,
-            replicas=everyone,
-            adding=tuple(one for one in target if one not in original),
-            removing=tuple(one for one in original if one not in target),
-            isr=tuple(one for one in partition.isr if one in everyone),
-            elr=tuple(one for one in partition.elr if one in everyone),
-            partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        )
+    isr = tuple(one for one in partition.isr if one in everyone)
+    _require_somebody(isr, partition)
+    made = replace(
+        partition,
+        replicas=everyone,
+        adding=tuple(one for one in target if one not in original),
+        removing=tuple(one for one in original if one not in target),
+        isr=isr,
+        elr=tuple(one for one in partition.elr if one in everyone),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
+    return completed(demote(made) if made.leader not in (*everyone, NO_BROKER) else made)
 
 
 def cancelled(partition: PartitionImage) -> PartitionImage:
     """Back to where it was. Raises TidemarkError where only new replicas are in sync."""
     original = original_of(partition)
     isr = tuple(one for one in partition.isr if one in original)
-    if not isr:
-        raise TidemarkError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "The move cannot be cancelled: none of the original replicas is in sync.",
-        )
+    _require_somebody(isr, partition)
     made = replace(
         partition,
         replicas=original,
@@ -59,6 +60,14 @@ def cancelled(partition: PartitionImage) -> PartitionImage:
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
     return demote(made) if made.leader not in (*original, NO_BROKER) else made
+
+
+def _require_somebody(isr: tuple[BrokerId, ...], partition: PartitionImage) -> None:
+    if partition.isr and not isr:
+        raise TidemarkError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Only replicas that the present move has added are in sync: wait until others are.",
+        )
 
 
 def completed(partition: PartitionImage) -> PartitionImage:

@@ -82,7 +82,14 @@ def test_who_caught_up_joins_in_the_incarnation_that_fetched() -> None:
     assert proposal.members == (1, 2)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_UPDATE_VERSION])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    ],
+)
 def test_an_unknown_outcome_stays_pending_until_a_newer_state(code: ErrorCode) -> None:
     leader, second, _ = three((1,))
     second.fetch_from(leader, NOW)
@@ -160,3 +167,14 @@ def test_a_failed_disk_ends_every_role() -> None:
     part.become_failed()
     part.check()
     assert not part.follow(state(2, (2,), epoch=9))
+
+
+def test_an_isr_agreed_together_with_our_end_still_counts_until_the_feed_says_so() -> None:
+    leader, second, _ = three((1,))
+    second.fetch_from(leader, NOW)
+    proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    moved = state(-1, (2,), epoch=6, version=3)
+    leader.partition.proposal_answered(proposal, ErrorCode.NONE, moved)
+    leader.write(1)
+    assert leader.partition.high_watermark == 0

@@ -5,7 +5,7 @@ from controller.core.cluster import Cluster
 from controller.core.effects import PartitionResult
 from controller.core.inputs import AlterReassignments, Move, Request
 from controller.core.reassignments import completed, decide_reassignments, moved_to, target_of
-from tidemark.model.errors import ErrorCode
+from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId
 from tidemark.model.metadata import PartitionImage
 from unit.controller.worlds import NEVER, a_broker, a_cluster, a_topic, applied
@@ -79,3 +79,15 @@ def test_the_replication_factor_changes_only_if_it_may() -> None:
 @pytest.mark.parametrize("replicas", [(1, 1), (1, 9), ()])
 def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...]) -> None:
     assert ask(four(), *replicas).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_leader_that_the_next_move_leaves_out_is_demoted() -> None:
+    moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(1, 3), leader=BrokerId(3))
+    after = moved_to(moving, ids(1, 4))
+    assert (after.leader, after.last_known_leader, after.isr) == (NO_BROKER, 3, (1,))
+
+
+def test_a_move_that_leaves_nobody_in_sync_is_refused() -> None:
+    moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(3), leader=BrokerId(3))
+    with pytest.raises(TidemarkError, match="Only replicas that the present move has added"):
+        moved_to(moving, ids(1, 4))
