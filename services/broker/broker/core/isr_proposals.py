@@ -65,7 +65,3 @@ class IsrProposals:
         self._in_flight = ()
         self._next_at = InstantMs(now + self._backoff_ms)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
-
-    def forget(self, topic_id: TopicId, partition: int) -> None:
-        """It is not led here any more."""
-        self._queue.pop((topic_id, partition), None)

@@ -251,7 +251,7 @@ class Partition(Replica):
         pause_ms = now - self._looked_at
         if self._looked_at >= 0 and pause_ms > lag_ms:
             for one in self._progress.values():
-                one.excuse(pause_ms)
+                one.excuse(pause_ms, now)
         self._looked_at = now
 
     def _has_left(self, broker_id: BrokerId, now: InstantMs, lag_ms: int) -> bool:

@@ -192,6 +192,7 @@ class Replica:
             self.leader_epoch = state.leader_epoch
             self.epoch_start = self.log_end
             self._progress.clear()
+            self._looked_at = InstantMs(-1)
             self._unread.clear()
             self._isr.begin(state.isr, state.partition_epoch)
         self.replicas = state.replicas

@@ -61,7 +61,7 @@ class ReplicaProgress:
         """Whether it was not caught up for longer than ``lag_ms``, silent or slow."""
         return now - self.caught_up_at > lag_ms
 
-    def excuse(self, pause_ms: int) -> None:
-        """The leader itself stood still for so long."""
-        self.caught_up_at = InstantMs(self.caught_up_at + pause_ms)
-        self.fetched_at = InstantMs(self.fetched_at + pause_ms)
+    def excuse(self, pause_ms: int, now: InstantMs) -> None:
+        """The leader itself stood still for so long, up to ``now``."""
+        self.caught_up_at = min(now, InstantMs(self.caught_up_at + pause_ms))
+        self.fetched_at = min(now, InstantMs(self.fetched_at + pause_ms))

@@ -247,6 +247,19 @@ def new_partition(
     )
 
 
+def with_partitions(
+    image: ClusterImage, drafts: Mapping[TopicId, Mapping[int, PartitionImage]]
+) -> tuple[TopicImage, ...]:
+    """The topics of which partitions change, changed."""
+    return tuple(
+        replace(
+            topic,
+            partitions=tuple(changed.get(one.partition, one) for one in topic.partitions),
+        )
+        for topic, changed in ((image.topics_by_id[key], new) for key, new in drafts.items())
+    )
+
+
 def fence(broker: BrokerImage) -> BrokerImage:
     """The broker, no longer counted as alive."""
     return replace(broker, fenced=True)

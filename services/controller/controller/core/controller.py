@@ -135,7 +135,7 @@ class Controller:
             case Deposed(reason):
                 effects = self._become_standby(reason)
             case StoreWritten(write_id):
-                effects = self._on_written(write_id, now)
+                effects = self._on_written(write_id)
             case StoreFailed(write_id, reason):
                 effects = self._on_store_failed(write_id, reason)
             case LiveBrokersChanged(listing):
@@ -208,7 +208,7 @@ class Controller:
         self._writing = _Writing(self._write_ids, change, reply)
         return WriteStore(self._write_ids, tuple(store_ops(cluster.image, change)))
 
-    def _on_written(self, write_id: int, now: InstantMs) -> list[Effect]:
+    def _on_written(self, write_id: int) -> list[Effect]:
         """The only place where the cluster changes: it follows the store, never leads it."""
         writing = self._writing
         if writing is None or writing.write_id != write_id:

@@ -1,13 +1,10 @@
 """Deciding on ISRs that leaders propose: who proposes, on which state, and who would join."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId, TopicId
-from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage, TopicImage
+from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
 
-from controller.core.cluster import Change, Cluster
+from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import AlteredPartition, AlteredPartitions
 from controller.core.in_sync import with_isr
 from controller.core.inputs import AlterPartitions, IsrChange
@@ -41,19 +38,6 @@ def check_broker_epoch(image: ClusterImage, broker_id: BrokerId, broker_epoch: i
         raise TidemarkError(
             ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is {known}, not {broker_epoch}"
         )
-
-
-def with_partitions(
-    image: ClusterImage, drafts: Mapping[TopicId, Mapping[int, PartitionImage]]
-) -> tuple[TopicImage, ...]:
-    """The topics of which partitions change, changed."""
-    return tuple(
-        replace(
-            topic,
-            partitions=tuple(changed.get(one.partition, one) for one in topic.partitions),
-        )
-        for topic, changed in ((image.topics_by_id[key], new) for key, new in drafts.items())
-    )
 
 
 def _decide(

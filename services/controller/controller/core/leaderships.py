@@ -7,7 +7,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage, TopicImage
 
-from controller.core.cluster import Change, Cluster
+from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import PartitionResult, PartitionResults, ShutdownProgress
 from controller.core.elections import (
     Electorate,
@@ -41,8 +41,6 @@ class _Drafts:
 
     def change(self, image: ClusterImage, delta: ClusterDelta | None = None) -> Change | None:
         """All of it; None when nothing changes."""
-        from controller.core.isr_changes import with_partitions
-
         if not self.topics and delta is None:
             return None
         base = delta or ClusterDelta()

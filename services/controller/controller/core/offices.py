@@ -47,6 +47,9 @@ class Offices:
                 self._told.discard(broker.broker_id)
             else:
                 self._gone_since.setdefault(broker.broker_id, now)
+        known = {broker.broker_epoch for broker in brokers.values()}
+        for epoch in self._acknowledged.keys() - known:
+            del self._acknowledged[epoch]
 
     def released(self, now: InstantMs) -> frozenset[BrokerId]:
         """Brokers gone for a whole lease."""

@@ -6,7 +6,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId, PartitionEpoch, TopicId
 from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
 
-from controller.core.cluster import Change, Cluster
+from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import PartitionResult, PartitionResults
 from controller.core.elections import demote
 from controller.core.inputs import AlterReassignments, Move
@@ -91,8 +91,6 @@ def decide_reassignments(
     cluster: Cluster, asked: AlterReassignments
 ) -> tuple[Change | None, PartitionResults]:
     """Each partition stands or falls alone."""
-    from controller.core.isr_changes import with_partitions
-
     image = cluster.image
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     results: list[PartitionResult] = []

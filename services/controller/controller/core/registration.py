@@ -6,11 +6,10 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, PartitionImage
 
-from controller.core.cluster import Change, Cluster
+from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import Registered
 from controller.core.elections import elect, lost_its_disk
 from controller.core.inputs import RegisterBroker
-from controller.core.isr_changes import with_partitions
 from controller.core.leaderships import electorate
 from controller.core.liveness import LiveListing, incarnation_of
 from controller.core.topic_rules import rules_of

@@ -1,12 +1,14 @@
 """What of a topic's configuration decides about leaders: its own settings over the cluster's."""
 
+from typing import Final
+
 from tidemark.model.metadata import ClusterImage, TopicImage
 
 from controller.core.configs import CLUSTER_WIDE, topic_defaults
 from controller.core.elections import TopicRules
 
-MIN_INSYNC: str = "min.insync.replicas"
-UNCLEAN: str = "unclean.leader.election.enable"
+MIN_INSYNC: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def rules_of(image: ClusterImage, topic: TopicImage) -> TopicRules:

@@ -57,10 +57,3 @@ def test_what_is_newer_than_a_failed_request_replaces_it() -> None:
     queue.add(proposal(0, 1, 2))
     queue.failed(NOW)
     assert queue.next_request(InstantMs(NOW + BACKOFF_MS_MAX)) == (proposal(0, 1, 2),)
-
-
-def test_a_partition_that_is_led_elsewhere_is_forgotten() -> None:
-    queue = IsrProposals()
-    queue.add(proposal(0, 1))
-    queue.forget(TopicId(bytes(16)), 0)
-    assert (len(queue), queue.next_try(NOW)) == (0, None)

@@ -178,3 +178,17 @@ def test_an_isr_agreed_together_with_our_end_still_counts_until_the_feed_says_so
     leader.partition.proposal_answered(proposal, ErrorCode.NONE, moved)
     leader.write(1)
     assert leader.partition.high_watermark == 0
+
+
+@pytest.mark.feature("G04")
+def test_who_leads_again_after_long_excuses_nobody_for_that_time() -> None:
+    leader, *_ = three()
+    assert leader.partition.propose(NOW, LIVE, LAG_MS) is None
+    leader.take(state(2, (1, 2, 3), epoch=6, version=2), NOW)
+    again = InstantMs(NOW + 3_600_000)
+    leader.take(state(1, (1, 2, 3), epoch=7, version=3), again)
+    assert leader.partition.propose(again, LIVE, LAG_MS) is None
+    assert leader.partition.propose(InstantMs(again + LAG_MS), LIVE, LAG_MS) is None
+    late = leader.partition.propose(InstantMs(again + LAG_MS + 1), LIVE, LAG_MS)
+    assert late is not None
+    assert late.members == (1,)

@@ -52,5 +52,11 @@ def test_a_follower_that_tells_no_synced_end_has_synced_nothing() -> None:
 
 def test_a_leader_that_stood_still_excuses_its_followers() -> None:
     follower = ReplicaProgress(at(0))
-    follower.excuse(60_000)
+    follower.excuse(60_000, at(60_000))
     assert not follower.lags(at(60_000), LAG_MS)
+
+
+def test_an_excuse_never_reaches_into_the_future() -> None:
+    follower = ReplicaProgress(at(50_000))
+    follower.excuse(60_000, at(60_000))
+    assert follower.lags(at(60_000 + LAG_MS + 1), LAG_MS)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from controller.core.cluster import Cluster
 from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, Request
@@ -10,7 +12,7 @@ from controller.core.leaderships import (
 from controller.core.offices import Offices
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
-from tidemark.model.metadata import FeedPosition, PartitionImage
+from tidemark.model.metadata import PartitionImage
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
 NOW = InstantMs(0)
@@ -69,7 +71,7 @@ def test_nobody_is_elected_before_the_demoted_leader_has_heard_of_it() -> None:
 
 
 @pytest.mark.feature("H09", "H11")
-def test_the_preferred_replica_takes_over_in_two_steps() -> None:
+def test_a_preferred_replica_that_is_stopping_is_not_elected() -> None:
     cluster = a_cluster(a_topic("a", (1, 2)))
     known = offices(cluster)
     shutdown(cluster, 1)
@@ -85,5 +87,20 @@ def test_elections_that_need_not_be_are_refused() -> None:
     assert elect(cluster, preferred=False) is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_a_position_is_compared_as_a_pair() -> None:
-    assert FeedPosition(*a_cluster().image.position) == a_cluster().image.position
+@pytest.mark.feature("H09", "H10")
+def test_whoever_leads_in_the_place_of_the_preferred_replica_is_demoted() -> None:
+    for demoting in (lambda one: elect(one) is ErrorCode.NONE, rebalanced):
+        cluster = a_cluster(a_topic("a", (1, 2)))
+        known = offices(cluster)
+        made = replace(partition(cluster), leader=BrokerId(2))
+        cluster = a_cluster(replace(a_topic("a", (1, 2)), partitions=(made,)))
+        assert demoting(cluster)
+        assert (partition(cluster).leader, partition(cluster).last_known_leader) == (NO_BROKER, 2)
+        acknowledge(cluster, known, 2)
+        applied(cluster, due_elections(cluster, known, NOW))
+        assert (partition(cluster).leader, partition(cluster).isr) == (1, (1, 2))
+
+
+def rebalanced(cluster: Cluster) -> bool:
+    applied(cluster, rebalance(cluster))
+    return True
