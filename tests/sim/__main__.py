@@ -1,46 +1,70 @@
-"""``python -m sim --seed 7``: one run, a line an event; ``--seeds 1000``: many, failures told."""
+"""``python -m sim --seed 7``: one run, a line an event; ``--seeds 1000``: many, failures told.
+
+``--world cluster`` is whole services on a simulated network, ``--world node`` one log and its disk.
+"""
 
 import argparse
 import logging
 import sys
+from collections.abc import Callable, Iterable
 
-from sim.faults import FAULTS
-from sim.run import run_seed
-from sim.simulator import Options
+import sim.cluster.faults
+import sim.cluster.parts
+import sim.cluster.run
+import sim.faults
+from sim import run, simulator
+from sim.run import Outcome
+
+LOGS = ("full", "brief")
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="sim", description=__doc__)
+    parser.add_argument("--world", choices=("cluster", "node"), default="cluster")
     parser.add_argument("--seed", type=int, help="the one to run, with every line shown")
     parser.add_argument("--seeds", type=int, default=100, help="how many to run")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument("--length-ms", type=int, default=Options.length_ms, help="simulated time")
-    parser.add_argument("--faults", help=f"only these, of {','.join(FAULTS)}")
-    parser.add_argument("--log", choices=("full", "brief"), help="full: every line")
+    parser.add_argument("--length-ms", type=int, help="simulated time under faults")
+    parser.add_argument("--faults", help="only these, with commas; an unknown one prints them all")
+    parser.add_argument("--log", choices=LOGS, help="full: every line")
     return parser.parse_args()
+
+
+def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outcome]:
+    """What runs one seed. Raises ValueError for an unknown fault."""
+    faults = tuple(asked.faults.split(",")) if asked.faults else None
+    is_node = asked.world == "node"
+    there: Iterable[str] = sim.faults.FAULTS if is_node else sim.cluster.faults.FAULTS
+    unknown = set(faults or ()) - set(there)
+    if unknown:
+        raise ValueError(f"unknown faults {sorted(unknown)}; there are {', '.join(there)}")
+    if is_node:
+        length_ms = asked.length_ms or simulator.Options.length_ms
+        of_node = simulator.Options(length_ms=length_ms, faults=faults, is_full=is_full)
+        return lambda seed: run.run_seed(seed, of_node)
+    length_ms = asked.length_ms or sim.cluster.parts.Options.length_ms
+    options = sim.cluster.parts.Options(length_ms=length_ms, faults=faults, is_full=is_full)
+    return lambda seed: sim.cluster.run.run_seed(seed, options)
 
 
 def main() -> int:
     """0 when all invariants held."""
     asked = arguments()
-    faults = tuple(asked.faults.split(",")) if asked.faults else None
-    unknown = set(faults or ()) - set(FAULTS)
-    if unknown:
-        print(f"unknown faults {sorted(unknown)}; there are {', '.join(FAULTS)}", file=sys.stderr)
+    logging.disable(logging.CRITICAL)  # what the services log is in the trace, in our words
+    is_one = asked.seed is not None
+    try:
+        run_one = runner(asked, is_full=asked.log == "full" or (is_one and asked.log is None))
+    except ValueError as problem:
+        print(problem, file=sys.stderr)
         return 64
-    logging.disable(logging.CRITICAL)  # what the storage logs is in the trace, in our words
-    is_full = asked.log == "full" or (asked.seed is not None and asked.log is None)
-    options = Options(length_ms=asked.length_ms, faults=faults, is_full=is_full)
-    seeds = (
-        [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
-    )
+    seeds = [asked.seed] if is_one else range(asked.first, asked.first + asked.seeds)
     failed = events = 0
     for seed in seeds:
-        outcome = run_seed(seed, options)
+        outcome = run_one(seed)
         events += outcome.seen.total()
         failed += outcome.has_failed
-        if outcome.has_failed or asked.seed is not None:
+        if outcome.has_failed or is_one:
             print(outcome)
     print(f"{len(seeds)} seeds, {events} events, {failed} failed")
     return 1 if failed else 0

@@ -3,11 +3,31 @@
 import asyncio
 import math
 from asyncio import events
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from sim.network import Schedule
+
+SHUT_ROUNDS = 10
+
+
+class _Rest:
+    """The schedule of a loop whose process is over."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self._due: deque[Callable[[], None]] = deque()
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        if delay_ms <= 0:
+            self._due.append(action)
+
+    def drain(self) -> None:
+        while self._due:
+            self._due.popleft()()
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -15,6 +35,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._soon: dict[asyncio.Handle, None] = {}
+        self.thread_ms: Callable[[], int] = lambda: 0
         self.failures: list[dict[str, Any]] = []
         """What nobody awaited and asyncio would only log."""
 
@@ -27,8 +50,13 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """At this instant, behind what is due already."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._schedule.after(0, lambda: self._run(handle))
+        self._soon[handle] = None
+        self._schedule.after(0, lambda: self._run_soon(handle))
         return handle
+
+    def _run_soon(self, handle: asyncio.Handle) -> None:
+        self._soon.pop(handle, None)
+        self._run(handle)
 
     def call_later(  # type: ignore[override]  # no TypeVarTuple needed here
         self,
@@ -59,11 +87,16 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _run(self, handle: asyncio.Handle) -> None:
         if handle.cancelled():
             return
+        self.inside(handle._run)
+
+    def inside(self, action: Callable[[], object]) -> None:
+        """Call it as asyncio's own callbacks are: with this loop as the running one."""
+        before = events._get_running_loop()
         events._set_running_loop(self)
         try:
-            handle._run()
+            action()
         finally:
-            events._set_running_loop(None)
+            events._set_running_loop(before)
 
     def create_future(self) -> "asyncio.Future[Any]":
         """Of this loop."""
@@ -77,7 +110,51 @@ class SimLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> "asyncio.Task[Any]":
         """Begins at this instant, behind what is due already."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        # Of a process that died nobody else knows: its memory must not be taken back midway.
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def run_in_executor(  # type: ignore[override]  # a thread's work, done at the end of its time
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        """A thread does it; it takes as long as ``thread_ms`` says, and is seen done at the end."""
+        del executor
+        done: asyncio.Future[Any] = asyncio.Future(loop=self)
+
+        def work() -> None:
+            result = func(*args)
+            if not done.done():
+                done.set_result(result)
+
+        self._schedule.after(self.thread_ms(), work)
+        return done
+
+    async def sock_sendall(self, sock: Any, data: Any) -> None:
+        """On a simulated socket."""
+        await sock.send_all(data)
+
+    async def sock_recv_into(self, sock: Any, buf: Any) -> int:
+        """On a simulated socket."""
+        size: int = await sock.receive_into(buf)
+        return size
+
+    def shut(self) -> None:
+        """After the run: end every task, so that nothing of it runs when its memory is taken back.
+        What they schedule meanwhile is done at once if it is due at once, and else never.
+        """
+        rest = _Rest(self._schedule.now)
+        self._schedule = rest
+        for handle in self._soon:  # what died with the process before its turn
+            rest.after(0, partial(self._run, handle))
+        for _ in range(SHUT_ROUNDS):
+            tasks = [task for task in self._tasks if not task.done()]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            rest.drain()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Kept for the simulator, which fails on it."""

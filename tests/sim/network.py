@@ -15,7 +15,9 @@ LATE_MS = 400
 class Schedule(Protocol):
     """Where delayed things wait."""
 
-    now: int
+    @property
+    def now(self) -> int:
+        """Milliseconds."""
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call ``action`` then."""

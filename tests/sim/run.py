@@ -2,11 +2,13 @@
 
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sim.checkers import BrokenError
+from sim.report import Trace
 from sim.simulator import Options, Simulator
 
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
@@ -17,7 +19,7 @@ class Outcome:
     """What one seed came to."""
 
     seed: int
-    options: Options
+    options: object
     seen: Counter[str]
     """What happened how often."""
     broken: str = ""
@@ -41,24 +43,29 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
     """One reproducible run. Whatever is raised inside is a finding."""
     options = options or Options()
     sim = Simulator(seed, options)
+    return outcome_of(sim.run, seed, options, sim.trace)
+
+
+def outcome_of(run: Callable[[], None], seed: int, options: object, trace: Trace) -> Outcome:
+    """Run it, and say how it went."""
     broken = where = ""
     try:
-        sim.run()
+        run()
     except BrokenError as found:
         broken = str(found)
         where = _frames(found)
     except Exception as found:  # noqa: BLE001 - a bug of ours, told with its seed
         broken = f"{type(found).__name__}: {found}"
         where = _frames(found)
-    tail = tuple(sim.trace.tail()) if broken else ()
-    return Outcome(seed, options, sim.trace.seen, broken, where, tail)
+    tail = tuple(trace.tail()) if broken else ()
+    return Outcome(seed, options, trace.seen, broken, where, tail)
 
 
 def _frames(found: BaseException) -> str:
     return "".join(traceback.format_tb(found.__traceback__)[-6:]).rstrip()
 
 
-def seeds_that_failed() -> list[int]:
+def seeds_that_failed(path: Path = SEEDS_THAT_FAILED) -> list[int]:
     """From seeds.txt: one a line, with what it found behind it."""
-    lines = SEEDS_THAT_FAILED.read_text().splitlines()
+    lines = path.read_text().splitlines()
     return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]

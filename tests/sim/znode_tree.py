@@ -57,7 +57,8 @@ class Transaction:
     zxid: int
     znodes: tuple[tuple[str, Znode | None], ...]
     events: tuple[Event, ...]
-    ended_session: int = 0
+    session_id: int = 0
+    """Who wrote it."""
 
 
 def parent_of(path: str) -> str:
@@ -123,7 +124,9 @@ class Draft:
 
     def transaction(self) -> Transaction:
         """What came of it."""
-        return Transaction(self._zxid, tuple(self._changed.items()), tuple(self._events))
+        return Transaction(
+            self._zxid, tuple(self._changed.items()), tuple(self._events), self._session_id
+        )
 
     def _at(self, path: str) -> Znode | None:
         return self._changed[path] if path in self._changed else self._tree.znodes.get(path)

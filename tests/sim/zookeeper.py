@@ -298,6 +298,7 @@ class SimSession:
         self.session_id = 0
         self.state = SessionState.LOST
         self.is_stopped = False
+        self._is_dead = False
         self._connection: Connection | None = None
         self._queue: deque[tuple[Request, OnDone]] = deque()
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -338,8 +339,7 @@ class SimSession:
 
     def kill(self) -> None:
         """The process dies: nothing is said, nobody is told. The session expires by itself."""
-        self.is_stopped = True
-        self._listeners.clear()
+        self.is_stopped = self._is_dead = True
         self._queue.clear()
         if self._connection is not None:
             self._connection.take_waiting()
@@ -437,5 +437,7 @@ class SimSession:
         if state is self.state:
             return
         self.state = state
+        if self._is_dead:
+            return
         for listener in tuple(self._listeners):
             listener(state)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from tidemark.machine.feed import FeedSubscriber, Verdict
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
@@ -55,6 +56,7 @@ class MetadataFollower:
         self._broker_epoch = broker_epoch
         self._waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
         self._backoff_s = _BACKOFF_S_FIRST
+        self._core = FeedSubscriber()
 
     async def run(self) -> None:
         """Follow until cancelled. Raises TidemarkError STALE_BROKER_EPOCH: register, run again."""
@@ -94,14 +96,15 @@ class MetadataFollower:
             call.cancel()
 
     async def _exchange(self, call: Any, endpoint: str, broker_epoch: BrokerEpoch) -> None:
-        await call.write(
+        self._core.subscribed()
+        await _write(
+            call,
             pb.WatchMetadataRequest(
                 subscriber=self._subscriber,
                 broker_epoch=broker_epoch,
                 applied=write_position(self.image.position),
-            )
+            ),
         )
-        snapshot_seen = False
         while True:
             update = await call.read()
             if update is END_OF_STREAM:
@@ -109,15 +112,8 @@ class MetadataFollower:
                 raise _FeedEndedError("the controller closed it")
             if update.error_code:
                 self._on_error(endpoint, update, broker_epoch)
-            self._take(endpoint, update, snapshot_seen=snapshot_seen)
-            snapshot_seen = True
-            await self._acknowledge(call)
-
-    async def _acknowledge(self, call: Any) -> None:
-        try:
-            await call.write(pb.WatchMetadataRequest(applied=write_position(self.image.position)))
-        except asyncio.InvalidStateError:  # what gRPC says when the stream is over
-            raise _FeedEndedError("it ended before our acknowledgement") from None
+            self._take(endpoint, update)
+            await _write(call, pb.WatchMetadataRequest(applied=write_position(self.image.position)))
 
     def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:
         """Raises what the controller's last word means."""
@@ -128,27 +124,23 @@ class MetadataFollower:
             raise TidemarkError(code, f"{self._subscriber} is registered under another epoch")
         raise _FeedEndedError(code.name)
 
-    def _take(self, endpoint: str, update: Any, *, snapshot_seen: bool) -> None:
-        """Apply one update; the first of a subscription must be a snapshot."""
-        position = read_position(update.position)
-        is_snapshot = update.HasField("snapshot")
-        if is_snapshot and position < self.image.position:
-            self._controller.disprove(endpoint)
-            raise _FeedEndedError(
-                f"an older controller: at {position}, we know {self.image.position}"
-            )
-        if not is_snapshot and not (snapshot_seen and self._follows(position)):
-            raise _FeedEndedError(f"a gap: {position} after {self.image.position}")
-        if position > self.image.position:
-            self.image, delta = apply_update(self.image, update)
-            if self._on_image is not None:
-                self._on_image(self.image, delta)
-            self._wake()
+    def _take(self, endpoint: str, update: Any) -> None:
+        """Apply one update, or end the subscription: the core knows which."""
+        known, position = self.image.position, read_position(update.position)
+        match self._core.judge(position, is_snapshot=update.HasField("snapshot")):
+            case Verdict.OLDER_CONTROLLER:
+                self._controller.disprove(endpoint)
+                raise _FeedEndedError(f"an older controller: at {position}, we know {known}")
+            case Verdict.GAP:
+                raise _FeedEndedError(f"a gap: {position} after {known}")
+            case Verdict.APPLY:
+                self.image, delta = apply_update(self.image, update)
+                if self._on_image is not None:
+                    self._on_image(self.image, delta)
+                self._wake()
+            case Verdict.KNOWN:
+                pass
         self._backoff_s = _BACKOFF_S_FIRST
-
-    def _follows(self, position: FeedPosition) -> bool:
-        known = self.image.position
-        return position == FeedPosition(known.controller_epoch, known.version + 1)
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
         """Wait until the image is at ``position`` or later; whether it got there in time."""
@@ -170,3 +162,10 @@ class MetadataFollower:
         for position, reached in self._waiters:
             if self.image.position >= position and not reached.done():
                 reached.set_result(None)
+
+
+async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:
+    try:
+        await call.write(request)
+    except asyncio.InvalidStateError:  # what gRPC says when the stream is over
+        raise _FeedEndedError("it ended before we could write") from None

@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerId
+from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.model.metadata import PartitionImage
-from tidemark.runtime.metadata_wire import read_partition
+from tidemark.runtime.metadata_wire import read_partition, read_position
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S: Final = 5.0
+FEED_WAIT_MS: Final = 2_000
 AGAIN_S: Final = 0.2
 LOOK_MS_MIN: Final = 50
 
@@ -89,6 +90,12 @@ class IsrSender:
             return
         if answer.error_code != ErrorCode.NONE:
             self._refused(proposals, answer)
+            return
+        # Not ahead of the feed: what the state rests on (min.insync.replicas, say) is told there.
+        due = InstantMs(node.clock.now_ms() + FEED_WAIT_MS)
+        if not await node.wait_for_feed(read_position(answer.position), due):
+            log.warning("ISR proposals answered ahead of the feed")
+            self._proposals.failed(node.clock.now_ms())
             return
         self._proposals.answered()
         self._take(proposals, answer)

@@ -88,7 +88,10 @@ class ParkingLot(Parked):
         self.released(hosted.tail)
 
     def wake_all(self) -> None:
-        """Stopping: every long poll answers with what there is."""
+        """Stopping: every long poll answers with what there is, and nothing parks any more: who is
+        woken before its time would park again.
+        """
+        self.requests_max = 0
         self._disarm()
         self.expire(InstantMs(self._clock.now_ms() + 2 * WAIT_MS_MAX))
 

@@ -150,8 +150,11 @@ class Controller:
         return effects + self._proceed(now)
 
     def next_deadline(self, now: InstantMs) -> InstantMs | None:
-        """When a Tick is due; None on a standby, and while nothing waits for time."""
-        if self._offices is None:
+        """When a Tick is due; None on a standby, and while nothing waits for time.
+
+        While a change is on its way nothing is decided: its outcome comes first, however late.
+        """
+        if self._offices is None or self._writing is not None:
             return None
         deadlines = [self._offices.next_deadline(), self._rebalance_at]
         due = min((one for one in deadlines if one is not None), default=None)

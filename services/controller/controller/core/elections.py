@@ -74,12 +74,15 @@ def elect(partition: PartitionImage, electorate: Electorate, rules: TopicRules) 
 def led_by(
     partition: PartitionImage, chosen: BrokerId, electorate: Electorate, rules: TopicRules
 ) -> PartitionImage:
-    """Elected. Outside the ISR it is alone in a new one; else the replaced leader leaves it, unless
-    that one lives and stays (ADR 0012).
+    """Elected. Outside the ISR it is alone in a new one, and who was in the old one stays eligible
+    if it was elected cleanly; else the replaced leader leaves the ISR, unless that one lives and
+    stays (ADR 0012).
     """
     old = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
-    if chosen not in partition.isr:
+    if is_unclean(partition, chosen):
         made = replace(partition, isr=(chosen,), elr=())
+    elif chosen not in partition.isr:
+        made = with_isr(partition, (chosen,), rules.min_insync_replicas)
     elif old not in (NO_BROKER, chosen) and old not in electorate.eligible:
         made = without_replica(partition, old, rules.min_insync_replicas)
     else:

@@ -62,6 +62,7 @@ def write_altered_partitions(reply: Reply, hint: str) -> pb.AlterPartitionsRespo
         error_message=reply.message,
         controller_hint=hint,
         partitions=map(_altered, rows),
+        position=write_position(reply.position),
     )
 
 

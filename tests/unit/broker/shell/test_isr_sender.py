@@ -129,3 +129,28 @@ def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> Non
     world.node.controller = cast("ControllerClient", controller)
     asyncio.run(sender._ask((pending,)))
     assert (world.high_watermark, world.node.counters.isr_shrinks) == (1, 1)
+
+
+def test_an_answer_waits_until_the_feed_has_come_as_far() -> None:
+    """What the state rests on is told by the feed: a leader must not know the one without the
+    other.
+    """
+    world, seen = LeaderWorld(partition(isr=(1, 2))), list[tuple[int, ...]]()
+    ahead = world.node.image.position.version + 1
+
+    def agrees_ahead(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
+        answer = agrees(request)
+        answer.position.version = ahead
+        answer.position.controller_epoch = world.node.image.position.controller_epoch
+        return answer
+
+    def come() -> bool:
+        if controller.asked and len(seen) < 3:
+            seen.append(world.hosted().partition.isr)
+            if len(seen) == 3:
+                world.change()
+        return len(world.hosted().partition.isr) == 3
+
+    controller = Controller(agrees_ahead)
+    run(world, controller, come)
+    assert seen == [(1, 2)] * 3

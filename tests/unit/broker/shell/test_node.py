@@ -154,3 +154,23 @@ def test_waiting_for_bytes_and_for_the_watermark() -> None:
         one.node.parked.wake_all()
 
     asyncio.run(main())
+
+
+def test_whoever_is_woken_at_the_end_parks_no_more() -> None:
+    """A produce whose ISR is slow would park again, and be woken again, for ever."""
+    one = world(flush="group")
+
+    async def main() -> None:
+        hosted, parked, woken = one.hosted(), one.node.parked, 0
+
+        def again(fulfilled: bool) -> None:
+            nonlocal woken
+            woken += 1
+            assert not fulfilled
+            parked.park_produce([(hosted, 1)], now=one.node.clock.now_ms(), wait_ms=9, wake=again)
+
+        again(False)
+        parked.wake_all()
+        assert (woken, parked.count) == (2, 0)
+
+    asyncio.run(main())

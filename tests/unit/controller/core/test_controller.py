@@ -7,10 +7,12 @@ from controller.core.effects import CloseFeed, OpenFeed, ProducerIds, Registered
 from controller.core.inputs import (
     AllocateProducerIds,
     Deposed,
+    FeedLost,
     LiveBrokersChanged,
     RegisterBroker,
     Request,
     StoreFailed,
+    StoreWritten,
     Tick,
 )
 from controller.core.liveness import incarnation_of
@@ -262,3 +264,16 @@ def test_producer_ids_are_for_brokers_of_their_epoch(
     world = World(brokers=1)
     asked = AllocateProducerIds(Request(1, NEVER), BrokerId(broker_id), BrokerEpoch(epoch))
     assert world.ask(asked).error is code
+
+
+def test_nothing_is_due_while_a_change_is_on_its_way() -> None:
+    """Nothing is decided then: a timer that is due would be due again at once, for ever."""
+    world = World(brokers=2)
+    machine = world.machine
+    assert machine.image is not None
+    epoch = machine.image.brokers[BrokerId(1)].broker_epoch
+    machine.step(create(new_topic("a")), NOW)
+    machine.step(FeedLost(epoch), NOW)
+    assert machine.next_deadline(later(60_000)) is None
+    machine.step(StoreWritten(machine._write_ids), later(1))
+    assert machine.next_deadline(later(1)) is not None

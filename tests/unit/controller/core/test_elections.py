@@ -105,3 +105,17 @@ def test_the_last_member_that_lost_its_disk_leaves_an_empty_isr() -> None:
 def test_a_demotion_remembers_who_led() -> None:
     after = demote(partition(1, 2))
     assert (after.leader, after.last_known_leader, after.leader_epoch) == (NO_BROKER, 1, 1)
+
+
+@pytest.mark.feature("G17")
+def test_who_was_in_sync_stays_eligible_when_an_eligible_replica_is_elected() -> None:
+    before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
+    after = elect(before, voters(2, gone=(1,)), TopicRules(min_insync_replicas=2))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
+
+
+def test_nobody_stays_eligible_beside_an_unclean_leader() -> None:
+    before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
+    rules = TopicRules(min_insync_replicas=2, unclean_election=True)
+    after = elect(before, voters(3, gone=(1,)), rules)
+    assert (after.leader, after.isr, after.elr) == (3, (3,), ())

@@ -122,3 +122,33 @@ def test_waiting_for_what_does_not_come_ends_in_time() -> None:
         assert not await follower.wait_for(at(4), 0.05)
 
     follow([[snapshot(3)]], use)
+
+
+def test_a_stream_that_is_over_before_it_began_is_begun_again() -> None:
+    class Call:
+        async def write(self, _: object) -> None:
+            raise asyncio.InvalidStateError("RPC already finished.")
+
+        def cancel(self) -> None:
+            pass
+
+    class Client(ControllerClient):
+        tries = 0
+
+        def stub(self, endpoint: str) -> object:
+            self.tries += 1
+            made = Call() if self.tries == 1 else super().stub(endpoint).WatchMetadata()
+            return type("Stub", (), {"WatchMetadata": staticmethod(lambda: made)})
+
+    async def run() -> None:
+        async with serving() as controller, asyncio.TaskGroup() as tasks:
+            controller.feed = [[snapshot(1)]]
+            client = Client(endpoints=[controller.endpoint])
+            follower = MetadataFollower(client, subscriber="test")
+            running = tasks.create_task(follower.run())
+            await reach(follower, at(1))
+            assert client.tries == 2
+            running.cancel()
+            await client.close()
+
+    asyncio.run(run())

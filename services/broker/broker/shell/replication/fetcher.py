@@ -19,7 +19,7 @@ from tidemark.storage.disk import DiskError, DiskFullError
 from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
 from broker.shell.replication.applying import append_records, set_log_start, truncate
-from broker.shell.replication.leader_connection import LeaderConnection
+from broker.shell.replication.leader_connection import Connect, LeaderConnection
 from broker.storage.directory import LogDamagedError
 
 if TYPE_CHECKING:
@@ -43,8 +43,16 @@ _SESSION_ERRORS: Final = (
 class LeaderFetcher:
     """What is followed at one leader."""
 
-    def __init__(self, node: "BrokerNode", leader: BrokerId, *, flush_group: bool) -> None:
+    def __init__(
+        self,
+        node: "BrokerNode",
+        leader: BrokerId,
+        *,
+        flush_group: bool,
+        connect: Connect = LeaderConnection.open,
+    ) -> None:
         self.leader = leader
+        self._connect = connect
         self._node = node
         self._flush_group = flush_group
         self._hosted: dict[PartitionKey, HostedPartition] = {}
@@ -60,11 +68,13 @@ class LeaderFetcher:
         self._hosted[_key(hosted)] = hosted
         self._plan.add(hosted.partition)
         self._news.set()
+        self._synced.set()
 
     def remove(self, key: PartitionKey) -> None:
-        """Follow it no more."""
+        """Follow it no more; who waits for its disk waits in vain."""
         self._hosted.pop(key, None)
         self._plan.remove(key)
+        self._synced.set()
 
     def synced(self, hosted: "HostedPartition") -> None:
         """More of it is on disk."""
@@ -117,7 +127,7 @@ class LeaderFetcher:
         if point is None:
             raise ConnectionError("no such broker is registered")
         timeout_s = config.replica_socket_timeout_ms / 1_000
-        connection = await LeaderConnection.open(
+        connection = await self._connect(
             point.host,
             point.port,
             client_id=f"broker-{self._node.broker_id}-replica",

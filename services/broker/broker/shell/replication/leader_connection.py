@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Final
+from typing import Final, Protocol
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import (
@@ -17,6 +17,15 @@ FETCH_VERSION: Final = 18
 LENGTH_BYTES: Final = 4
 BUFFER_BYTES_FIRST: Final = 256 * 1024
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+
+
+class Connect(Protocol):
+    """How a leader is reached: ``LeaderConnection.open``, but where there is no network."""
+
+    async def __call__(
+        self, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
+    ) -> "LeaderConnection":
+        """Connect. Raises OSError, TimeoutError."""
 
 
 class LeaderConnection:

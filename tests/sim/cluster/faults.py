@@ -1,0 +1,367 @@
+"""What goes wrong in a cluster; each is one function, and a seed draws some (swarm testing)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from controller.core.inputs import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ElectLeaders,
+)
+from tidemark.storage.mem_disk import MemDisk
+
+if TYPE_CHECKING:
+    from sim.cluster.parts import Machine, SimTopic
+    from sim.cluster.world import World
+
+TOPIC: Final = 2
+LONG_MS: Final = (100, 400, 1_000, 2_500)
+"""Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
+
+
+def kill(world: "World") -> None:
+    """kill -9 of a broker; it comes again."""
+    machine = _up(world)
+    if machine is None:
+        return
+    world.note(machine.host.name, "is killed")
+    world.end_broker(machine)
+    world.restart_later(machine, world.dice.pick((10, 60, 300, 1_200)))
+
+
+def lose_power(world: "World") -> None:
+    """The machine stops: what was not synced is gone in part."""
+    machine = _up(world)
+    if machine is None or not _may_lose(world, machine):
+        return
+    world.note(machine.host.name, "loses power")
+    world.end_broker(machine, is_silent=True)
+    machine.disk.crash(world.dice.throws(world.dice.between(0, 8)))
+    machine.boots += 1
+    machine.is_lossy = True
+    world.restart_later(machine, world.dice.pick((60, 300, 1_200)))
+
+
+def lose_disk(world: "World") -> None:
+    """It comes again with an empty disk."""
+    machine = _up(world)
+    if machine is None or not _may_lose(world, machine):
+        return
+    _lose_disk(world, machine, world.dice.pick((60, 300, 1_200)))
+
+
+def _lose_disk(world: "World", machine: "Machine", restart_ms: int) -> None:
+    world.note(machine.host.name, "loses its disk")
+    world.end_broker(machine)
+    machine.disk = MemDisk()
+    machine.disks += 1
+    machine.is_lossy = True
+    world.restart_later(machine, restart_ms)
+
+
+def stop_cleanly(world: "World") -> None:
+    """SIGTERM: it hands over, closes its logs, and comes again."""
+    machine = _up(world)
+    if machine is None or machine.process is None or machine.host.is_paused:
+        return
+    world.note(machine.host.name, "is told to stop")
+    machine.process.is_stopping.set()
+
+
+def pause(world: "World") -> None:
+    """SIGSTOP for a while."""
+    hosts = [one.host for one in world.machines + world.controllers if one.process is not None]
+    host = world.dice.pick(hosts)
+    if host.is_paused:
+        return
+    world.note(host.name, "is paused")
+    host.pause()
+    life = host.life
+
+    def resume() -> None:
+        if host.life == life and host.is_paused:
+            world.note(host.name, "goes on")
+            host.resume()
+
+    world.after(world.dice.pick(LONG_MS), resume)
+
+
+def cut(world: "World") -> None:
+    """A host from another, one way or both."""
+    names = [one.host.name for one in world.machines + world.controllers] + ["client"]
+    first = world.dice.pick(names)
+    second = world.dice.pick([name for name in names if name != first])
+    pairs = [(first, second)]
+    if world.dice.chance(0.7):
+        pairs.append((second, first))
+    _cut_for_a_while(world, pairs, f"{first} {'x' if len(pairs) == 2 else '->'} {second}")
+
+
+def cut_zookeeper(world: "World") -> None:
+    """A host from the whole ensemble."""
+    host = world.dice.pick([one.host.name for one in world.machines + world.controllers])
+    servers = [server.name for server in world.zookeeper.servers]
+    pairs = [(host, one) for one in servers] + [(one, host) for one in servers]
+    _cut_for_a_while(world, pairs, f"{host} x zookeeper")
+
+
+def isolate(world: "World") -> None:
+    """A broker from everybody but, perhaps, the clients or ZooKeeper."""
+    name = world.dice.pick([one.host.name for one in world.machines])
+    others = [one.host.name for one in world.machines + world.controllers if one.host.name != name]
+    words = ""
+    if world.dice.chance(0.5):
+        others.append("client")
+    else:
+        words = " but clients"
+    if world.dice.chance(0.5):
+        others += [server.name for server in world.zookeeper.servers]
+    else:
+        words += " but zookeeper"
+    pairs = [(name, one) for one in others] + [(one, name) for one in others]
+    _cut_for_a_while(world, pairs, f"{name} x all{words}")
+
+
+def _cut_for_a_while(
+    world: "World",
+    pairs: list[tuple[str, str]],
+    what: str,
+    lengths_ms: tuple[int, ...] = LONG_MS,
+) -> None:
+    world.note("network", f"cuts {what}")
+    for source, target in pairs:
+        world.network.cut(source, target)
+
+    def heal() -> None:
+        world.note("network", f"heals {what}")
+        for source, target in pairs:
+            world.network.heal(source, target)
+
+    world.after(world.dice.pick(lengths_ms), heal)
+
+
+def break_connections(world: "World") -> None:
+    """Every connection of a host is reset."""
+    host = world.dice.pick([one.host for one in world.machines + world.controllers])
+    world.note(host.name, "has its connections reset")
+    world.network.process_ended(host, is_silent=False)
+
+
+def kill_controller(world: "World") -> None:
+    """kill -9 of a controller; it comes again."""
+    replica = world.dice.pick(world.controllers)
+    if replica.process is None:
+        return
+    world.note(replica.host.name, "is killed")
+    world.end_controller(replica)
+    world.after(world.dice.pick((20, 300, 1_500)), lambda: world.start_controller(replica))
+
+
+def expire_session(world: "World") -> None:
+    """The ensemble ends somebody's session."""
+    processes = [
+        one.process for one in world.machines + world.controllers if one.process is not None
+    ]
+    process = world.dice.pick(processes)
+    if process.session.session_id and world.zookeeper.has_quorum:
+        world.note(process.host.name, "has its session expired")
+        world.zookeeper.expire(process.session.session_id)
+
+
+def stop_zookeeper(world: "World") -> None:
+    """A server, or the quorum, is down for a while."""
+    numbers = [0, 1, 2][: world.dice.between(1, 2)]
+    numbers = [one for one in numbers if world.zookeeper.servers[one].is_up]
+    world.note("zookeeper", f"servers {numbers} stop")
+    for number in numbers:
+        world.zookeeper.stop_server(number)
+
+    def start() -> None:
+        world.note("zookeeper", f"servers {numbers} start")
+        for number in numbers:
+            if not world.zookeeper.servers[number].is_up:
+                world.zookeeper.start_server(number)
+
+    world.after(world.dice.pick(LONG_MS), start)
+
+
+def elect_zookeeper(world: "World") -> None:
+    """Another ZooKeeper leader: every connection breaks."""
+    world.note("zookeeper", "elects a leader")
+    world.zookeeper.elect()
+
+
+def lag_zookeeper(world: "World") -> None:
+    """A server follows late."""
+    number = world.dice.between(0, 2)
+    world.zookeeper.lag(number, world.dice.pick((20, 100, 300)))
+    world.note("zookeeper", f"server {number} lags")
+    world.after(world.dice.pick(LONG_MS), lambda: world.zookeeper.lag(number, 0))
+
+
+def lose_joining(world: "World") -> None:
+    """A replica loses its disk at the worst moment: while its leader asks to take it into the ISR,
+    and the question is late.
+    """
+    world.note("disk", "of who joins next is about to fail")
+
+    def strike(leader: "Machine", joining: "Machine") -> None:
+        if _may_lose(world, joining):
+            pairs = [(leader.host.name, one.host.name) for one in world.controllers]
+            _cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", LONG_MS[:3])
+            _lose_disk(world, joining, 10)
+
+    _when_one_joins(world, strike, world.now + 600)
+
+
+def agree_late(world: "World") -> None:
+    """The next replica to join an ISR is cut off at once, and its leader hears late that it has
+    joined.
+    """
+    world.note("network", "is about to cut off who joins next")
+
+    def strike(leader: "Machine", joining: "Machine") -> None:
+        one, other = leader.host.name, joining.host.name
+        pairs = [(each.host.name, one) for each in world.controllers]
+        pairs += [(one, other), (other, one)]
+        _cut_for_a_while(world, pairs, f"{one} x {other}, controllers -> {one}", LONG_MS[:3])
+
+    _when_one_joins(world, strike, world.now + 600)
+
+
+def _when_one_joins(
+    world: "World", strike: Callable[["Machine", "Machine"], None], deadline: int
+) -> None:
+    for leader in world.machines:
+        joining = _joining(world, leader)
+        if joining is not None:
+            strike(leader, joining)
+            return
+    if world.now < deadline:
+        world.after(1, lambda: _when_one_joins(world, strike, deadline))
+
+
+def _joining(world: "World", leader: "Machine") -> "Machine | None":
+    if leader.process is None:
+        return None
+    for hosted in leader.process.node.hosted.values():
+        pending = hosted.partition.pending
+        if pending is None:
+            continue
+        for machine in world.machines:
+            if machine.number in set(pending.members) - set(hosted.partition.isr):
+                return machine if machine.process is not None else None
+    return None
+
+
+def elect_preferred(world: "World") -> None:
+    """An operator asks for preferred leaders: living ones are replaced."""
+    world.note("operator", "elects preferred leaders")
+    world.ask_controller(lambda request: ElectLeaders(request, True, None))
+
+
+def cut_followers(world: "World") -> None:
+    """A leader from all its followers."""
+    leader = world.dice.pick(world.topics).ledger.state.leader
+    others = [one.host.name for one in world.machines if one.number != leader]
+    if leader >= 0:
+        pairs = [(f"b{leader}", one) for one in others] + [(one, f"b{leader}") for one in others]
+        _cut_for_a_while(world, pairs, f"b{leader} x followers", LONG_MS[2:])
+
+
+def alter_minimum(world: "World") -> None:
+    """Another min.insync.replicas for a topic; a lower one soon, where that does most harm."""
+    if not world.alters_minimum:
+        return
+    if world.dice.chance(0.5):
+        _set_minimum(world, world.dice.pick(world.topics), world.dice.pick(("1", "2")))
+    else:
+        _wait_for_eligible(world, world.now + 1_000)
+
+
+def _wait_for_eligible(world: "World", deadline: int) -> None:
+    for topic in world.topics:
+        if topic.ledger.state.elr:
+            _set_minimum(world, topic, "1")
+            return
+    if world.now < deadline:
+        world.after(5, lambda: _wait_for_eligible(world, deadline))
+
+
+def _set_minimum(world: "World", topic: "SimTopic", value: str) -> None:
+    world.note("operator", f"sets min.insync.replicas={value}", topic)
+    change = ConfigChange("min.insync.replicas", ConfigOperation.SET, value)
+    resource = ConfigResource(TOPIC, topic.name, (change,))
+    world.ask_controller(lambda request: AlterConfigs(request, (resource,)))
+
+
+def _up(world: "World") -> "Machine | None":
+    up = [one for one in world.machines if one.process is not None]
+    return world.dice.pick(up) if len(up) > 1 or (up and world.dice.chance(0.2)) else None
+
+
+def _may_lose(world: "World", machine: "Machine") -> bool:
+    """One loss at a time: everybody else has all they had, and is in sync or eligible; and none
+    where records may be committed on one disk alone.
+    """
+    return not world.alters_minimum and all(
+        not other.is_lossy
+        and all(
+            other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)
+            for topic in world.topics
+        )
+        for other in world.machines
+        if other is not machine
+    )
+
+
+FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
+    "kill": (kill, 4),
+    "lose_power": (lose_power, 2),
+    "lose_disk": (lose_disk, 2),
+    "lose_joining": (lose_joining, 2),
+    "agree_late": (agree_late, 2),
+    "stop_cleanly": (stop_cleanly, 2),
+    "pause": (pause, 3),
+    "cut": (cut, 4),
+    "cut_zookeeper": (cut_zookeeper, 3),
+    "isolate": (isolate, 3),
+    "cut_followers": (cut_followers, 2),
+    "break_connections": (break_connections, 1),
+    "kill_controller": (kill_controller, 2),
+    "expire_session": (expire_session, 2),
+    "stop_zookeeper": (stop_zookeeper, 1),
+    "elect_zookeeper": (elect_zookeeper, 1),
+    "lag_zookeeper": (lag_zookeeper, 1),
+    "elect_preferred": (elect_preferred, 1),
+    "alter_minimum": (alter_minimum, 3),
+}
+"""By name, with how often each strikes compared with the others."""
+
+
+class Injector:
+    """Strikes now and then, with the faults that this seed drew."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        asked = world.options.faults
+        drawn = [name for name in FAULTS if world.dice.chance(0.6)] if asked is None else asked
+        self._choices = [FAULTS[name] for name in drawn]
+        self._pace_ms = world.dice.pick((150, 300, 600))
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """The first strike comes soon."""
+        if self._choices:
+            self._world.after(self._world.dice.between(1, self._pace_ms), self._strike)
+
+    def stop(self) -> None:
+        """From now on all is well."""
+        self._is_stopped = True
+
+    def _strike(self) -> None:
+        if not self._is_stopped:
+            self._world.dice.weighted(self._choices)(self._world)
+            self._world.after(self._world.dice.between(1, 2 * self._pace_ms), self._strike)

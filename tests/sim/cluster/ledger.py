@@ -1,0 +1,248 @@
+"""Ledger: what must hold of one replicated partition, kept the slow and obvious way.
+
+It hears of every leadership, every state that ZooKeeper holds, every batch as it is committed,
+every acknowledgement and every read; each of its methods raises BrokenError for what may not be.
+None looks into a broker: test_ledger.py tells each a history that it must reject.
+
+    committed   what some leader has had below its high watermark: from then on it is there for ever
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sim.checkers import require
+
+
+class Stored(NamedTuple):
+    """A batch in somebody's log."""
+
+    first: int
+    last: int
+    epoch: int
+    crc: int
+    values: tuple[bytes, ...] = ()
+
+
+class State(NamedTuple):
+    """A partition's state as ZooKeeper holds it."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+
+
+NO_STATE: Final = State(-1, -1, -1, ())
+
+
+@dataclass
+class Ledger:
+    """One partition."""
+
+    name: str
+    committed: list[Stored] = field(default_factory=list)
+    leaders: dict[int, int] = field(default_factory=dict)
+    state: State = NO_STATE
+    acknowledged: dict[bytes, int] = field(default_factory=dict)
+    """Values acknowledged with acks=all, and their offsets."""
+    once: set[bytes] = field(default_factory=set)
+    """Values of idempotent producers: at most once in the log."""
+    sent: set[bytes] = field(default_factory=set)
+    offsets: dict[bytes, int] = field(default_factory=dict)
+    """Where each committed value is."""
+    seen_end: dict[str, int] = field(default_factory=dict)
+    """Behind the last record that a reader has had, or was told to be there."""
+
+    @property
+    def end(self) -> int:
+        """Behind the last committed record."""
+        return self.committed[-1].last + 1 if self.committed else 0
+
+    # -- leaders and states
+
+    def leads(self, broker: int, leader_epoch: int) -> None:
+        """A broker takes itself for the leader of an epoch."""
+        known = self.leaders.setdefault(leader_epoch, broker)
+        require(
+            known == broker,
+            "one leader an epoch",
+            f"{self.name}: {known} and {broker} in epoch {leader_epoch}",
+        )
+
+    def claims_alone(self, broker: int, leader_epoch: int) -> None:
+        """A broker holds its lease and leads: it would acknowledge by itself now."""
+        state = self.state
+        replaced = state.leader not in (-1, broker) and state.leader_epoch > leader_epoch
+        require(
+            not replaced,
+            "nobody acknowledges alone once another may lead",
+            f"{self.name}: {broker} in epoch {leader_epoch}, but {state}",
+        )
+
+    def stored(self, state: State) -> None:
+        """ZooKeeper has another state."""
+        before = self.state
+        if state == before:
+            return  # written again, because nobody knew whether it was
+        require(
+            state.partition_epoch > before.partition_epoch,
+            "partition epochs rise",
+            f"{self.name}: {state} after {before}",
+        )
+        require(
+            state.leader_epoch >= before.leader_epoch,
+            "leader epochs never fall",
+            f"{self.name}: {state} after {before}",
+        )
+        same = state.leader_epoch == before.leader_epoch
+        require(
+            not same or state.leader == before.leader,
+            "a leader epoch has one leader",
+            f"{self.name}: {state} after {before}",
+        )
+        if state.leader >= 0:
+            require(state.leader in state.isr, "leaders are in sync", f"{self.name}: {state}")
+        self.state = state
+
+    # -- logs
+
+    def commits(self, broker: int, high_watermark: int, batches: Sequence[Stored]) -> None:
+        """A leader's high watermark has passed ``batches``: its log from ``end`` on."""
+        for batch in batches:
+            require(
+                batch.first >= self.end,
+                "committed offsets are given once",
+                f"{self.name}: {batch} of {broker}, committed up to {self.end}",
+            )
+            for value in batch.values:
+                require(value in self.sent, "no record is invented", f"{self.name}: {value!r}")
+                twice = value in self.once and value in self.offsets
+                require(not twice, "idempotent records are there once", f"{self.name}: {value!r}")
+            self.committed.append(batch)
+            for number, value in enumerate(batch.values):
+                self.offsets.setdefault(value, batch.first + number)
+        require(
+            self.end == high_watermark,
+            "a leader has what it commits",
+            f"{self.name}: broker {broker} has HW {high_watermark}, but records up to {self.end}",
+        )
+
+    def holds(self, broker: int, log_end: int, *, why: str) -> None:
+        """This replica must have all that is committed."""
+        require(
+            log_end >= self.end,
+            f"{why} has all that is committed",
+            f"{self.name}: broker {broker} ends at {log_end}, committed up to {self.end}",
+        )
+
+    def synced(self, broker: int, synced_end: int) -> None:
+        """With flush=group a member of the ISR has it on disk, too."""
+        require(
+            synced_end >= self.end,
+            "with flush=group what is committed is on disk",
+            f"{self.name}: broker {broker} is synced to {synced_end}, committed up to {self.end}",
+        )
+
+    def agrees(self, broker: int, batches: Sequence[Stored], *, log_start: int = 0) -> None:
+        """A replica's log, whole: below the committed end it is the committed one."""
+        below = [batch for batch in batches if batch.last < self.end]
+        expected = [batch for batch in self.committed if batch.first >= log_start]
+        for mine, theirs in zip(expected, below, strict=False):
+            require(
+                mine[:4] == theirs[:4],
+                "logs agree below the high watermark",
+                f"{self.name}: broker {broker} has {theirs}, committed is {mine}",
+            )
+        require(
+            len(below) >= len(expected),
+            "logs agree below the high watermark",
+            f"{self.name}: broker {broker} lacks {expected[len(below) :][:1]}",
+        )
+
+    def remembers(self, broker: int, producers_end: int, log_end: int) -> None:
+        """Behind the last batch that the table of producers knows; the log was cut to its end."""
+        require(
+            producers_end <= log_end,
+            "producers are known by what is in the log",
+            f"{self.name}: broker {broker} knows batches up to {producers_end} of {log_end}",
+        )
+
+    # -- clients
+
+    def sends(self, value: bytes, *, once: bool) -> None:
+        """A producer is about to send it, perhaps more than once."""
+        self.sent.add(value)
+        if once:
+            self.once.add(value)
+
+    def acknowledges(self, value: bytes, offset: int) -> None:
+        """A producer hears, for acks=all, that the value is there."""
+        self.acknowledged[value] = offset
+        require(
+            self.offsets.get(value) is not None,
+            "what is acknowledged is committed",
+            f"{self.name}: {value!r} at {offset}, committed up to {self.end}",
+        )
+        at = self.offsets[value]
+        require(
+            value not in self.once or at == offset,
+            "an acknowledgement names the record's offset",
+            f"{self.name}: {value!r} at {offset}, it is at {at}",
+        )
+
+    def reads(self, reader: str, batches: Sequence[Stored], high_watermark: int) -> None:
+        """A consumer got batches."""
+        for batch in batches:
+            require(
+                batch.last < high_watermark,
+                "nothing beyond the high watermark is served",
+                f"{self.name}: {batch}, HW {high_watermark}",
+            )
+            same = [one for one in self._around(batch.first) if one[:4] == batch[:4]]
+            require(
+                bool(same),
+                "what was read is committed, and stays",
+                f"{self.name}: {reader} got {batch}, committed up to {self.end}",
+            )
+            self.seen_end[reader] = max(self.seen_end.get(reader, 0), batch.last + 1)
+
+    def _around(self, first: int) -> list[Stored]:
+        return [one for one in reversed(self.committed) if one.first == first][:1]
+
+    def tells_end(self, reader: str, end: int) -> None:
+        """ListOffsets(latest) was answered."""
+        seen = self.seen_end.get(reader, 0)
+        require(
+            end >= seen,
+            "the high watermark never goes back for a reader",
+            f"{self.name}: {reader} had {seen}, and is told {end}",
+        )
+        self.seen_end[reader] = end
+
+    # -- at the end
+
+    def settles(self, replicas: Sequence[int]) -> None:
+        """After healing: a leader, and everybody in the ISR."""
+        require(self.state.leader >= 0, "after healing there is a leader", f"{self.name}")
+        require(
+            set(self.state.isr) == set(replicas),
+            "after healing everybody is in sync",
+            f"{self.name}: {self.state}, replicas {tuple(replicas)}",
+        )
+
+    def ends(self, logs: Mapping[int, Sequence[Stored]]) -> None:
+        """All logs, at rest: the same, and every acknowledged value in them."""
+        for broker, batches in logs.items():
+            self.agrees(broker, batches)
+        first, *others = logs.items()
+        for broker, batches in others:
+            require(
+                [one[:4] for one in batches] == [one[:4] for one in first[1]],
+                "no divergence after healing",
+                f"{self.name}: brokers {first[0]} and {broker}",
+            )
+        there = {value for batch in first[1] for value in batch.values}
+        lost = self.acknowledged.keys() - there
+        require(not lost, "no acknowledged record is lost", f"{self.name}: {sorted(lost)[:3]}")

@@ -1,0 +1,145 @@
+"""Bugs of replication made on purpose, one at a time: the simulator must find each of them.
+
+A mutation changes the product, never the simulator. Each is named after what it does.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from broker.core.isr import Isr
+from broker.core.partition import Partition
+from broker.core.replica import Replica
+from broker.storage.log import Log
+from controller.core import controller as machine
+from controller.core import isr_changes, registration
+from controller.core.configs import decide_alter_configs
+from controller.core.offices import Offices
+from controller.shell.zk_store import ZkStore
+from tidemark.model.errors import ErrorCode
+
+Change = tuple[Any, str, Any]
+
+
+def _truncate_to_watermark(partition: Partition, _epoch: int, _end: int) -> int:
+    return partition.high_watermark
+
+
+def _count_only_the_proposed(isr: Isr, proposal: Any) -> None:
+    isr.pending = proposal
+    isr.maximal = proposal.members
+
+
+def _count_only_the_agreed(isr: Isr, proposal: Any) -> None:
+    isr.pending = proposal
+    isr.maximal = isr.agreed
+
+
+_refusal = isr_changes._refusal
+
+
+def _accept_an_older_leader(image: Any, partition: Any, broker_id: Any, change: Any) -> ErrorCode:
+    if change.leader_epoch < partition.leader_epoch:
+        return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.INVALID_REQUEST
+    return _refusal(image, partition, broker_id, change)
+
+
+def _join_in_any_incarnation(
+    partition: Partition, broker_id: Any, now: Any, live: Any, lag_ms: int
+) -> bool:
+    known = partition._progress.get(broker_id)
+    if known is None or known.lags(now, lag_ms) or live.get(broker_id) is None:
+        return False
+    end = known.counted_end(synced=partition.limits.flush_group)
+    return end >= max(partition.high_watermark, partition.epoch_start)
+
+
+def _let_any_incarnation_join(image: Any, broker_id: Any, _epoch: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced
+
+
+_lead = Replica.lead
+
+
+def _lead_with_all_committed(replica: Replica, state: Any, now: Any) -> bool:
+    led = _lead(replica, state, now)
+    if led:
+        replica.high_watermark = replica.log_end
+    return led
+
+
+_move_high_watermark = Replica._move_high_watermark
+
+
+def _count_what_is_in_memory(replica: Replica) -> int:
+    limits = replica.limits
+    replica.limits = replace(limits, flush_group=False)
+    try:
+        return _move_high_watermark(replica)
+    finally:
+        replica.limits = limits
+
+
+_ends_at = Log._ends_at
+
+
+def _remember_all_producers(log: Log, end: int) -> None:
+    known = log.producers.entries()
+    _ends_at(log, end)
+    log.producers.restore(known)
+
+
+def _all_that_are_gone(offices: Offices, _now: Any) -> frozenset[Any]:
+    return frozenset(offices._gone_since)
+
+
+MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "truncates by high watermark": ((Partition, "truncation_for", _truncate_to_watermark),),
+    "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
+    "accepts a stale leader epoch": ((isr_changes, "_refusal", _accept_an_older_leader),),
+    "lets a stale broker epoch join the ISR": (
+        (Partition, "_may_join", _join_in_any_incarnation),
+        (isr_changes, "_may_join", _let_any_incarnation_join),
+    ),
+    "takes the agreed ISR for the maximal": ((Isr, "propose", _count_only_the_agreed),),
+    "takes a new leader's log end for its high watermark": (
+        (Replica, "lead", _lead_with_all_committed),
+    ),
+    "keeps an unclean restart in the ISR": ((registration, "has_kept_its_disks", lambda *_: True),),
+    "writes without checking the controller epoch": ((ZkStore, "_check", lambda _: iter(())),),
+    "replaces a leader without waiting for its lease": ((Offices, "released", _all_that_are_gone),),
+    "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
+    "keeps the ELR when the minimum changes": ((machine, "decide_configs", decide_alter_configs),),
+    "acknowledges before the sync": ((Replica, "_move_high_watermark", _count_what_is_in_memory),),
+}
+
+FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
+    "truncates by high watermark": ("kill", "pause", "elect_preferred"),
+    "accepts a stale leader epoch": ("isolate", "cut_followers", "cut"),
+    "lets a stale broker epoch join the ISR": ("lose_joining", "kill"),
+    "takes the agreed ISR for the maximal": ("agree_late", "kill"),
+    "writes without checking the controller epoch": ("pause", "cut_zookeeper", "kill"),
+    "replaces a leader without waiting for its lease": ("pause", "cut_zookeeper", "isolate"),
+    "keeps producers that were truncated away": ("kill", "pause"),
+    "keeps the ELR when the minimum changes": ("cut_followers", "alter_minimum"),
+    "acknowledges before the sync": ("kill",),
+}
+"""Faults under which a mutation shows soon; all of them for the others."""
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The product with one bug in it."""
+    changes = [
+        (owner, attribute, owner.__dict__[attribute], new)
+        for owner, attribute, new in MUTATIONS[name]
+    ]
+    try:
+        for owner, attribute, _, new in changes:
+            setattr(owner, attribute, new)
+        yield
+    finally:
+        for owner, attribute, old, _ in changes:
+            setattr(owner, attribute, old)

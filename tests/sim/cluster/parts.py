@@ -1,0 +1,69 @@
+"""What a simulated cluster is made of: options, topics, machines."""
+
+from dataclasses import dataclass, field
+
+from broker.core.partition import Role
+from tidemark.model.ids import TopicId
+from tidemark.storage.mem_disk import MemDisk
+
+from sim.cluster.ledger import Ledger
+from sim.cluster.network import Host
+from sim.cluster.processes import BrokerProcess, ControllerProcess
+
+Seen = tuple[int, int, int, Role]
+"""Log end, high watermark, leader epoch and role."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run can be told besides its seed."""
+
+    length_ms: int = 2_500
+    faults: tuple[str, ...] | None = None
+    is_full: bool = False
+
+
+@dataclass
+class SimTopic:
+    """A topic of one partition."""
+
+    name: str
+    topic_id: TopicId
+    configs: dict[str, str]
+    replicas: tuple[int, ...]
+    ledger: Ledger
+    may_lose: bool = False
+
+    @property
+    def flush_group(self) -> bool:
+        return self.configs.get("flush") == "group"
+
+
+@dataclass
+class Machine:
+    """A broker's machine: it stays while processes and disks come and go."""
+
+    number: int
+    host: Host
+    disk: MemDisk
+    rate_permille: int
+    boots: int = 0
+    disks: int = 1
+    process: BrokerProcess | None = None
+    is_lossy: bool = False
+    """It lost what it had; the controller has not taken it out of the ISR yet."""
+    began_at: int = 0
+    dead: list[BrokerProcess] = field(default_factory=list)
+    restart_planned: bool = False
+    seen: dict[tuple[str, int], Seen] = field(default_factory=dict)
+    """Of each partition, as last looked at."""
+
+
+@dataclass
+class Replica:
+    """A controller's machine."""
+
+    number: int
+    host: Host
+    process: ControllerProcess | None = None
+    dead: list[ControllerProcess] = field(default_factory=list)

@@ -1,0 +1,85 @@
+"""Short lives of a cluster, all different, each one that can be had again; those that once failed;
+and bugs made on purpose, which must be found.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from sim.cluster.mutations import FOUND_BY, MUTATIONS, mutated
+from sim.cluster.parts import Options
+from sim.cluster.run import SEEDS_THAT_FAILED, run_seed
+from sim.run import seeds_that_failed
+
+SEEDS = 1_000
+SEEDS_A_TEST = 25
+SEEDS_UNTIL_FOUND = 200
+REACHED = (
+    "b is killed",
+    "b loses power",
+    "b loses its",
+    "b is paused",
+    "b is told",
+    "b cuts to",
+    "c is killed",
+    "c is paused",
+    "network cuts",
+    "zookeeper servers",
+    "operator sets",
+    "operator elects",
+    "zk leader",
+    "zk isr",
+    "p acked",
+    "p hears",
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.feature("G01", "G06", "G11", "G22", "Y05", "H09")
+@pytest.mark.parametrize("first", range(1, SEEDS, SEEDS_A_TEST))
+def test_all_invariants_hold(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        outcome = run_seed(seed)
+        assert not outcome.has_failed, str(outcome)
+
+
+@pytest.mark.parametrize("seed", seeds_that_failed(SEEDS_THAT_FAILED))
+def test_a_seed_that_once_failed_holds(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert not outcome.has_failed, str(outcome)
+
+
+def test_the_runs_reach_what_they_are_for() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(2_000, 2_030):
+        seen += run_seed(seed).seen
+    assert [what for what in REACHED if not _saw(seen, what)] == []
+
+
+def _saw(seen: Counter[str], what: str) -> bool:
+    return any(key.startswith(what.rpartition(" ")[0]) for key in seen)
+
+
+def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    full = Options(length_ms=1_500, is_full=True)
+    run_seed(7, full)
+    first = capsys.readouterr().out
+    run_seed(7, full)
+    assert capsys.readouterr().out == first
+    assert first.count("\n") > 50
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_simulator_finds(name: str) -> None:
+    options = Options(faults=FOUND_BY.get(name))
+    with mutated(name):
+        seeds = range(1, SEEDS_UNTIL_FOUND + 1)
+        assert any(run_seed(seed, options).has_failed for seed in seeds)

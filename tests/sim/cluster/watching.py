@@ -1,0 +1,228 @@
+"""Watch: looks at a cluster from outside after every event, and tells the ledgers what it sees."""
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from broker.core.partition import Role
+from broker.shell.hosted import HostedPartition
+from tidemark.runtime import zk_paths
+
+from sim.checkers import BrokenError, require
+from sim.cluster.client import stored_batches
+from sim.cluster.ledger import State, Stored
+from sim.cluster.parts import Machine, Seen, SimTopic
+from sim.cluster.processes import BrokerProcess
+from sim.znode_tree import Transaction
+
+if TYPE_CHECKING:
+    from sim.cluster.world import World
+
+EVERYTHING: Final = 1 << 30
+YOUNG_MS: Final = 1_000
+"""A process that has just begun may not know yet how much of its log is on disk."""
+CONTROLLERS_OWN: Final = (
+    zk_paths.REGISTERED_BROKERS + "/",
+    zk_paths.TOPICS + "/",
+    zk_paths.PARTITIONS + "/",
+)
+
+
+class Watch:
+    """One run's."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._writer = ""
+        self._is_dirty = False
+        self._deposed: dict[tuple[int, str], tuple[Machine, HostedPartition]] = {}
+
+    def on_commit(self, transaction: Transaction) -> None:
+        self._check_writer(transaction)
+        for path, znode in transaction.znodes:
+            topic = self._world.by_path.get(path)
+            if topic is None or znode is None:
+                if path.startswith(zk_paths.REGISTERED_BROKERS) and znode and znode.data:
+                    self._registered(json.loads(znode.data))
+                continue
+            content = json.loads(znode.data)
+            before = topic.ledger.state
+            state = State(
+                content["leader"],
+                content["leader_epoch"],
+                content["partition_epoch"],
+                tuple(content["isr"]),
+                tuple(content.get("elr", ())),
+            )
+            topic.ledger.stored(state)
+            self._is_dirty = True
+            self._note_all_deposed(topic)
+            if (state.leader, state.leader_epoch) != (before.leader, before.leader_epoch):
+                self._world.note(
+                    "zk", f"leader {state.leader} isr {state.isr} elr {state.elr}", topic
+                )
+            else:
+                self._world.note("zk", f"isr {state.isr} elr {state.elr}", topic)
+
+    def _check_writer(self, transaction: Transaction) -> None:
+        """The controller's state is written by the replica that raised the epoch last."""
+        record = self._world.zookeeper.sessions.get(transaction.session_id)
+        if record is None or record.connection is None:
+            return
+        host = record.connection.session.host
+        paths = [path for path, _ in transaction.znodes]
+        if zk_paths.CONTROLLER_EPOCH in paths:
+            self._writer = host
+        if any(path.startswith(CONTROLLERS_OWN) for path in paths):
+            require(
+                host == self._writer,
+                "only the elected controller writes",
+                f"{host} wrote {paths}, elected was {self._writer}",
+            )
+
+    def _registered(self, content: dict[str, object]) -> None:
+        """The controller knows this incarnation: what it lost it is not counted on for any more."""
+        for machine in self._world.machines:
+            if machine.number == content["broker_id"] and not content["fenced"]:
+                process = machine.process
+                if process is not None and content["incarnation_id"] == (
+                    process.membership._incarnation_id.hex()
+                ):
+                    machine.is_lossy = False
+                    self._is_dirty = True
+
+    def check(self) -> None:
+        """After every event, of what it changed."""
+        for machine in self._world.machines:
+            process = machine.process
+            if process is None:
+                continue
+            seen = machine.seen
+            for name, hosted in process.node.hosted.items():
+                partition = hosted.partition
+                now = (
+                    partition.log_end,
+                    partition.high_watermark,
+                    partition.leader_epoch,
+                    partition.role,
+                )
+                if seen.get(name) != now:
+                    self._changed(machine, process, hosted, seen.get(name))
+                    seen[name] = now
+        if self._is_dirty:
+            self._is_dirty = False
+            for topic in self._world.topics:
+                self._check_members(topic)
+        if self._deposed:
+            self._check_deposed()
+
+    def _changed(
+        self,
+        machine: Machine,
+        process: BrokerProcess,
+        hosted: HostedPartition,
+        before: Seen | None,
+    ) -> None:
+        self._is_dirty = True
+        if process.loop.failures:
+            raise _failure_of(process.loop.failures[0])
+        partition = hosted.partition
+        partition.check()
+        if partition.role is Role.LEADER:
+            self._check_leader(machine, hosted)
+        elif before is not None and partition.log_end < before[0]:
+            self._world.note(
+                machine.host.name, f"cuts to {partition.log_end}", self._world.topic_of(hosted)
+            )
+            self._check_producers(machine, hosted)
+        self._note_deposed(machine, hosted)
+
+    def _note_deposed(self, machine: Machine, hosted: HostedPartition) -> None:
+        """Who still takes itself for a leader that ZooKeeper knows another for is watched."""
+        topic = self._world.topic_of(hosted)
+        place, partition = (machine.number, topic.name), hosted.partition
+        is_deposed = (
+            partition.role is Role.LEADER
+            and topic.ledger.state.leader_epoch > partition.leader_epoch
+        )
+        if is_deposed:
+            self._deposed[place] = machine, hosted
+        else:
+            self._deposed.pop(place, None)
+
+    def _note_all_deposed(self, topic: SimTopic) -> None:
+        for machine in self._world.machines:
+            if machine.process is not None:
+                hosted = machine.process.node.hosted.get((topic.name, 0))
+                if hosted is not None:
+                    self._note_deposed(machine, hosted)
+
+    def _check_deposed(self) -> None:
+        for place, (machine, hosted) in tuple(self._deposed.items()):
+            process = machine.process
+            if process is None or process.node.hosted.get(hosted.topic_partition) is not hosted:
+                del self._deposed[place]
+            elif not machine.host.is_paused and process.keeper.holds():
+                epoch = hosted.partition.leader_epoch
+                self._world.topic_of(hosted).ledger.claims_alone(machine.number, epoch)
+
+    def _check_leader(self, machine: Machine, hosted: HostedPartition) -> None:
+        partition, topic = hosted.partition, self._world.topic_of(hosted)
+        ledger = topic.ledger
+        ledger.leads(machine.number, partition.leader_epoch)
+        start = ledger.end
+        if partition.high_watermark > start:
+            found = log_of(hosted, start, partition.high_watermark)
+            batches = [one for one in found if one.first >= start]
+            ledger.commits(machine.number, partition.high_watermark, batches)
+            if partition.limits.flush_group:
+                self._check_synced(topic)
+
+    def _check_producers(self, machine: Machine, hosted: HostedPartition) -> None:
+        """What is cut is forgotten, also by the table of producers."""
+        last = [
+            batch.last_offset for entry in hosted.log.producers.entries() for batch in entry.batches
+        ]
+        self._world.topic_of(hosted).ledger.remembers(
+            machine.number, max(last, default=-1) + 1, hosted.partition.log_end
+        )
+
+    def _members(
+        self, topic: SimTopic, numbers: tuple[int, ...]
+    ) -> list[tuple[Machine, HostedPartition]]:
+        found = []
+        for machine in self._world.machines:
+            if machine.number not in numbers or machine.is_lossy:
+                continue
+            process = machine.process
+            if process is None:
+                continue
+            hosted = process.node.hosted.get((topic.name, 0))
+            if hosted is not None:
+                found.append((machine, hosted))
+        return found
+
+    def _check_members(self, topic: SimTopic) -> None:
+        ledger = topic.ledger
+        for why, numbers in (("a member of the ISR", ledger.state.isr), ("ELR", ledger.state.elr)):
+            for machine, hosted in self._members(topic, numbers):
+                if hosted.partition.log_end < ledger.end:
+                    ledger.holds(machine.number, hosted.partition.log_end, why=why)
+
+    def _check_synced(self, topic: SimTopic) -> None:
+        for machine, hosted in self._members(topic, topic.ledger.state.isr):
+            if self._world.now - machine.began_at > YOUNG_MS:
+                topic.ledger.synced(machine.number, hosted.log.synced_end)
+
+
+def log_of(hosted: HostedPartition, start: int, end: int) -> list[Stored]:
+    """Batches of a log, read as anybody reads it."""
+    if end <= max(start, hosted.log.log_start):
+        return []
+    read = hosted.log.read(start, EVERYTHING, end=end)
+    records = b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
+    return stored_batches(records, with_values=True)
+
+
+def _failure_of(context: dict[str, object]) -> BaseException:
+    found = context.get("exception")
+    return found if isinstance(found, BaseException) else BrokenError("asyncio", str(context))

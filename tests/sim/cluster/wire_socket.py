@@ -1,0 +1,100 @@
+"""A client's socket over a simulated connection: what ``loop.sock_sendall`` and
+``loop.sock_recv_into`` of the simulator's loop work on.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from sim.cluster.network import Host, Network, Wire
+
+
+class Accepts(Protocol):
+    """Who listens on a host: takes a new connection; gives what takes its bytes."""
+
+    def accept(self, wire: Wire, to_client: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """What takes the client's bytes, in order; ``to_client`` takes the answers."""
+
+
+class SimSocket:
+    """Connected. Raises ConnectionResetError once it is broken."""
+
+    def __init__(self, wire: Wire, client: Host) -> None:
+        self._wire = wire
+        self._client = client
+        self._received = bytearray()
+        self._news: asyncio.Future[None] | None = None
+        self.take: Callable[[bytes], None] = lambda _: None
+        """At the other end."""
+        wire.on_broken[client] = self._wake
+
+    async def send_all(self, data: bytes) -> None:
+        """To the other end."""
+        if self._wire.is_broken(self._client):
+            raise ConnectionResetError("connection reset by peer")
+        content = bytes(data)
+        self._wire.send(self._client, lambda: self.take(content))
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """At least one byte; 0 once the other end has closed."""
+        while not self._received:
+            if self._wire.is_broken(self._client):
+                return 0
+            self._news = asyncio.get_running_loop().create_future()
+            try:
+                await self._news
+            finally:
+                self._news = None
+        size = min(len(buffer), len(self._received))
+        buffer[:size] = self._received[:size]
+        del self._received[:size]
+        return size
+
+    def arrived(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._received += data
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def close(self) -> None:
+        """This end has had enough."""
+        self._wire.break_off(self._client)
+
+
+async def connect(
+    network: Network, client: Host, server: Host, listener: Callable[[], Accepts | None]
+) -> SimSocket:
+    """Three messages. Raises ConnectionRefusedError where nobody listens; waits for ever where the
+    way is cut.
+    """
+    made: asyncio.Future[SimSocket] = asyncio.get_running_loop().create_future()
+    life = client.life
+
+    def answer(action: Callable[[], None]) -> None:
+        network.post(server, client, action, life=life)
+
+    def knock() -> None:
+        accepting = listener() if server.is_up else None
+        if client.life != life:
+            return
+        if accepting is None:
+            answer(lambda: _fail(made))
+            return
+        wire = network.open_wire(client, server)
+        sock = SimSocket(wire, client)
+        sock.take = accepting.accept(wire, sock.arrived)
+        answer(lambda: None if made.done() else made.set_result(sock))
+
+    if server.is_up:
+        network.post(client, server, knock)
+    else:
+        network.post(client, client, lambda: _fail(made))
+    return await made
+
+
+def _fail(made: "asyncio.Future[SimSocket]") -> None:
+    if not made.done():
+        made.set_exception(ConnectionRefusedError("connection refused"))

@@ -1,0 +1,385 @@
+"""The simulator of a cluster: brokers, controllers, a ZooKeeper ensemble and clients; one clock,
+one queue, one seed.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any, Final
+
+from broker.shell.hosted import HostedPartition
+from controller.core.inputs import Asked, Request
+from controller.shell import znodes
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidemark.model.metadata import PartitionImage, TopicImage
+from tidemark.runtime import zk_paths
+from tidemark.runtime.service import ServiceError
+from tidemark.runtime.zk_session import Create
+from tidemark.storage.mem_disk import MemDisk
+
+from sim.checkers import require
+from sim.cluster.client import Producer, Reader
+from sim.cluster.ledger import Ledger
+from sim.cluster.network import Host, Network
+from sim.cluster.parts import Machine, Options, Replica, SimTopic
+from sim.cluster.processes import (
+    LAG_MS,
+    WALL_START_MS,
+    BrokerProcess,
+    ControllerProcess,
+    new_loop,
+)
+from sim.cluster.rpc import Serves
+from sim.cluster.watching import Watch, log_of
+from sim.dice import Dice
+from sim.history import Bounds
+from sim.report import Line, Trace
+from sim.zookeeper import SimZooKeeper
+
+START_MS: Final = 1_000_000
+LOOK_MS: Final = 100
+SETTLE_MS: Final = 12_000
+"""After healing, how long it may take until every partition has a leader and a full ISR."""
+
+
+class World:
+    """A run. ``run`` returns when all invariants held, and raises the first that did not."""
+
+    def __init__(self, seed: int, options: Options) -> None:
+        from sim.cluster.faults import Injector
+
+        self.dice = Dice(seed)
+        self.options = options
+        self.trace = Trace(is_full=options.is_full)
+        self.now = START_MS
+        self.acknowledged = 0
+        self._has_ended = False
+        self.is_draining = False
+        self.is_over = False
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._serial = count()
+        self.network = Network(self, self.dice)
+        self.zookeeper = SimZooKeeper(
+            self, self.dice, link=self.network.zookeeper_link, tick_ms=100
+        )
+        self.watch = Watch(self)
+        self.zookeeper.on_commit = self.watch.on_commit
+        self.client = self.network.host("client")
+        self.client.begin()
+        self.client_loop = new_loop(self.client, self.dice)
+        self.machines = [self._machine(number) for number in range(1, 4)]
+        self.controllers = [
+            Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
+        ]
+        self.topics: list[SimTopic] = []
+        self.by_path: dict[str, SimTopic] = {}
+        self._make_topics()
+        self._lay_out()
+        asked = options.faults
+        self.alters_minimum = self.dice.chance(0.25) if asked is None else "alter_minimum" in asked
+        self.injector = Injector(self)
+
+    def _machine(self, number: int) -> Machine:
+        rate = self.dice.pick((960, 1_000, 1_040))
+        return Machine(number, self.network.host(f"b{number}"), MemDisk(), rate)
+
+    def _make_topics(self) -> None:
+        for number in range(self.dice.between(1, 2)):
+            flush = self.dice.pick(("os", "os", "group"))
+            configs = {"min.insync.replicas": "2", "flush": flush}
+            replicas = [1, 2, 3]
+            start = self.dice.between(0, 2)
+            ordered = tuple(replicas[start:] + replicas[:start])
+            topic_id = TopicId((number + 1).to_bytes(16, "big"))
+            name = ("orders", "prices")[number]
+            topic = SimTopic(name, topic_id, configs, ordered, Ledger(f"{name}-0"))
+            self.topics.append(topic)
+            self.by_path[zk_paths.partition(topic_id, 0)] = topic
+
+    def _lay_out(self) -> None:
+        """ZooKeeper as a cluster of these topics leaves it that was stopped in order."""
+        paths: dict[str, None] = {}
+        for parent in zk_paths.PERSISTENT_PARENTS:
+            names = parent.split("/")[1:]
+            paths.update(("/" + "/".join(names[: n + 1]), None) for n in range(len(names)))
+        ops = [Create(path, b"") for path in paths]
+        ops.append(Create(zk_paths.CLUSTER, zk_paths.encode({"cluster_id": "sim", "features": {}})))
+        for topic in self.topics:
+            brokers = tuple(map(BrokerId, topic.replicas))
+            partition = PartitionImage(
+                0, brokers, brokers, brokers[0], LeaderEpoch(0), PartitionEpoch(0)
+            )
+            image = TopicImage(topic.name, topic.topic_id, topic.configs, (partition,))
+            ops.append(Create(zk_paths.partitions_of(topic.topic_id), b""))
+            ops.append(
+                Create(zk_paths.partition(topic.topic_id, 0), znodes.write_partition(partition))
+            )
+            ops.append(Create(zk_paths.topic(topic.name), znodes.write_topic(image)))
+        self.zookeeper.write(self.zookeeper.servers[0], 0, tuple(ops))
+
+    # -- the clock
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Schedule."""
+        heapq.heappush(self._queue, (self.now + delay_ms, next(self._serial), action))
+
+    def wall_ms(self) -> int:
+        """For records."""
+        return WALL_START_MS + self.now
+
+    def _run_until(self, end: int, done: Callable[[], bool] = lambda: False) -> bool:
+        queue = self._queue
+        while queue and queue[0][0] <= end:
+            self.now, _, action = heapq.heappop(queue)
+            action()
+            if self._has_ended:
+                self._look_after()
+            self.watch.check()
+            if done():
+                return True
+        self.now = max(self.now, end)
+        return False
+
+    def close(self) -> None:
+        """End what still runs."""
+        brokers = [one for machine in self.machines for one in (*machine.dead, machine.process)]
+        controllers = [one for each in self.controllers for one in (*each.dead, each.process)]
+        for process in (*brokers, *controllers):
+            if process is not None:
+                process.loop.shut()
+        self.client_loop.shut()
+
+    def run(self) -> None:
+        """Start, work under faults, heal, settle, compare."""
+        for machine in self.machines:
+            self.after(self.dice.between(0, 30), lambda m=machine: self.start_broker(m))  # type: ignore[misc]
+        for replica in self.controllers:
+            self.after(self.dice.between(0, 30), lambda r=replica: self.start_controller(r))  # type: ignore[misc]
+        self._run_until(self.now + 4_000, self._all_registered)
+        tasks = self._start_clients()
+        self.injector.start()
+        self._run_until(self.now + self.options.length_ms)
+        self.injector.stop()
+        self.note("operator", "heals all")
+        self._heal()
+        self.is_draining = True
+        self._settle()
+        self.is_over = True
+        self._run_until(self.now + 3_000, lambda: all(one.done() for one in tasks))
+        for task in tasks:
+            require(task.done(), "after healing clients finish", task.get_name())
+            task.result()
+        self._compare()
+
+    def _start_clients(self) -> "list[asyncio.Task[None]]":
+        tasks = []
+        for number in range(1, self.dice.between(2, 3) + 1):
+            producer = Producer(self, self.dice.pick(self.topics), number)
+            tasks.append(self._client_task(producer.run(lambda: self.is_draining), producer.name))
+        for number, topic in enumerate(self.topics, 1):
+            reader = Reader(self, topic, number)
+            tasks.append(self._client_task(reader.run(lambda: self.is_over), reader.name))
+        return tasks
+
+    def _client_task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        task = self.client_loop.create_task(work, name=name)
+        task.add_done_callback(self._client_done)
+        return task
+
+    def _client_done(self, task: "asyncio.Task[None]") -> None:
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            raise failure
+
+    # -- processes
+
+    def controller_at(self, endpoint: str) -> Host:
+        """Directory."""
+        return self.network.hosts[endpoint.partition(":")[0]]
+
+    def serving_on(self, host: Host) -> Serves | None:
+        """Directory."""
+        return next((one.process for one in self.controllers if one.host is host), None)
+
+    def broker_at(self, name: str) -> BrokerProcess | None:
+        """Who listens there."""
+        machine = next(one for one in self.machines if one.host.name == name)
+        process = machine.process
+        return process if process is not None and process.has_image else None
+
+    def start_broker(self, machine: Machine) -> None:
+        """On the disk as it is."""
+        if machine.process is not None:
+            return
+        machine.restart_planned = False
+        machine.began_at = self.now
+        machine.seen.clear()
+        machine.process = BrokerProcess(
+            machine.host,
+            self,
+            self.zookeeper,
+            machine.disk,
+            dice=self.dice,
+            number=machine.number,
+            boot_id=f"boot-{machine.number}-{machine.boots}",
+            directory_id=f"dir-{machine.number}-{machine.disks}",
+            rate_permille=machine.rate_permille,
+            brokers=self.broker_at,
+        )
+        machine.process.task.add_done_callback(self._on_ended)
+        self.note(machine.host.name, "starts")
+
+    def start_controller(self, replica: Replica) -> None:
+        """A new process."""
+        if replica.process is None:
+            replica.process = ControllerProcess(
+                replica.host, self.zookeeper, self.dice, replica.number
+            )
+            replica.process.task.add_done_callback(self._on_ended)
+            self.note(replica.host.name, "starts")
+
+    def _on_ended(self, _task: object) -> None:
+        self._has_ended = True
+
+    def end_broker(self, machine: Machine, *, is_silent: bool = False) -> None:
+        """Its process is no more."""
+        process = machine.process
+        if process is None:
+            return
+        process.kill(self.network, is_silent=is_silent)
+        machine.dead.append(process)
+        machine.process = None
+        machine.disk.kill()
+
+    def end_controller(self, replica: Replica) -> None:
+        """Its process is no more."""
+        if replica.process is not None:
+            replica.process.kill(self.network)
+            replica.dead.append(replica.process)
+            replica.process = None
+
+    def restart_later(self, machine: Machine, delay_ms: int) -> None:
+        """As a supervisor does."""
+        machine.restart_planned = True
+        self.after(delay_ms, lambda: self.start_broker(machine))
+
+    def ask_controller(self, make: Callable[[Request], Asked]) -> None:
+        """An operator's request to whoever is active; nobody waits for the answer."""
+        for replica in self.controllers:
+            process = replica.process
+            if process is None or not process.node.is_active or replica.host.is_paused:
+                continue
+
+            async def ask(process: ControllerProcess = process) -> None:
+                await process.node.ask(make, 1_000)
+
+            process.loop.create_task(ask())
+
+    def _look_after(self) -> None:
+        """Processes that ended by themselves: their supervisor starts them again."""
+        self._has_ended = False
+        for machine in self.machines:
+            process = machine.process
+            if process is None or not process.task.done():
+                continue
+            failure = process.task.exception() if not process.task.cancelled() else None
+            if failure is not None and not _is_service_error(failure):
+                raise failure
+            self.note(machine.host.name, f"ends: {failure or 'in order'}")
+            self.end_broker(machine)
+            self.restart_later(machine, self.dice.between(20, 400))
+        for replica in self.controllers:
+            controller = replica.process
+            if controller is not None and controller.task.done():
+                failure = controller.task.exception()
+                raise failure or AssertionError("a controller ended by itself")
+
+    def topic_of(self, hosted: HostedPartition) -> SimTopic:
+        """By its id."""
+        return next(one for one in self.topics if one.topic_id == hosted.topic_id)
+
+    def _heal(self) -> None:
+        self.network.heal_all()
+        for number, server in enumerate(self.zookeeper.servers):
+            self.zookeeper.lag(number, 0)
+            if not server.is_up:
+                self.zookeeper.start_server(number)
+        for machine in self.machines:
+            machine.disk.syncs_fail = False
+            if machine.host.is_paused:
+                machine.host.resume()
+            if machine.process is None and not machine.restart_planned:
+                self.start_broker(machine)
+        for replica in self.controllers:
+            if replica.host.is_paused:
+                replica.host.resume()
+            if replica.process is None:
+                self.start_controller(replica)
+
+    def _all_registered(self) -> bool:
+        return all(
+            one.process is not None
+            and one.process.has_joined
+            and not one.process.is_stopping.is_set()
+            for one in self.machines
+        )
+
+    # -- the end
+
+    def _settle(self) -> None:
+        """Until all is well, and has been for so long that no lag can be noticed any more."""
+        deadline, well_ms = self.now + SETTLE_MS, 0
+        while self.now < deadline and well_ms <= LAG_MS + LAG_MS // 2:
+            self._run_until(self.now + LOOK_MS)
+            well_ms = well_ms + LOOK_MS if self._is_settled() else 0
+        require(self._all_registered(), "after healing every broker is registered")
+        for topic in self.topics:
+            topic.ledger.settles(topic.replicas)
+
+    def _is_settled(self) -> bool:
+        return self._all_registered() and all(map(self._is_whole, self.topics))
+
+    def _is_whole(self, topic: SimTopic) -> bool:
+        """Everybody is in sync, knows it, and has the same."""
+        state = topic.ledger.state
+        if state.leader < 0 or set(state.isr) != set(topic.replicas):
+            return False
+        ends = set()
+        for machine in self.machines:
+            assert machine.process is not None
+            hosted = machine.process.node.hosted.get((topic.name, 0))
+            if hosted is None or hosted.partition.leader_epoch != state.leader_epoch:
+                return False
+            ends |= {hosted.partition.log_end, hosted.partition.high_watermark}
+        return len(ends) == 1
+
+    def _compare(self) -> None:
+        for topic in self.topics:
+            logs = {}
+            for machine in self.machines:
+                assert machine.process is not None
+                hosted = machine.process.node.hosted[topic.name, 0]
+                logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)
+            topic.ledger.ends(logs)
+
+    # -- the report
+
+    def note(self, actor: str, what: str, topic: SimTopic | None = None) -> None:
+        """One line."""
+        bounds, role, epoch = None, "", -1
+        if topic is not None:
+            state = topic.ledger.state
+            role, epoch = (f"b{state.leader}" if state.leader >= 0 else "-"), state.leader_epoch
+            bounds = Bounds(0, topic.ledger.end, topic.ledger.end, topic.ledger.end, 0)
+        name = "" if topic is None else f"{topic.name}-0"
+        self.trace.add(Line(self.now - START_MS, actor, what, name, role, epoch, bounds))
+
+
+def _is_service_error(failure: BaseException) -> bool:
+    if isinstance(failure, BaseExceptionGroup):
+        return all(_is_service_error(one) for one in failure.exceptions)
+    if isinstance(failure, TidemarkError):
+        return failure.code is ErrorCode.REQUEST_TIMED_OUT
+    return isinstance(failure, ServiceError)
