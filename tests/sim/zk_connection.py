@@ -12,6 +12,7 @@ from sim.znode_tree import CHANGED, CHILD, CREATED, DELETED, Event, Tree
 if TYPE_CHECKING:
     from sim.zookeeper import SimSession
 
+RESEND_MS: Final = 50
 EVENT_KINDS: Final = {
     CREATED: ("data",),
     CHANGED: ("data",),
@@ -53,7 +54,7 @@ class Connection:
         self._lost_from: int | None = None
         self._sent = 0
         self._arrives_at = {"there": 0, "back": 0}
-        self._is_stuck = {"there": False, "back": False}
+        self._blocked: dict[str, list[Callable[[], None]]] = {"there": [], "back": []}
         self._waiting: deque[OnDone] = deque()
         self._watches: dict[tuple[str, str], list[OnWatch]] = {}
         self._telling: list[OnWatch] = []
@@ -129,13 +130,30 @@ class Connection:
         return watches
 
     def _travel(self, way: str, action: Callable[[], None]) -> None:
-        """In order. What the network loses stops all behind it: the connection is then dead."""
-        ends = (self.session.host, self.server.name)
-        delay = self._zookeeper.travel_ms(*(ends if way == "there" else ends[::-1]))
-        if delay is None or self._is_stuck[way]:
-            self._is_stuck[way] = True
+        """In order. What the network loses is sent again, and all behind it waits, until somebody
+        gives the connection up.
+        """
+        delay = None if self._blocked[way] else self._delay(way)
+        if delay is None:
+            self._blocked[way].append(action)
+            if len(self._blocked[way]) == 1:
+                self._zookeeper.schedule.after(RESEND_MS, lambda: self._resend(way))
             return
         now = self._zookeeper.schedule.now
         at = max(now + delay, self._arrives_at[way])
         self._arrives_at[way] = at
         self._zookeeper.schedule.after(at - now, action)
+
+    def _delay(self, way: str) -> int | None:
+        ends = (self.session.host, self.server.name)
+        return self._zookeeper.travel_ms(*(ends if way == "there" else ends[::-1]))
+
+    def _resend(self, way: str) -> None:
+        if self.is_broken:
+            return
+        if self._delay(way) is None:
+            self._zookeeper.schedule.after(RESEND_MS, lambda: self._resend(way))
+            return
+        blocked, self._blocked[way] = self._blocked[way], []
+        for action in blocked:
+            self._travel(way, action)

@@ -54,6 +54,12 @@ class ControllerConfig(ServiceConfig):
         ge=0,
         description="how long a broker's metadata stream may be broken before the broker is fenced",
     )
+    feed_deserted_resign_ms: int = Field(
+        20_000,
+        ge=0,
+        description="how long after its election a controller stays that no living broker listens"
+        " to; 0: for ever",
+    )
     auto_leader_rebalance_enable: bool = Field(
         default=True, description="whether preferred replicas are given their partitions back"
     )

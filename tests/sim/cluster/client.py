@@ -55,6 +55,10 @@ ALL: Final = -1
 class Client:
     """One connection to whoever leads one partition, made again when it must be."""
 
+    answer_s = ANSWER_S
+    wait_ms = 600
+    """How long a broker may wait for the ISR."""
+
     def __init__(self, world: "World", topic: "SimTopic") -> None:
         self.world = world
         self.topic = topic
@@ -72,7 +76,7 @@ class Client:
     async def ask(self, api_key: ApiKey, version: int, body: bytes) -> memoryview:
         """One request, one answer. Raises OSError, TimeoutError: nobody knows what happened."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self.answer_s):
                 sock = await self._connected()
                 self._correlation_id += 1
                 header = request_header(api_key, version, self._correlation_id, "sim")
@@ -126,7 +130,7 @@ class Client:
         request = ProduceRequest(
             None,
             acks,
-            600,
+            self.wait_ms,
             [ProduceTopic(self.topic.name, NO_TOPIC_ID, [ProducePartition(0, memoryview(batch))])],
         )
         body = write_produce_request(PRODUCE_VERSION, request)

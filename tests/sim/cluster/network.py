@@ -15,8 +15,6 @@ from sim.dice import Dice
 from sim.network import Schedule
 
 RESEND_MS: Final = 40
-KEEPALIVE_MS: Final = 1_500
-"""A connection whose way has been cut for so long is broken."""
 LATE_MS: Final = 200
 
 Action = Callable[[], None]
@@ -80,12 +78,15 @@ class Host:
 class Network:
     """Who reaches whom, and how late. Ways are one-way: (source, target), by host names."""
 
-    def __init__(self, schedule: Schedule, dice: Dice) -> None:
+    def __init__(self, schedule: Schedule, dice: Dice, *, keepalive_ms: int = 1_500) -> None:
+        """A connection whose way has been cut for ``keepalive_ms`` is broken."""
+        self.keepalive_ms = keepalive_ms
         self.schedule = schedule
         self.dice = dice
         self.hosts: dict[str, Host] = {}
         self.cuts: set[tuple[str, str]] = set()
-        self.slow_ms = 0
+        self.late_ms: dict[tuple[str, str], int] = {}
+        """How much later than others messages of a way arrive."""
         self._wires: list[Wire] = []
         self._calls: dict[object, tuple[Host, int, Host, Action]] = {}
 
@@ -98,9 +99,8 @@ class Network:
         """How long a message takes that is sent now; None: it is lost."""
         if (source, target) in self.cuts:
             return None
-        if self.dice.chance(0.02):
-            return self.dice.between(0, 30 + self.slow_ms)
-        return self.dice.between(0, 2)
+        longest_ms = 30 if self.dice.chance(0.02) else 2
+        return self.dice.between(0, longest_ms) + self.late_ms.get((source, target), 0)
 
     def zookeeper_link(self, source: str, target: str) -> int | None:
         """As ``travel_ms``; a paused process neither sends nor takes anything."""
@@ -113,7 +113,7 @@ class Network:
     def cut(self, source: str, target: str) -> None:
         """Nothing goes that way. Connections that need it break when it lasts."""
         self.cuts.add((source, target))
-        self.schedule.after(KEEPALIVE_MS, lambda: self._break_between(source, target))
+        self.schedule.after(self.keepalive_ms, lambda: self._break_between(source, target))
 
     def heal(self, source: str, target: str) -> None:
         """It goes again."""
@@ -122,7 +122,7 @@ class Network:
     def heal_all(self) -> None:
         """Everybody reaches everybody."""
         self.cuts.clear()
-        self.slow_ms = 0
+        self.late_ms.clear()
 
     def _break_between(self, source: str, target: str) -> None:
         if (source, target) not in self.cuts:
@@ -156,7 +156,7 @@ class Network:
             delay = self.travel_ms(source.name, target.name)
             if delay is not None:
                 self.schedule.after(delay, lambda: target.run(life, action))
-            elif self.schedule.now - since > KEEPALIVE_MS:
+            elif self.schedule.now - since > self.keepalive_ms:
                 give_up()
             else:
                 self.schedule.after(RESEND_MS, attempt)
@@ -270,7 +270,7 @@ class Wire:
         other = self.other(end)
         self._broken[end] = True
         self._waiting[other].clear()
-        self._network.schedule.after(KEEPALIVE_MS, lambda: self._end(other))
+        self._network.schedule.after(self._network.keepalive_ms, lambda: self._end(other))
 
     def _end(self, end: Host) -> None:
         if self._broken[end]:

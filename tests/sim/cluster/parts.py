@@ -8,8 +8,9 @@ from tidemark.storage.mem_disk import MemDisk
 
 from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host
-from sim.cluster.processes import BrokerProcess, ControllerProcess
+from sim.cluster.processes import BrokerProcess, ControllerProcess, Timing
 
+FAST = Timing()
 Seen = tuple[int, int, int, Role]
 """Log end, high watermark, leader epoch and role."""
 
@@ -21,6 +22,7 @@ class Options:
     length_ms: int = 2_500
     faults: tuple[str, ...] | None = None
     is_full: bool = False
+    timing: Timing = FAST
 
 
 @dataclass

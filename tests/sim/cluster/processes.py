@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 from broker.config import BrokerConfig
 from broker.shell.apis import make_router
@@ -35,9 +36,6 @@ from sim.zk_adapter import SimZkSession
 from sim.zookeeper import SimSession, SimZooKeeper
 
 WALL_START_MS: Final = 1_700_000_000_000
-SESSION_MS: Final = 1_500
-LEASE_MS: Final = 600
-LAG_MS: Final = 700
 INTERNAL: Final = "INTERNAL"
 PORT: Final = 9092
 
@@ -70,42 +68,67 @@ def new_loop(host: Host, dice: Dice) -> SimLoop:
     return loop
 
 
-BROKER_CONFIGS: Final = {
-    number: BrokerConfig(
+class Timing(NamedTuple):
+    """How long everything takes; the proportions are those of production."""
+
+    session_ms: int = 1_500
+    lease_ms: int = 600
+    lag_ms: int = 700
+    fence_ms: int = 150
+    fetch_wait_ms: int = 100
+    fetch_backoff_ms: int = 50
+    socket_timeout_ms: int = 400
+    keepalive_ms: int = 1_500
+    deserted_ms: int = 2_500
+
+
+PRODUCTION: Final = Timing(9_000, 3_000, 10_000, 500, 500, 1_000, 30_000, 15_000, 20_000)
+"""The defaults."""
+
+
+@cache
+def broker_config(number: int, timing: Timing) -> BrokerConfig:
+    """Of one broker."""
+    return BrokerConfig(
         broker_id=number,
-        replica_lag_time_max_ms=LAG_MS,
-        replica_fetch_wait_max_ms=100,
-        replica_fetch_backoff_ms=50,
-        replica_socket_timeout_ms=400,
-        lease_ms=LEASE_MS,
+        replica_lag_time_max_ms=timing.lag_ms,
+        replica_fetch_wait_max_ms=timing.fetch_wait_ms,
+        replica_fetch_backoff_ms=timing.fetch_backoff_ms,
+        replica_socket_timeout_ms=timing.socket_timeout_ms,
+        lease_ms=timing.lease_ms,
         log_flush_interval_ms=200,
         log_flush_offset_checkpoint_interval_ms=300,
         controlled_shutdown_deadline_ms=1_000,
         shutdown_deadline_ms=3_000,
     )
-    for number in range(1, 6)
-}
-CONTROLLER_CONFIGS: Final = {
-    number: ControllerConfig(
+
+
+@cache
+def controller_config(number: int, timing: Timing) -> ControllerConfig:
+    """Of one controller."""
+    return ControllerConfig(
         controller_id=number,
-        lease_ms=LEASE_MS,
-        feed_lost_fence_ms=150,
+        lease_ms=timing.lease_ms,
+        feed_lost_fence_ms=timing.fence_ms,
+        feed_deserted_resign_ms=timing.deserted_ms,
         auto_leader_rebalance_enable=False,
     )
-    for number in range(1, 4)
-}
 
 
 class ControllerProcess:
     """One replica of the controller, from start to end."""
 
-    def __init__(self, host: Host, zookeeper: SimZooKeeper, dice: Dice, number: int) -> None:
+    def __init__(
+        self, host: Host, zookeeper: SimZooKeeper, dice: Dice, number: int, timing: Timing
+    ) -> None:
         self.host = host
         host.begin()
         self.loop = new_loop(host, dice)
-        self.session: SimSession = zookeeper.connect(host.name, timeout_ms=SESSION_MS)
+        self.session: SimSession = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
         clock = SimClock(host, 1_000)
-        self.node = ControllerNode(CONTROLLER_CONFIGS[number], SimZkSession(self.session), clock)
+        self.node = ControllerNode(
+            controller_config(number, timing), SimZkSession(self.session), clock
+        )
         self.node.election.grpc_endpoint = f"{host.name}:1"
         self.task = self.loop.create_task(self._run())
 
@@ -134,6 +157,7 @@ class BrokerProcess:
         boot_id: str,
         directory_id: str,
         rate_permille: int,
+        timing: Timing,
         brokers: Callable[[str], "BrokerProcess | None"],
     ) -> None:
         """Raises StampError, DiskError."""
@@ -141,10 +165,10 @@ class BrokerProcess:
         self.disk = disk
         self._directory = directory
         self._brokers = brokers
-        config = BROKER_CONFIGS[number]
+        config = broker_config(number, timing)
         host.begin()
         self.loop = new_loop(host, dice)
-        self.session = zookeeper.connect(host.name, timeout_ms=SESSION_MS)
+        self.session = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
         session = SimZkSession(self.session)
         clock = SimClock(host, rate_permille)
         self.manager = LogManager.open(

@@ -43,7 +43,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.feature("G01", "G06", "G11", "G22", "Y05", "H09")
+@pytest.mark.feature("G01", "G06", "G09", "G11", "G17", "G22", "Y05")
 @pytest.mark.parametrize("first", range(1, SEEDS, SEEDS_A_TEST))
 def test_all_invariants_hold(first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):

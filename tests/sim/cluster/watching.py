@@ -169,6 +169,8 @@ class Watch:
         partition, topic = hosted.partition, self._world.topic_of(hosted)
         ledger = topic.ledger
         ledger.leads(machine.number, partition.leader_epoch)
+        if topic.may_lose:
+            return
         start = ledger.end
         if partition.high_watermark > start:
             found = log_of(hosted, start, partition.high_watermark)
@@ -203,6 +205,8 @@ class Watch:
 
     def _check_members(self, topic: SimTopic) -> None:
         ledger = topic.ledger
+        if topic.may_lose:
+            return
         for why, numbers in (("a member of the ISR", ledger.state.isr), ("ELR", ledger.state.elr)):
             for machine, hosted in self._members(topic, numbers):
                 if hosted.partition.log_end < ledger.end:

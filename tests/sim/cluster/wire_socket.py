@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from sim.cluster.network import Host, Network, Wire
+from sim.cluster.network import RESEND_MS, Host, Network, Wire
 
 
 class Accepts(Protocol):
@@ -88,10 +88,16 @@ async def connect(
         sock.take = accepting.accept(wire, sock.arrived)
         answer(lambda: None if made.done() else made.set_result(sock))
 
-    if server.is_up:
-        network.post(client, server, knock)
-    else:
-        network.post(client, client, lambda: _fail(made))
+    def call() -> None:
+        """Again and again, as a kernel does with the first message of a connection."""
+        if made.done():
+            return
+        if not server.is_up and network.travel_ms(client.name, server.name) is not None:
+            _fail(made)
+        elif not server.is_up or not network.post(client, server, knock):
+            network.schedule.after(RESEND_MS, lambda: client.run(life, call))
+
+    client.after(0, call)
     return await made
 
 

@@ -25,7 +25,6 @@ from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host, Network
 from sim.cluster.parts import Machine, Options, Replica, SimTopic
 from sim.cluster.processes import (
-    LAG_MS,
     WALL_START_MS,
     BrokerProcess,
     ControllerProcess,
@@ -44,10 +43,36 @@ SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 
 
+def draw_topics(dice: Dice) -> list[SimTopic]:
+    """One or two, of three replicas."""
+    topics = []
+    for number in range(dice.between(1, 2)):
+        start = dice.between(0, 2)
+        replicas = (1, 2, 3, 1, 2)[start : start + 3]
+        configs = {"min.insync.replicas": "2", "flush": dice.pick(("os", "os", "group"))}
+        topics.append(make_topic(number, ("orders", "prices")[number], configs, replicas))
+    return topics
+
+
+def make_topic(
+    number: int, name: str, configs: dict[str, str], replicas: tuple[int, ...]
+) -> SimTopic:
+    """Its id is its number."""
+    topic_id = TopicId((number + 1).to_bytes(16, "big"))
+    return SimTopic(name, topic_id, configs, replicas, Ledger(f"{name}-0"))
+
+
 class World:
     """A run. ``run`` returns when all invariants held, and raises the first that did not."""
 
-    def __init__(self, seed: int, options: Options) -> None:
+    def __init__(
+        self,
+        seed: int,
+        options: Options,
+        topics: list[SimTopic] | None = None,
+        *,
+        brokers: int = 3,
+    ) -> None:
         from sim.cluster.faults import Injector
 
         self.dice = Dice(seed)
@@ -60,7 +85,7 @@ class World:
         self.is_over = False
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = count()
-        self.network = Network(self, self.dice)
+        self.network = Network(self, self.dice, keepalive_ms=options.timing.keepalive_ms)
         self.zookeeper = SimZooKeeper(
             self, self.dice, link=self.network.zookeeper_link, tick_ms=100
         )
@@ -69,13 +94,12 @@ class World:
         self.client = self.network.host("client")
         self.client.begin()
         self.client_loop = new_loop(self.client, self.dice)
-        self.machines = [self._machine(number) for number in range(1, 4)]
+        self.machines = [self._machine(number) for number in range(1, brokers + 1)]
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
         ]
-        self.topics: list[SimTopic] = []
-        self.by_path: dict[str, SimTopic] = {}
-        self._make_topics()
+        self.topics = draw_topics(self.dice) if topics is None else topics
+        self.by_path = {zk_paths.partition(one.topic_id, 0): one for one in self.topics}
         self._lay_out()
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.25) if asked is None else "alter_minimum" in asked
@@ -84,19 +108,6 @@ class World:
     def _machine(self, number: int) -> Machine:
         rate = self.dice.pick((960, 1_000, 1_040))
         return Machine(number, self.network.host(f"b{number}"), MemDisk(), rate)
-
-    def _make_topics(self) -> None:
-        for number in range(self.dice.between(1, 2)):
-            flush = self.dice.pick(("os", "os", "group"))
-            configs = {"min.insync.replicas": "2", "flush": flush}
-            replicas = [1, 2, 3]
-            start = self.dice.between(0, 2)
-            ordered = tuple(replicas[start:] + replicas[:start])
-            topic_id = TopicId((number + 1).to_bytes(16, "big"))
-            name = ("orders", "prices")[number]
-            topic = SimTopic(name, topic_id, configs, ordered, Ledger(f"{name}-0"))
-            self.topics.append(topic)
-            self.by_path[zk_paths.partition(topic_id, 0)] = topic
 
     def _lay_out(self) -> None:
         """ZooKeeper as a cluster of these topics leaves it that was stopped in order."""
@@ -129,7 +140,8 @@ class World:
         """For records."""
         return WALL_START_MS + self.now
 
-    def _run_until(self, end: int, done: Callable[[], bool] = lambda: False) -> bool:
+    def pass_until(self, end: int, done: Callable[[], bool] = lambda: False) -> bool:
+        """Let time pass; whether it was ``done`` before ``end``."""
         queue = self._queue
         while queue and queue[0][0] <= end:
             self.now, _, action = heapq.heappop(queue)
@@ -157,17 +169,17 @@ class World:
             self.after(self.dice.between(0, 30), lambda m=machine: self.start_broker(m))  # type: ignore[misc]
         for replica in self.controllers:
             self.after(self.dice.between(0, 30), lambda r=replica: self.start_controller(r))  # type: ignore[misc]
-        self._run_until(self.now + 4_000, self._all_registered)
+        self.pass_until(self.now + 4_000, self._all_registered)
         tasks = self._start_clients()
         self.injector.start()
-        self._run_until(self.now + self.options.length_ms)
+        self.pass_until(self.now + self.options.length_ms)
         self.injector.stop()
         self.note("operator", "heals all")
         self._heal()
         self.is_draining = True
         self._settle()
         self.is_over = True
-        self._run_until(self.now + 3_000, lambda: all(one.done() for one in tasks))
+        self.pass_until(self.now + 3_000, lambda: all(one.done() for one in tasks))
         for task in tasks:
             require(task.done(), "after healing clients finish", task.get_name())
             task.result()
@@ -226,6 +238,7 @@ class World:
             boot_id=f"boot-{machine.number}-{machine.boots}",
             directory_id=f"dir-{machine.number}-{machine.disks}",
             rate_permille=machine.rate_permille,
+            timing=self.options.timing,
             brokers=self.broker_at,
         )
         machine.process.task.add_done_callback(self._on_ended)
@@ -235,7 +248,7 @@ class World:
         """A new process."""
         if replica.process is None:
             replica.process = ControllerProcess(
-                replica.host, self.zookeeper, self.dice, replica.number
+                replica.host, self.zookeeper, self.dice, replica.number, self.options.timing
             )
             replica.process.task.add_done_callback(self._on_ended)
             self.note(replica.host.name, "starts")
@@ -331,8 +344,8 @@ class World:
     def _settle(self) -> None:
         """Until all is well, and has been for so long that no lag can be noticed any more."""
         deadline, well_ms = self.now + SETTLE_MS, 0
-        while self.now < deadline and well_ms <= LAG_MS + LAG_MS // 2:
-            self._run_until(self.now + LOOK_MS)
+        while self.now < deadline and well_ms <= self.options.timing.lag_ms * 3 // 2:
+            self.pass_until(self.now + LOOK_MS)
             well_ms = well_ms + LOOK_MS if self._is_settled() else 0
         require(self._all_registered(), "after healing every broker is registered")
         for topic in self.topics:

@@ -65,6 +65,7 @@ from controller.core.topics import (
 )
 
 PRODUCER_ID_BLOCK: Final = 1_000
+DESERTED: Final = "no broker listens: another controller may be reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Limits:
     requests_waiting_max: int = 4_096  # beyond it the caller hears REQUEST_TIMED_OUT at once
     lease_ms: int = 3_000
     feed_lost_fence_ms: int = 500
+    deserted_resign_ms: int = 20_000  # since the term began; 0: never
     rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
 
     def __post_init__(self) -> None:
@@ -156,7 +158,7 @@ class Controller:
         """
         if self._offices is None or self._writing is not None:
             return None
-        deadlines = [self._offices.next_deadline(), self._rebalance_at]
+        deadlines = [self._offices.next_deadline(now), self._rebalance_at]
         due = min((one for one in deadlines if one is not None), default=None)
         return None if due is None else max(due, now)
 
@@ -183,7 +185,13 @@ class Controller:
         self._cluster = Cluster(elected.stored, elected.controller_id, elected.controller_epoch)
         self._listing = elected.listing
         image, limits = self._cluster.image, self._limits
-        self._offices = Offices(image.position, limits.lease_ms, limits.feed_lost_fence_ms)
+        self._offices = Offices(
+            image.position,
+            limits.lease_ms,
+            limits.feed_lost_fence_ms,
+            begun_at=now,
+            deserted_ms=limits.deserted_resign_ms,
+        )
         self._elections_may_be_due = True
         if limits.rebalance_interval_ms:
             self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
@@ -284,6 +292,8 @@ class Controller:
         if cluster is None or self._writing is not None:
             return effects
         effects += self._look_around(cluster, now)
+        if self._is_deserted(cluster, now):
+            return [*effects, *self._become_standby(DESERTED), Resign(DESERTED)]
         change = self._unasked(cluster, now)
         if change is not None:
             return [*effects, self._begin(cluster, change, None)]
@@ -307,6 +317,11 @@ class Controller:
             RemoveLiveZnode(broker.broker_id, broker.incarnation_id)
             for broker in self._offices.to_fence(brokers, now)
         ]
+
+    def _is_deserted(self, cluster: Cluster, now: InstantMs) -> bool:
+        """Cut off from every broker that lives: another controller may not be (J7)."""
+        assert self._offices is not None, "only the active looks"
+        return self._offices.is_deserted(cluster.image.brokers, now)
 
     def _unasked(self, cluster: Cluster, now: InstantMs) -> Change | None:
         """What is to be written without anyone asking: the dead are fenced first."""

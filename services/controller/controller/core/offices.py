@@ -14,6 +14,7 @@ from tidemark.model.metadata import START_OF_FEED, BrokerImage, FeedPosition, Pa
 from controller.core.liveness import LiveListing, incarnation_of
 
 Key = tuple[TopicId, int]
+_BEGINNING = InstantMs(0)
 
 
 class _Demotion(NamedTuple):
@@ -27,10 +28,23 @@ class _Demotion(NamedTuple):
 class Offices:
     """What one term knows of brokers that are gone, streams that broke, and demotions under way."""
 
-    def __init__(self, term_start: FeedPosition, lease_ms: int, fence_ms: int) -> None:
+    def __init__(
+        self,
+        term_start: FeedPosition,
+        lease_ms: int,
+        fence_ms: int,
+        *,
+        begun_at: InstantMs = _BEGINNING,
+        deserted_ms: int = 0,
+    ) -> None:
+        """``deserted_ms`` 0: a controller that nobody listens to stays."""
         self._term_start = term_start
         self._lease_ms = lease_ms
         self._fence_ms = fence_ms
+        self._deserted_ms = deserted_ms
+        self._begun_at = begun_at
+        self._deserted_at: InstantMs | None = None
+        self._streams: set[BrokerEpoch] = set()
         self._gone_since: dict[BrokerId, InstantMs] = {}
         self._told: set[BrokerId] = set()
         self._acknowledged: dict[BrokerEpoch, FeedPosition] = {}
@@ -50,6 +64,9 @@ class Offices:
         known = {broker.broker_epoch for broker in brokers.values()}
         for epoch in self._acknowledged.keys() - known:
             del self._acknowledged[epoch]
+        if self._streams and not self._streams & known:
+            self._deserted_at = now  # all of them registered anew, and have yet to listen
+        self._streams &= known
 
     def released(self, now: InstantMs) -> frozenset[BrokerId]:
         """Brokers gone for a whole lease."""
@@ -109,16 +126,25 @@ class Offices:
 
     def stream_lost(self, broker_epoch: BrokerEpoch, now: InstantMs) -> None:
         """A broker's feed connection broke."""
+        self._streams.discard(broker_epoch)
         self._streams_lost.setdefault(broker_epoch, now)
+        if not self._streams:
+            self._deserted_at = now
 
     def stream_regained(self, broker_epoch: BrokerEpoch) -> None:
-        """It is back."""
+        """It is back, or there for the first time."""
         self._streams_lost.pop(broker_epoch, None)
+        self._streams.add(broker_epoch)
+        self._deserted_at = None
 
     def to_fence(
         self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs
     ) -> list[BrokerImage]:
-        """Brokers whose stream has been lost for so long that they are as good as dead; once."""
+        """Brokers whose stream has been lost for so long that they are as good as dead; once. Where
+        nobody listens it is we who are cut off: nobody is fenced then.
+        """
+        if not self._streams:
+            return []
         due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
         for one in due:
             del self._streams_lost[one]
@@ -128,12 +154,33 @@ class Offices:
             if broker.broker_epoch in due and broker.broker_id not in self._gone_since
         ]
 
-    def next_deadline(self) -> InstantMs | None:
-        """When somebody is released or to be fenced next."""
-        releases = [
+    def is_deserted(self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs) -> bool:
+        """Whether brokers live, and none has listened for so long that another controller should
+        try: for a lease since the last stream broke, or since the term began for ``deserted_ms``.
+        """
+        lives = any(one.broker_id not in self._gone_since for one in brokers.values())
+        due = self._deserted_due()
+        return lives and due is not None and now >= due
+
+    def _deserted_due(self) -> int | None:
+        if not self._deserted_ms or self._streams:
+            return None
+        if self._deserted_at is None:
+            return self._begun_at + self._deserted_ms
+        return self._deserted_at + self._lease_ms
+
+    def next_deadline(self, now: InstantMs) -> InstantMs | None:
+        """When somebody is released or to be fenced next, or we have been alone for too long; never
+        what is past already and waits for something else.
+        """
+        dues = [
             since + self._lease_ms
             for one, since in self._gone_since.items()
             if one not in self._told
         ]
-        fences = [since + self._fence_ms for since in self._streams_lost.values()]
-        return InstantMs(min(releases + fences)) if releases or fences else None
+        if self._streams:
+            dues += [since + self._fence_ms for since in self._streams_lost.values()]
+        deserted = self._deserted_due()
+        if deserted is not None and deserted > now:
+            dues.append(deserted)
+        return InstantMs(min(dues)) if dues else None

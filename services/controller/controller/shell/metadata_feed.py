@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch
+from tidemark.model.ids import BrokerEpoch, InstantMs
 from tidemark.model.metadata import START_OF_FEED, ClusterDelta, ClusterImage, FeedPosition
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update
 from tidemark.runtime.telemetry import fields
@@ -53,6 +53,10 @@ class Subscription:
 
     def __init__(self, name: str, broker_epoch: BrokerEpoch, updates_max: int) -> None:
         self.name = name
+        self.answers_heartbeats = False
+        self.is_silent = False
+        self._asked_at: InstantMs | None = None
+        self._must_beat = False
         self.broker_epoch = broker_epoch
         self.acknowledged = START_OF_FEED
         self.snapshots_sent = 0
@@ -78,6 +82,18 @@ class Subscription:
             return
         self._updates.append(update)
         self._ready.set()
+
+    def beat(self, now: InstantMs) -> int:
+        """Ask for a sign of life, unless one is awaited; for how many ms one has been."""
+        if self._asked_at is None and self.answers_heartbeats and not self.over:
+            self._asked_at = now
+            self._ready.set()
+            self._must_beat = True
+        return 0 if self._asked_at is None else now - self._asked_at
+
+    def heard(self) -> None:
+        """It is there."""
+        self._asked_at = None
 
     def start_over(self) -> None:
         """Forget what is queued: the next update is a snapshot."""
@@ -107,6 +123,9 @@ class Subscription:
                 return snapshot
             if self._updates:
                 return self._updates.popleft()
+            if self._must_beat:
+                self._must_beat = False
+                return pb.MetadataUpdate(heartbeat=True)
             self._ready.clear()
             await self._ready.wait()
         return None
@@ -168,9 +187,12 @@ class MetadataFeed:
         return self._snapshot
 
     @contextmanager
-    def subscribe(self, name: str, broker_epoch: BrokerEpoch) -> Iterator[Subscription]:
+    def subscribe(
+        self, name: str, broker_epoch: BrokerEpoch, *, answers_heartbeats: bool = False
+    ) -> Iterator[Subscription]:
         """A subscription for as long as the block lasts; already ended when it may not be."""
         subscription = Subscription(name, broker_epoch, self._limits.updates_queued_max)
+        subscription.answers_heartbeats = answers_heartbeats
         if not self.is_open:
             subscription.end(ErrorCode.NOT_CONTROLLER)
         elif not self._entitled(broker_epoch):
@@ -185,12 +207,50 @@ class MetadataFeed:
             yield subscription
         finally:
             self._subscriptions.remove(subscription)
-            if self._concerns_listener(subscription) and not self._is_followed(broker_epoch):
+            told = subscription.is_silent
+            if (
+                self._concerns_listener(subscription)
+                and not told
+                and not self._is_followed(broker_epoch)
+            ):
                 log.info("feed lost", extra=fields(subscriber=name, broker_epoch=broker_epoch))
                 self._listener_now().lost(broker_epoch)
 
+    def beat(self, now: InstantMs, silent_ms: int) -> None:
+        """Ask every subscriber for a sign of life. The streams of brokers that owe one for so long
+        count as lost, all of them at once: a cut breaks no connection, and one that cuts us off
+        from everybody must not look like the end of one broker after the other.
+        """
+        silent = [
+            one
+            for one in self._subscriptions
+            if one.beat(now) >= silent_ms and not one.is_silent and self._concerns_listener(one)
+        ]
+        for one in silent:
+            one.is_silent = True
+        for one in silent:
+            if not self._is_followed(one.broker_epoch):
+                log.warning("subscriber is silent", extra=fields(subscriber=one.name))
+                self._listener_now().lost(one.broker_epoch)
+
+    def forgive(self) -> None:
+        """Whoever owes a sign of life may have given it while this process stood still."""
+        for one in self._subscriptions:
+            one.heard()
+
+    def _hear(self, subscription: Subscription) -> None:
+        subscription.heard()
+        if not subscription.is_silent:
+            return
+        first = not self._is_followed(subscription.broker_epoch)
+        subscription.is_silent = False
+        if first and self._concerns_listener(subscription):
+            log.info("subscriber is back", extra=fields(subscriber=subscription.name))
+            self._listener_now().regained(subscription.broker_epoch)
+
     def acknowledge(self, subscription: Subscription, position: FeedPosition) -> None:
         """A subscriber has applied everything up to there."""
+        self._hear(subscription)
         if position <= subscription.acknowledged:
             return
         first = position.controller_epoch > subscription.acknowledged.controller_epoch
@@ -202,7 +262,10 @@ class MetadataFeed:
             self._listener_now().acknowledged(subscription.broker_epoch, position)
 
     def _is_followed(self, broker_epoch: BrokerEpoch) -> bool:
-        return any(one.broker_epoch == broker_epoch and not one.over for one in self._subscriptions)
+        return any(
+            one.broker_epoch == broker_epoch and not one.over and not one.is_silent
+            for one in self._subscriptions
+        )
 
     def _concerns_listener(self, subscription: Subscription) -> bool:
         """A stream that was ended from here (a term's end, a newer registration) is no news."""

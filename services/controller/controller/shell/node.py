@@ -22,7 +22,7 @@ from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import SessionState, ZkError, ZkSession
 
 from controller.config import ControllerConfig
-from controller.core.controller import Controller, Limits, Role
+from controller.core.controller import DESERTED, Controller, Limits, Role
 from controller.core.effects import (
     CloseFeed,
     Effect,
@@ -59,12 +59,14 @@ from controller.shell.zk_store import ZkStore
 log = logging.getLogger(__name__)
 
 _NO_ZNODE: Final = BrokerEpoch(-1)
+_BEATS_PER_SILENCE: Final = 4
 
 
 class ControllerNode:
     """The object graph of one replica, below its servers."""
 
     def __init__(self, config: ControllerConfig, session: ZkSession, clock: Clock) -> None:
+        self._config = config
         self.controller_id = ControllerId(config.controller_id)
         self.authorizer = Authorizer()
         self.feed = MetadataFeed(
@@ -151,6 +153,8 @@ class ControllerNode:
                 self._term = self._store = self._live_znodes = None
                 self._stop_timer()
             await self.election.resign(term)
+            if await term.wait_ended() == DESERTED and not self._draining:
+                await asyncio.sleep(self._config.lease_ms / 1_000)  # let another one be faster
 
     async def _serve(self, term: Term, store: ZkStore, removals: LiveZnodes) -> None:
         """One term, from loading the state to the loss of the office."""
@@ -160,6 +164,7 @@ class ControllerNode:
                 tasks.create_task(self._lead(term, store), name="lead"),
                 tasks.create_task(self._write(term, store), name="write-store"),
                 tasks.create_task(removals.run(term), name="remove-live-znodes"),
+                tasks.create_task(self._beat(), name="feed-heartbeats"),
             ]
             reason = await term.wait_ended()
             log.warning(
@@ -214,6 +219,18 @@ class ControllerNode:
                 term.end(str(error))
                 return
             self.take(StoreWritten(write.write_id))
+
+    async def _beat(self) -> None:
+        """Hear from every broker within a session's timeout, or count its stream as lost."""
+        silent_ms = self._config.zookeeper_session_timeout_ms
+        pause_ms = silent_ms // _BEATS_PER_SILENCE
+        while True:
+            before = self._clock.now_ms()
+            await asyncio.sleep(pause_ms / 1_000)
+            now = self._clock.now_ms()
+            if now - before > 2 * pause_ms:
+                self.feed.forgive()
+            self.feed.beat(now, silent_ms)
 
     def take(self, stimulus: Input) -> None:
         """Step the machine, and perform what it asks for, in order."""
@@ -338,6 +355,7 @@ def _limits(config: ControllerConfig) -> Limits:
         requests_waiting_max=config.requests_waiting_max,
         lease_ms=config.lease_ms,
         feed_lost_fence_ms=config.feed_lost_fence_ms,
+        deserted_resign_ms=config.feed_deserted_resign_ms,
         rebalance_interval_ms=(
             config.leader_imbalance_check_interval_seconds * 1_000
             if config.auto_leader_rebalance_enable

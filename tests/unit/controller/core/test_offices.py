@@ -26,7 +26,7 @@ def at(milliseconds: int) -> InstantMs:
 def test_a_broker_is_released_a_lease_after_it_was_seen_gone() -> None:
     known = offices()
     known.see(BROKERS, listing(1), at(1_000))
-    assert known.next_deadline() == 4_000
+    assert known.next_deadline(at(0)) == 4_000
     assert known.released(at(3_999)) == frozenset()
     assert known.newly_released(at(4_000)) == {1}
     assert known.newly_released(at(4_001)) == frozenset()
@@ -69,8 +69,9 @@ def test_who_led_nothing_or_is_gone_holds_nothing_up() -> None:
 
 
 def test_a_stream_that_stays_lost_fences_its_broker_once() -> None:
-    known = offices()
-    known.see(BROKERS, listing(1, ONE), at(0))
+    known, other = offices(), a_broker(2)
+    known.see({**BROKERS, other.broker_id: other}, listing(1, ONE, other), at(0))
+    known.stream_regained(other.broker_epoch)
     known.stream_lost(ONE.broker_epoch, at(1_000))
     assert known.to_fence(BROKERS, at(1_499)) == []
     assert known.to_fence(BROKERS, at(1_500)) == [ONE]
@@ -82,4 +83,48 @@ def test_a_stream_that_came_back_fences_nobody() -> None:
     known.stream_lost(ONE.broker_epoch, at(1_000))
     known.stream_regained(ONE.broker_epoch)
     assert known.to_fence(BROKERS, at(9_000)) == []
-    assert known.next_deadline() is None
+    assert known.next_deadline(at(0)) is None
+
+
+def followed() -> Offices:
+    """One broker, which listens."""
+    known = Offices(START, lease_ms=3_000, fence_ms=500, begun_at=at(0), deserted_ms=20_000)
+    known.see(BROKERS, listing(1, ONE), at(0))
+    known.stream_regained(ONE.broker_epoch)
+    return known
+
+
+@pytest.mark.feature("J7")
+def test_who_hears_of_nobody_fences_nobody_and_is_deserted_a_lease_later() -> None:
+    known = followed()
+    known.stream_lost(ONE.broker_epoch, at(1_000))
+    assert known.to_fence(BROKERS, at(9_000)) == []
+    assert known.next_deadline(at(1_000)) == 4_000
+    assert not known.is_deserted(BROKERS, at(3_999))
+    assert known.is_deserted(BROKERS, at(4_000))
+    known.stream_regained(ONE.broker_epoch)
+    assert not known.is_deserted(BROKERS, at(9_000))
+
+
+@pytest.mark.feature("J7")
+def test_a_term_that_nobody_listens_to_from_the_start_is_given_longer() -> None:
+    known = Offices(START, lease_ms=3_000, fence_ms=500, begun_at=at(1_000), deserted_ms=20_000)
+    known.see(BROKERS, listing(1, ONE), at(1_000))
+    assert not known.is_deserted(BROKERS, at(20_999))
+    assert known.is_deserted(BROKERS, at(21_000))
+
+
+def test_without_a_broker_that_lives_nobody_is_missed() -> None:
+    known = followed()
+    known.stream_lost(ONE.broker_epoch, at(1_000))
+    known.see(BROKERS, listing(2), at(2_000))
+    assert not known.is_deserted(BROKERS, at(60_000))
+
+
+def test_a_broker_that_registers_anew_has_yet_to_listen() -> None:
+    known, again = followed(), a_broker(1, epoch=200)
+    brokers = {again.broker_id: again}
+    known.see(brokers, listing(2, again), at(5_000))
+    assert known.next_deadline(at(5_000)) == 8_000
+    known.stream_regained(again.broker_epoch)
+    assert known.next_deadline(at(5_000)) is None

@@ -24,7 +24,10 @@ async def handle(
     if first is None:
         return
     broker_epoch = BrokerEpoch(first.broker_epoch)
-    with node.feed.subscribe(first.subscriber, broker_epoch) as subscription:
+    beats = first.answers_heartbeats
+    with node.feed.subscribe(
+        first.subscriber, broker_epoch, answers_heartbeats=beats
+    ) as subscription:
         async with asyncio.TaskGroup() as tasks:
             listener = tasks.create_task(_listen(node, requests, subscription))
             await _send(node, context, subscription)
