@@ -6,15 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
+MINUTES ?=
 INPUT ?=
 S ?=
 REWRITE ?=
-ARGS ?=
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz chaos ci clean
 
 help: ## print these lines
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -59,7 +59,12 @@ unit: setup ## unit, golden and tidy tests: Python alone, seconds
 	QUICK=1 $(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy $(ARGS)
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
+ifdef ARGS
 	$(BIN)/pytest -q tests $(ARGS)
+else
+	$(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
+	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios
+endif
 
 up: setup ## start the embedded cluster on loopback and wait until it is healthy
 	$(BIN)/tidemark dev up $(ARGS)
@@ -78,6 +83,9 @@ bench: setup ## measure against a floor in the same run; JSON in bench-results/ 
 
 sim: setup ## one simulated life, an event a line: make sim SEED=7; many: make sim SEEDS=1000
 	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+
+chaos: setup ## real processes under a seeded plan of faults: make chaos MINUTES=10 SEED=7
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)

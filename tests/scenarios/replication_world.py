@@ -16,7 +16,7 @@ from controller.core.inputs import (
 )
 from scenarios.runner import Command
 from sim.cluster.client import ALL, Client
-from sim.cluster.parts import Machine, Options, SimTopic
+from sim.cluster.parts import Machine, Options, Replica, SimTopic
 from sim.cluster.processes import PRODUCTION
 from sim.cluster.watching import log_of
 from sim.cluster.world import World, make_topic
@@ -109,6 +109,7 @@ class ReplicationWorld:
         brokers = max(max(topic.replicas) for topic in topics)
         options = Options(timing=PRODUCTION)
         world = self._world = World(SEED, options, topics, brokers=max(brokers, 3))
+        world.network.is_steady = True
         for machine in world.machines:
             machine.rate_permille = 1_000
             world.start_broker(machine)
@@ -321,8 +322,11 @@ class ReplicationWorld:
     # -- looking
 
     def do_state(self, command: Command) -> None:
-        """What ZooKeeper holds of each topic, and what each replica takes itself for."""
+        """What ZooKeeper holds of each topic, and what each replica takes itself for; a second
+        later, when all that is on its way has arrived.
+        """
         world = self.world
+        self._pass(SECOND_MS)
         for topic in world.topics:
             state = topic.ledger.state
             leader = f"b{state.leader}" if state.leader >= 0 else "none"
@@ -353,15 +357,20 @@ class ReplicationWorld:
         names = self.world.zookeeper.tree.children("/brokers/live")
         return {f"b{name.partition('-')[0]}" for name in names}
 
-    def do_controllers(self, _command: Command) -> None:
-        """Who takes itself for the active one."""
-        for replica in self.world.controllers:
-            process = replica.process
-            if process is None:
-                self._output.append(f"{replica.host.name} down")
-            else:
-                word = "active" if process.node.is_active else "standby"
-                self._output.append(f"{replica.host.name} {word}")
+    def do_controllers(self, command: Command) -> None:
+        """Who takes itself for the active one; with ``count`` only how many do."""
+        words = [self._office(replica) for replica in self.world.controllers]
+        if command.arguments == ("count",):
+            self._output.append(f"{words.count('active')} active, {words.count('standby')} standby")
+            return
+        for replica, word in zip(self.world.controllers, words, strict=True):
+            self._output.append(f"{replica.host.name} {word}")
+
+    def _office(self, replica: Replica) -> str:
+        process = replica.process
+        if process is None:
+            return "down"
+        return "active" if process.node.is_active else "standby"
 
     # -- finding
 

@@ -11,6 +11,8 @@ from tidemark.client.admin import (
     LogDir,
     NewTopic,
     ProducerState,
+    Reassignment,
+    ReplicaBounds,
     ReplicaLog,
     TopicDescription,
 )
@@ -50,7 +52,9 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerState",
+    "Reassignment",
     "RecordMetadata",
+    "ReplicaBounds",
     "ReplicaLog",
     "TidemarkError",
     "TopicDescription",

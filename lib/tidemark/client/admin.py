@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tidemark.client import admin_requests
+from tidemark.client import admin_answers, admin_requests
 from tidemark.client.admin_types import (
     AlterConfig,
     ClusterDescription,
@@ -19,6 +19,8 @@ from tidemark.client.admin_types import (
     NewTopic,
     PartitionDescription,
     ProducerState,
+    Reassignment,
+    ReplicaBounds,
     ReplicaLog,
     TopicDescription,
 )
@@ -47,6 +49,8 @@ __all__ = [
     "NewTopic",
     "PartitionDescription",
     "ProducerState",
+    "Reassignment",
+    "ReplicaBounds",
     "ReplicaLog",
     "TopicDescription",
 ]
@@ -114,7 +118,7 @@ class Admin:
             topics, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
         )
         answer = await self._ask_any(ApiKey.CREATE_TOPICS, fields)
-        created = _results(answer.topics, lambda each: each.name, "creating topic {}")
+        created = admin_answers.by_name(answer.topics, lambda each: each.name, "creating topic {}")
         return {
             name: CreatedTopic(name, each.topic_id, each.num_partitions, each.replication_factor)
             for name, each in created.items()
@@ -126,7 +130,9 @@ class Admin:
             list(topics), timeout_ms=self.config.request_timeout_ms
         )
         answer = await self._ask_any(ApiKey.DELETE_TOPICS, fields)
-        for topic in _results(answer.responses, lambda each: each.name, "deleting topic {}"):
+        for topic in admin_answers.by_name(
+            answer.responses, lambda each: each.name, "deleting topic {}"
+        ):
             self._session.cache.unwant(topic)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -146,8 +152,11 @@ class Admin:
         if names is not None and not names:
             return {}
         cluster = await self._transport().describe(names, auto_create=False)
-        return _results(
-            cluster.topics.values(), lambda each: each.topic, "describing topic {}", _tolerated
+        return admin_answers.by_name(
+            cluster.topics.values(),
+            lambda each: each.topic,
+            "describing topic {}",
+            admin_answers.tolerated,
         )
 
     async def create_partitions(
@@ -158,7 +167,7 @@ class Admin:
             counts, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
         )
         answer = await self._ask_any(ApiKey.CREATE_PARTITIONS, fields)
-        _results(answer.results, lambda each: each.name, "adding partitions to {}")
+        admin_answers.by_name(answer.results, lambda each: each.name, "adding partitions to {}")
 
     # ---- configurations
 
@@ -167,10 +176,12 @@ class Admin:
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Effective settings by name, with where each value comes from."""
         described: dict[ConfigResource, dict[str, ConfigEntry]] = {}
-        for broker_id, group in _by_broker(resources).items():
+        for broker_id, group in admin_answers.by_broker(resources).items():
             fields = admin_requests.describe_configs(group, with_documentation=with_documentation)
             answer = await self._ask(broker_id, ApiKey.DESCRIBE_CONFIGS, fields)
-            results = _results(answer.results, admin_requests.read_resource, "describing {}")
+            results = admin_answers.by_name(
+                answer.results, admin_requests.read_resource, "describing {}"
+            )
             described |= {
                 resource: admin_requests.read_configs(each) for resource, each in results.items()
             }
@@ -185,12 +196,14 @@ class Admin:
         """Change single settings and leave the others (IncrementalAlterConfigs). Raises
         ClientConfigError.
         """
-        for broker_id, group in _by_broker(changes).items():
+        for broker_id, group in admin_answers.by_broker(changes).items():
+            if broker_id is not None and broker_id not in (await self._brokers()):
+                broker_id = None  # it is away: any broker may take what it is to find
             fields = admin_requests.alter_configs(
                 {resource: changes[resource] for resource in group}, validate_only=validate_only
             )
             answer = await self._ask(broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
-            _results(answer.responses, admin_requests.read_resource, "altering {}")
+            admin_answers.by_name(answer.responses, admin_requests.read_resource, "altering {}")
 
     # ---- records and offsets
 
@@ -279,7 +292,56 @@ class Admin:
             for one in result.partition_result
         }
 
+    async def alter_partition_reassignments(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Begin moving each partition to these replicas, preferred first; None cancels its move.
+        Says what became of each: None, or why not. Raises ClientError when nothing was tried.
+        """
+        fields = admin_requests.alter_partition_reassignments(
+            moves,
+            allow_replication_factor_change=allow_replication_factor_change,
+            timeout_ms=self.config.default_api_timeout_ms,
+        )
+        answer = await self._ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, fields)
+        if answer.error_code:
+            raise error_for(
+                answer.error_code, "moving replicas failed", detail=answer.error_message
+            )
+        return admin_answers.alterations(answer, moves)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves under way; of all partitions when none is named."""
+        fields = admin_requests.list_partition_reassignments(
+            partitions, timeout_ms=self.config.default_api_timeout_ms
+        )
+        answer = await self._ask_any(ApiKey.LIST_PARTITION_REASSIGNMENTS, fields)
+        if answer.error_code:
+            raise error_for(answer.error_code, "listing moves failed", detail=answer.error_message)
+        return admin_answers.reassignments(answer)
+
+    async def replica_bounds(
+        self, broker_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ReplicaBounds]:
+        """Where the logs of one broker's replicas begin and end, leader or not; what the broker
+        does not tell is left out.
+        """
+        await self._brokers()
+        found = await self._transport().replica_bounds(broker_id, list(partitions))
+        return {partition: ReplicaBounds(*bounds) for partition, bounds in found.items()}
+
     # ---- within
+
+    async def _brokers(self) -> Mapping[int, Any]:
+        """Brokers alive, as last heard; asks when never heard."""
+        if not self._session.cache.version:
+            await self._session.cluster.refresh(seen_version=0)
+        return self._session.cache.cluster.brokers
 
     def _transport(self) -> KafkaTransport:
         transport = self._session.transport
@@ -303,8 +365,7 @@ class Admin:
         if broker_id is None:
             return await self._ask_any(api_key, fields)
         transport = self._transport()
-        if not self._session.cache.version:
-            await self._session.cluster.refresh(seen_version=0)
+        await self._brokers()
         connection = await transport.connection(broker_id, Lane.CONTROL)
         return await _ask_one(connection, api_key, fields)
 
@@ -316,7 +377,7 @@ class Admin:
             answer = await self._transport().ask_any(
                 lambda connection: _ask_one(connection, api_key, fields)
             )
-            away = ErrorCode.NOT_CONTROLLER in _error_codes(answer)
+            away = ErrorCode.NOT_CONTROLLER in admin_answers.error_codes(answer)
             if not away or deadline.passed(self._clock.now_ms()):
                 return answer
             failures += 1
@@ -362,7 +423,9 @@ class Admin:
             await self._session.cluster.topic(partition.topic, deadline)
             leader = self._session.cache.leader(partition)
             if leader is None:
-                return _no_leader(self._session.cache.topic(partition.topic), partition)
+                return admin_answers.no_leader(
+                    self._session.cache.topic(partition.topic), partition
+                )
             by_broker[leader.broker_id].append(partition)
         for broker_id, group in by_broker.items():
             try:
@@ -371,7 +434,7 @@ class Admin:
                 problem = failed
                 continue
             where = self._transport().where(broker_id)
-            problem = _collect(answer, group, found, (api_key, where)) or problem
+            problem = admin_answers.collect(answer, group, found, (api_key, where)) or problem
         return problem
 
 
@@ -388,97 +451,3 @@ async def _ask_one(
         body,
         version,
     )
-
-
-def _error_codes(answer: long_tail.Struct) -> set[int]:
-    """Of each thing a CreateTopics and its like were about."""
-    for name in ("topics", "responses", "results"):
-        each = getattr(answer, name, None)
-        if each is not None:
-            return {result.error_code for result in each}
-    return set()
-
-
-def _tolerated(code: int) -> bool:
-    """A topic whose partitions lack leaders is still described."""
-    return code == ErrorCode.LEADER_NOT_AVAILABLE
-
-
-def _results(
-    results: Iterable[Any],
-    name: Callable[[Any], Key],
-    doing: str,
-    tolerated: Callable[[int], bool] = lambda code: False,
-) -> dict[Key, Any]:
-    """Results by name when all succeeded; else raises the first failure, with the others as
-    notes.
-    """
-    succeeded: dict[Key, Any] = {}
-    failures: list[ClientError] = []
-    for result in results:
-        if result.error_code == ErrorCode.NONE or tolerated(result.error_code):
-            succeeded[name(result)] = result
-            continue
-        thing = name(result)
-        shown = thing.name if isinstance(thing, ConfigResource) else thing
-        failures.append(
-            error_for(
-                result.error_code,
-                doing.format(repr(shown)) + " failed",
-                detail=getattr(result, "error_message", None),
-            )
-        )
-    if failures:
-        for other in failures[1:]:
-            failures[0].add_note(f"also: {other}")
-        raise failures[0]
-    return succeeded
-
-
-def _by_broker(
-    resources: Iterable[ConfigResource],
-) -> dict[int | None, list[ConfigResource]]:
-    """A broker's own configuration is that broker's to tell; the rest is anybody's (None)."""
-    groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
-    for resource in resources:
-        own = resource.kind == "broker" and resource.name.isdigit()
-        groups[int(resource.name) if own else None].append(resource)
-    return groups
-
-
-def _no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:
-    missing = topic is not None and partition.partition >= len(topic.partitions)
-    if missing:
-        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
-    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-
-
-def _collect(
-    answer: long_tail.Struct,
-    asked: list[TopicPartition],
-    found: dict[TopicPartition, long_tail.Struct],
-    told: tuple[ApiKey, str],
-) -> ClientError | None:
-    api_key, where = told
-    problem: ClientError | None = None
-    answered = set()
-    for topic in answer.topics:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.name, result.partition_index)
-            answered.add(partition)
-            if result.error_code == ErrorCode.NONE:
-                found[partition] = result
-            else:
-                problem = error_for(
-                    result.error_code,
-                    f"{api_key.name} for {partition} failed",
-                    where=where,
-                    detail=getattr(result, "error_message", None),
-                )
-    if not answered.issuperset(asked):
-        return error_for(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the answer to {api_key.name} is incomplete",
-            where=where,
-        )
-    return problem

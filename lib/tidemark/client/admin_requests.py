@@ -169,6 +169,35 @@ def read_producers(result: Struct) -> list[ProducerState]:
     ]
 
 
+def alter_partition_reassignments(
+    moves: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool,
+    timeout_ms: int,
+) -> Fields:
+    """AlterPartitionReassignments (KIP-455): no replicas (None) cancel a move."""
+    by_topic: dict[str, list[Fields]] = defaultdict(list)
+    for (topic, partition), replicas in moves.items():
+        wanted = None if replicas is None else list(replicas)
+        by_topic[topic].append({"partition_index": partition, "replicas": wanted})
+    return {
+        "allow_replication_factor_change": allow_replication_factor_change,
+        "topics": [{"name": topic, "partitions": each} for topic, each in by_topic.items()],
+        "timeout": timeout_ms,
+    }
+
+
+def list_partition_reassignments(
+    partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
+) -> Fields:
+    """ListPartitionReassignments; None: all that move."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions or ():
+        by_topic[topic].append(partition)
+    named = [{"name": topic, "partition_indexes": each} for topic, each in by_topic.items()]
+    return {"topics": None if partitions is None else named, "timeout": timeout_ms}
+
+
 def read_log_dirs(broker_id: int, answer: Struct) -> list[LogDir]:
     """One broker's log directories."""
     return [

@@ -138,3 +138,30 @@ class ProducerState(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     current_txn_start_offset: int
+
+
+class Reassignment(NamedTuple):
+    """A move under way (KIP-455). ``replicas`` are all that the partition has now: the target
+    first, then those that go.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Where the replicas will be."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
+    @property
+    def original(self) -> tuple[int, ...]:
+        """Where a cancelled move goes back to."""
+        return tuple(one for one in self.replicas if one not in self.adding)
+
+
+class ReplicaBounds(NamedTuple):
+    """Where one replica's own log begins and ends, whether committed or not."""
+
+    log_start: int
+    log_end: int

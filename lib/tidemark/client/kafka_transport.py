@@ -25,6 +25,7 @@ from tidemark.codec.record_batch import Buffer
 from tidemark.kafka import fetch, list_offsets, long_tail, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import MalformedRequestError
+from tidemark.kafka.list_offsets import ListOffsetsResponse, ListOffsetsTopic
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.model.topics import TopicPartition
@@ -33,6 +34,9 @@ _NAMES_UP_TO: Final = 12
 """The last version of Produce and Fetch that names topics by name: for brokers without topic ids.
 """
 _NO_SESSION_EPOCH: Final = -1
+_CONSUMER: Final = -1
+_DEBUGGING_REPLICA: Final = -2
+"""As this replica id, ListOffsets asks any replica about its own log."""
 _NO_PRODUCER_EPOCH: Final = -1
 
 Answer = TypeVar("Answer")
@@ -186,10 +190,8 @@ class KafkaTransport:
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
     ) -> list[OffsetOutcome]:
         """One request."""
-        connection = await self.connection(broker_id, Lane.CONTROL)
-        version = connection.version(ApiKey.LIST_OFFSETS)
         topics = [
-            list_offsets.ListOffsetsTopic(
+            ListOffsetsTopic(
                 topic,
                 [
                     list_offsets.ListOffsetsPartition(
@@ -200,15 +202,7 @@ class KafkaTransport:
             )
             for (topic, _), group in _by_topic(items).items()
         ]
-        request = list_offsets.ListOffsetsRequest(
-            -1, int(read_committed), topics, self._config.request_timeout_ms
-        )
-        body = await connection.request(
-            ApiKey.LIST_OFFSETS,
-            version,
-            [list_offsets.write_list_offsets_request(version, request)],
-        )
-        answer = parsed(connection, list_offsets.read_list_offsets_response, body, version)
+        answer = await self._ask_offsets(broker_id, topics, read_committed=read_committed)
         return [
             OffsetOutcome(
                 TopicPartition(topic, result.partition),
@@ -220,6 +214,48 @@ class KafkaTransport:
             for topic, results in answer.topics
             for result in results
         ]
+
+    async def replica_bounds(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Start and end of one broker's own logs, leader or not: what a debugging client asks."""
+        found: list[dict[TopicPartition, int]] = []
+        for mark in (list_offsets.EARLIEST_TIMESTAMP, list_offsets.LATEST_TIMESTAMP):
+            by_topic: dict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
+            for topic, partition in partitions:
+                by_topic[topic].append(list_offsets.ListOffsetsPartition(partition, mark))
+            topics = [ListOffsetsTopic(*each) for each in by_topic.items()]
+            answer = await self._ask_offsets(broker_id, topics, replica_id=_DEBUGGING_REPLICA)
+            found.append(
+                {
+                    TopicPartition(topic, result.partition): result.offset
+                    for topic, results in answer.topics
+                    for result in results
+                    if result.error_code == ErrorCode.NONE
+                }
+            )
+        starts, ends = found
+        return {one: (starts[one], end) for one, end in ends.items() if one in starts}
+
+    async def _ask_offsets(
+        self,
+        broker_id: int,
+        topics: list[ListOffsetsTopic],
+        *,
+        replica_id: int = _CONSUMER,
+        read_committed: bool = False,
+    ) -> ListOffsetsResponse:
+        connection = await self.connection(broker_id, Lane.CONTROL)
+        version = connection.version(ApiKey.LIST_OFFSETS)
+        request = list_offsets.ListOffsetsRequest(
+            replica_id, int(read_committed), topics, self._config.request_timeout_ms
+        )
+        body = await connection.request(
+            ApiKey.LIST_OFFSETS,
+            version,
+            [list_offsets.write_list_offsets_request(version, request)],
+        )
+        return parsed(connection, list_offsets.read_list_offsets_response, body, version)
 
     def where(self, broker_id: int) -> str:
         """``broker 2 (host:port)``."""

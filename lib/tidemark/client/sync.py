@@ -22,11 +22,14 @@ from tidemark.client.admin_types import (
     LogDir,
     NewTopic,
     ProducerState,
+    Reassignment,
+    ReplicaBounds,
     TopicDescription,
 )
 from tidemark.client.batches import Delivery, Header, RecordMetadata
 from tidemark.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from tidemark.client.consumer import Partition
+from tidemark.client.errors import ClientError
 from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.positions import ConsumerRecord
@@ -262,6 +265,31 @@ class Admin(SyncFace[async_admin.Admin]):
     ) -> dict[TopicPartition, ErrorCode]:
         """Elect preferred leaders, or any where nobody leads."""
         return self._thread.call(self._client.elect_leaders(partitions, unclean=unclean))
+
+    def alter_partition_reassignments(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Begin moving replicas, or (None) cancel a move; what became of each."""
+        return self._thread.call(
+            self._client.alter_partition_reassignments(
+                moves, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves under way."""
+        return self._thread.call(self._client.list_partition_reassignments(partitions))
+
+    def replica_bounds(
+        self, broker_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ReplicaBounds]:
+        """Where the logs of one broker's replicas begin and end, leader or not."""
+        return self._thread.call(self._client.replica_bounds(broker_id, list(partitions)))
 
     def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Raise topics to these total numbers of partitions."""

@@ -36,6 +36,7 @@ HIGH_WATERMARK_FROM: Final = 18
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
 SYNCED_END_TAG: Final = 100
 SYNCED_END_UNKNOWN: Final = -1
+_TAGS_OF_REPLICA: Final = (2, 1, 8, SYNCED_END_TAG, 8)
 
 _HEAD: Final = struct.Struct(">iiiib")  # replica id, wait, min bytes, max bytes, isolation level
 _HEAD_WITHOUT_REPLICA: Final = struct.Struct(">iiib")
@@ -46,6 +47,8 @@ _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
+_OF_REPLICA: Final = struct.Struct(">BBBqBBq")
+"""The tagged fields of a Tidemark replica's partition: two, each with its number and its length."""
 
 
 class FetchPartition(NamedTuple):
@@ -176,6 +179,7 @@ def _read_compact_partitions(
 ) -> tuple[list[FetchPartition], int]:
     partitions = []
     unpack_from = _PARTITION_V12.unpack_from
+    of_replica = _OF_REPLICA.unpack_from
     new = tuple.__new__  # a NamedTuple's own constructor is a Python function, and twice as slow
     for _ in range(count):
         fields = unpack_from(body, position)
@@ -184,6 +188,13 @@ def _read_compact_partitions(
             position += 1
             partitions.append(new(FetchPartition, fields + _NOT_A_REPLICA))
             continue
+        if version >= HIGH_WATERMARK_FROM and len(body) - position >= _OF_REPLICA.size:
+            known, tag, size, high_watermark, tag_2, size_2, synced_end = of_replica(body, position)
+            if (known, tag, size, tag_2, size_2) == _TAGS_OF_REPLICA:
+                position += _OF_REPLICA.size
+                told = (ZERO_UUID, high_watermark, synced_end)
+                partitions.append(new(FetchPartition, fields + told))
+                continue
         tags, position = read_tags(body, position)
         partitions.append(_tagged_partition(FetchPartition(*fields), tags, version))
     return partitions, COMPACT.skip_tags(body, position)

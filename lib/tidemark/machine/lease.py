@@ -34,10 +34,6 @@ class Lease:
         """When the next renewal should begin; now, when there has been none."""
         return max(self._next_at, now) if self._next_at != _NEVER else now
 
-    def renewal_due(self, now: InstantMs) -> bool:
-        """Whether a renewal should begin."""
-        return self._begun_at == _NEVER and now >= self._next_at
-
     def begin(self, now: InstantMs) -> None:
         """A renewal is about to be submitted."""
         assert self._begun_at == _NEVER, "one renewal at a time"

@@ -103,6 +103,7 @@ class MetadataFollower:
                 subscriber=self._subscriber,
                 broker_epoch=broker_epoch,
                 applied=write_position(self.image.position),
+                answers_heartbeats=True,
             ),
         )
         while True:
@@ -112,7 +113,8 @@ class MetadataFollower:
                 raise _FeedEndedError("the controller closed it")
             if update.error_code:
                 self._on_error(endpoint, update, broker_epoch)
-            self._take(endpoint, update)
+            if not update.heartbeat:
+                self._take(endpoint, update)
             await _write(call, pb.WatchMetadataRequest(applied=write_position(self.image.position)))
 
     def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:

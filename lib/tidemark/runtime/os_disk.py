@@ -15,7 +15,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidemark.storage.disk import NEVER_TRUNCATED, Buffer, DiskError, DiskFullError
+from tidemark.storage.disk import (
+    NEVER_TRUNCATED,
+    Buffer,
+    DirectoryGoneError,
+    DiskError,
+    DiskFullError,
+)
 
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -282,6 +288,8 @@ class OsDisk:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+        except FileNotFoundError as error:
+            raise DirectoryGoneError(path, error.strerror or str(error)) from error
         except OSError as error:
             raise DiskError(path, error.strerror or str(error)) from error
 

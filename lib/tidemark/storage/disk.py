@@ -30,6 +30,10 @@ class DiskFullError(DiskError):
     """No space is left (or a quota is reached); the write in question is to be undone."""
 
 
+class DirectoryGoneError(DiskError):
+    """The directory to be synced is not there (any more)."""
+
+
 class File(Protocol):
     """One open file. Stays readable after it was renamed or removed, until closed."""
 
@@ -100,7 +104,9 @@ class Disk(Protocol):
         """Write a small file so that a crash leaves the old or the new content, never a mix."""
 
     def sync_directory(self, path: str) -> None:
-        """Make creations, renames and removals in a directory durable."""
+        """Make creations, renames and removals in a directory durable. Raises DirectoryGoneError,
+        DiskError.
+        """
 
     def free_bytes(self) -> int:
         """Space left on the device for us."""

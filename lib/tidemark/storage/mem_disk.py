@@ -10,7 +10,13 @@ last bytes may be zeros.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from tidemark.storage.disk import NEVER_TRUNCATED, Buffer, DiskError, DiskFullError
+from tidemark.storage.disk import (
+    NEVER_TRUNCATED,
+    Buffer,
+    DirectoryGoneError,
+    DiskError,
+    DiskFullError,
+)
 
 _UNBOUNDED: Final = 2**62
 _TORN_BYTES: Final = 512
@@ -170,6 +176,8 @@ class MemDisk:
         """Commit the journal: all names, as one transaction."""
         if self.syncs_fail:
             raise DiskError(path, "Input/output error")
+        if path and not self.exists(path):
+            raise DirectoryGoneError(path, "No such file or directory")
         self._synced_tree = dict(self._tree)
         self._journal.clear()
 

@@ -42,6 +42,8 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     cleanly.
     """
     raise_descriptor_limit()
+    if not config.node:  # shown to clients, who plan replica placements by it
+        config = config.model_copy(update={"node": socket.gethostname()})
     directories = await asyncio.to_thread(open_directories, config)
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
@@ -66,7 +68,7 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
                     endpoints=endpoints,
                     grpc_endpoint=config.grpc_advertised or str(grpc.address),
                     rack=config.rack,
-                    machine=config.node or socket.gethostname(),
+                    machine=config.node,
                     boot_id=kernel_boot_id(),
                     log_dir_ids=directories.directory_ids,
                     clean_stop=directories.clean_stop,

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 from controller.core.inputs import (
     AlterConfigs,
+    AlterReassignments,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
     ElectLeaders,
+    Move,
 )
+from tidemark.model.ids import BrokerId
 from tidemark.storage.mem_disk import MemDisk
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from sim.cluster.world import World
 
 TOPIC: Final = 2
+REPLICAS: Final = 3
 LONG_MS: Final = (100, 400, 1_000, 2_500)
 """Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
 
@@ -262,6 +266,22 @@ def elect_preferred(world: "World") -> None:
     world.ask_controller(lambda request: ElectLeaders(request, True, None))
 
 
+def move(world: "World") -> None:
+    """An operator moves replicas to other brokers, or calls off what is under way."""
+    if len(world.machines) == REPLICAS:
+        return
+    topic = world.dice.pick(world.topics)
+    replicas: tuple[BrokerId, ...] | None = None
+    if not topic.is_moving or world.dice.chance(0.5):
+        left_out = world.dice.between(1, len(world.machines))
+        ordered = [one.number for one in world.machines if one.number != left_out]
+        start = world.dice.between(0, REPLICAS - 1)
+        replicas = tuple(BrokerId(one) for one in (*ordered[start:], *ordered[:start]))
+    world.note("operator", f"moves to {replicas}" if replicas else "calls off a move", topic)
+    moves = (Move(topic.name, 0, replicas),)
+    world.ask_controller(lambda request: AlterReassignments(request, moves))
+
+
 def cut_followers(world: "World") -> None:
     """A leader from all its followers."""
     leader = world.dice.pick(world.topics).ledger.state.leader
@@ -309,7 +329,8 @@ def _may_lose(world: "World", machine: "Machine") -> bool:
     return not world.alters_minimum and all(
         not other.is_lossy
         and all(
-            other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)
+            other.number not in topic.replicas
+            or other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)
             for topic in world.topics
         )
         for other in world.machines
@@ -336,7 +357,8 @@ FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
     "elect_zookeeper": (elect_zookeeper, 1),
     "lag_zookeeper": (lag_zookeeper, 1),
     "elect_preferred": (elect_preferred, 1),
-    "alter_minimum": (alter_minimum, 3),
+    "alter_minimum": (alter_minimum, 4),
+    "move": (move, 3),
 }
 """By name, with how often each strikes compared with the others."""
 

@@ -85,6 +85,8 @@ class Network:
         self.dice = dice
         self.hosts: dict[str, Host] = {}
         self.cuts: set[tuple[str, str]] = set()
+        self.is_steady = False
+        """Every message takes a millisecond: for scripts, which are not to depend on chance."""
         self.late_ms: dict[tuple[str, str], int] = {}
         """How much later than others messages of a way arrive."""
         self._wires: list[Wire] = []
@@ -99,6 +101,8 @@ class Network:
         """How long a message takes that is sent now; None: it is lost."""
         if (source, target) in self.cuts:
             return None
+        if self.is_steady:
+            return 1 + self.late_ms.get((source, target), 0)
         longest_ms = 30 if self.dice.chance(0.02) else 2
         return self.dice.between(0, longest_ms) + self.late_ms.get((source, target), 0)
 

@@ -35,6 +35,8 @@ class SimTopic:
     replicas: tuple[int, ...]
     ledger: Ledger
     may_lose: bool = False
+    is_moving: bool = False
+    """Replicas are being added or removed."""
 
     @property
     def flush_group(self) -> bool:

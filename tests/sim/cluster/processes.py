@@ -96,6 +96,7 @@ def broker_config(number: int, timing: Timing) -> BrokerConfig:
         replica_fetch_backoff_ms=timing.fetch_backoff_ms,
         replica_socket_timeout_ms=timing.socket_timeout_ms,
         lease_ms=timing.lease_ms,
+        zookeeper_session_timeout_ms=timing.session_ms,
         log_flush_interval_ms=200,
         log_flush_offset_checkpoint_interval_ms=300,
         controlled_shutdown_deadline_ms=1_000,
@@ -109,6 +110,7 @@ def controller_config(number: int, timing: Timing) -> ControllerConfig:
     return ControllerConfig(
         controller_id=number,
         lease_ms=timing.lease_ms,
+        zookeeper_session_timeout_ms=timing.session_ms,
         feed_lost_fence_ms=timing.fence_ms,
         feed_deserted_resign_ms=timing.deserted_ms,
         auto_leader_rebalance_enable=False,

@@ -54,14 +54,16 @@ class Watch:
                 tuple(content.get("elr", ())),
             )
             topic.ledger.stored(state)
+            topic.replicas = tuple(content["replicas"])
+            topic.is_moving = "adding" in content or "removing" in content
             self._is_dirty = True
             self._note_all_deposed(topic)
             if (state.leader, state.leader_epoch) != (before.leader, before.leader_epoch):
-                self._world.note(
-                    "zk", f"leader {state.leader} isr {state.isr} elr {state.elr}", topic
-                )
+                members = f"leader {state.leader} isr {state.isr} elr {state.elr}"
             else:
-                self._world.note("zk", f"isr {state.isr} elr {state.elr}", topic)
+                members = f"isr {state.isr} elr {state.elr}"
+            moving = f" moving to {topic.replicas}" if topic.is_moving else ""
+            self._world.note("zk", members + moving, topic)
 
     def _check_writer(self, transaction: Transaction) -> None:
         """The controller's state is written by the replica that raised the epoch last."""

@@ -59,6 +59,9 @@ class SimSocket:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
+    def setsockopt(self, _level: int, _option: int, _value: int) -> None:
+        """There is no kernel to tell."""
+
     def close(self) -> None:
         """This end has had enough."""
         self._wire.break_off(self._client)

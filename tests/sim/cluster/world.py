@@ -71,8 +71,9 @@ class World:
         options: Options,
         topics: list[SimTopic] | None = None,
         *,
-        brokers: int = 3,
+        brokers: int = 0,
     ) -> None:
+        """``brokers`` 0: as many as the dice say."""
         from sim.cluster.faults import Injector
 
         self.dice = Dice(seed)
@@ -94,7 +95,8 @@ class World:
         self.client = self.network.host("client")
         self.client.begin()
         self.client_loop = new_loop(self.client, self.dice)
-        self.machines = [self._machine(number) for number in range(1, brokers + 1)]
+        count_of = brokers or (4 if self.dice.chance(0.25) else 3)
+        self.machines = [self._machine(number) for number in range(1, count_of + 1)]
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
         ]
@@ -102,7 +104,7 @@ class World:
         self.by_path = {zk_paths.partition(one.topic_id, 0): one for one in self.topics}
         self._lay_out()
         asked = options.faults
-        self.alters_minimum = self.dice.chance(0.25) if asked is None else "alter_minimum" in asked
+        self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
         self.injector = Injector(self)
 
     def _machine(self, number: int) -> Machine:
@@ -349,6 +351,7 @@ class World:
             well_ms = well_ms + LOOK_MS if self._is_settled() else 0
         require(self._all_registered(), "after healing every broker is registered")
         for topic in self.topics:
+            require(not topic.is_moving, "after healing moves end", topic.name)
             topic.ledger.settles(topic.replicas)
 
     def _is_settled(self) -> bool:
@@ -357,10 +360,10 @@ class World:
     def _is_whole(self, topic: SimTopic) -> bool:
         """Everybody is in sync, knows it, and has the same."""
         state = topic.ledger.state
-        if state.leader < 0 or set(state.isr) != set(topic.replicas):
+        if state.leader < 0 or topic.is_moving or set(state.isr) != set(topic.replicas):
             return False
         ends = set()
-        for machine in self.machines:
+        for machine in self._hosting(topic):
             assert machine.process is not None
             hosted = machine.process.node.hosted.get((topic.name, 0))
             if hosted is None or hosted.partition.leader_epoch != state.leader_epoch:
@@ -368,10 +371,13 @@ class World:
             ends |= {hosted.partition.log_end, hosted.partition.high_watermark}
         return len(ends) == 1
 
+    def _hosting(self, topic: SimTopic) -> list[Machine]:
+        return [one for one in self.machines if one.number in topic.replicas]
+
     def _compare(self) -> None:
         for topic in self.topics:
             logs = {}
-            for machine in self.machines:
+            for machine in self._hosting(topic):
                 assert machine.process is not None
                 hosted = machine.process.node.hosted[topic.name, 0]
                 logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)

@@ -1,10 +1,13 @@
-"""``tidemark cluster``: brokers, health, elections. What they do is imported when they run."""
+"""``tidemark cluster``: brokers, health, elections, moves. What they do is imported when
+they run.
+"""
 
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from tidemark.cli.cluster.reassign_commands import app as reassign_app
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -18,6 +21,7 @@ from tidemark.cli.output import (
 from tidemark.runtime.exit_codes import ExitCode
 
 app = typer.Typer(no_args_is_help=True, help="The cluster: its brokers, health and leaders.")
+app.add_typer(reassign_app, name="reassign")
 
 NAMES_SHOWN_MAX = 20
 

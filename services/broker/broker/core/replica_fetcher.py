@@ -1,5 +1,5 @@
 """What one follower connection asks its leader for: an incremental fetch session (KIP-227) over the
-partitions that it follows there, and patience with those that failed.
+partitions that it follows there, and patience with those that failed or are throttled.
 
 Partitions are asked again only when their position changed: in a session the leader remembers.
 """
@@ -31,12 +31,19 @@ class FetchAsk(NamedTuple):
 class _Followed:
     """One partition; ``asked`` is what the session knows of it, None when it does not."""
 
-    __slots__ = ("asked", "partition", "retry_at")
+    __slots__ = ("asked", "committed_end", "partition", "retry_at")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.asked: FetchPartition | None = None
         self.retry_at = _NOT_BACKING_OFF
+        self.committed_end: int | None = None
+        """The leader's high watermark by its last answer; None before the first."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it has all that is committed, as far as it knows (KIP-73's rule)."""
+        return self.committed_end is not None and self.partition.log_end >= self.committed_end
 
 
 class ReplicaFetcher:
@@ -71,6 +78,7 @@ class ReplicaFetcher:
             self.remove(key)
             followed = self._followed[key] = _Followed(partition)
         followed.retry_at = _NOT_BACKING_OFF
+        followed.committed_end = None
         self._backing_off.pop(key, None)
         self._moved[key] = None
 
@@ -99,6 +107,22 @@ class ReplicaFetcher:
             followed.asked = None
             self._forgotten.append(key)
 
+    def told(self, key: PartitionKey, high_watermark: int) -> None:
+        """The leader's high watermark, with what it answered."""
+        followed = self._followed.get(key)
+        if followed is not None:
+            followed.committed_end = high_watermark
+
+    def hold(self, keys: Iterable[PartitionKey], until: InstantMs) -> None:
+        """The throttled among what is followed: leave out those that are behind. What is in sync
+        is asked for always.
+        """
+        for key in keys:
+            followed = self._followed.get(key)
+            if followed is None or followed.is_in_sync or followed.retry_at >= until:
+                continue
+            self.back_off(key, until)
+
     def next_due(self) -> InstantMs | None:
         """When the first partition that is left out may be asked again."""
         return min((self._followed[key].retry_at for key in self._backing_off), default=None)
@@ -109,8 +133,7 @@ class ReplicaFetcher:
             del self._backing_off[key]
             self._moved[key] = None
         if len(self._followed) == len(self._backing_off):
-            self._end_session()
-            return None
+            return None  # the session stays: what it is to forget goes with the next request
         if self._session_id == NO_SESSION:
             asked = [key for key in self._followed if key not in self._backing_off]
         else:

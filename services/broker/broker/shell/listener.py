@@ -85,12 +85,17 @@ class KafkaListener:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             sweeper = tasks.create_task(self._sweep(), name=f"sweep-{self.name}")
-            await accepting.wait()
-            await self._server.start_serving()
-            self.serving.set()
-            log.info("listening", extra=fields(listener=self.name, port=self.port))
-            await stop.wait()
-            await self._drain(drain_s)
+            try:
+                await accepting.wait()
+                await self._server.start_serving()
+                self.serving.set()
+                log.info("listening", extra=fields(listener=self.name, port=self.port))
+                await stop.wait()
+                await self._drain(drain_s)
+            finally:
+                # Cut off, too: a frame that still came would find no group for its handler.
+                self._stopping = True
+                self._close_all()
             sweeper.cancel()
 
     async def _drain(self, drain_s: float) -> None:
@@ -110,6 +115,8 @@ class KafkaListener:
                     "connections cut off",
                     extra=fields(listener=self.name, count=len(self._connections)),
                 )
+
+    def _close_all(self) -> None:
         for connection in tuple(self._connections):
             connection.close("stopping")
 

@@ -42,6 +42,7 @@ from broker.shell.leader_throttle import LeaderThrottle
 from broker.shell.limits import ConnectionLimits
 from broker.shell.metrics import BrokerCounters
 from broker.shell.parking_lot import ParkingLot
+from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import OffsetOutOfRangeError
 from broker.storage.log_manager import LogManager
@@ -97,6 +98,7 @@ class BrokerNode:
         self.authorizer = authorizer or Authorizer()
         self.quotas = quotas or Quotas()
         self.leader_throttle = LeaderThrottle(config)
+        self.follower_throttle = FollowerThrottle(config)
         self.counters = BrokerCounters()
         self.metrics = self.counters
         self.limits = ConnectionLimits(
@@ -169,6 +171,7 @@ class BrokerNode:
                 if not one.fenced and not one.shutting_down
             }
         self.leader_throttle.configure(image)
+        self.follower_throttle.configure(image)
         self.image = image
         waiting = self._feed_waiters
         self._feed_waiters = [one for one in waiting if one[0] > image.position]

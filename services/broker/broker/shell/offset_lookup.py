@@ -21,6 +21,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPoolBusyError
 from tidemark.storage.disk import DiskError
 
+from broker.core.partition import Role
 from broker.shell.node import HostedPartition
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice
@@ -63,6 +64,20 @@ def at_mark(
     if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         return None
     return FoundOffset(ErrorCode.INVALID_REQUEST)
+
+
+def at_replica_mark(hosted: HostedPartition, timestamp: int) -> FoundOffset | None:
+    """Where this replica's own log begins or ends, committed or not, leader or not: for tools that
+    watch replicas catch up. None for any other mark, and where the log is not to be trusted.
+    """
+    partition = hosted.partition
+    if partition.role is Role.FAILED:
+        return None
+    if timestamp == LATEST_TIMESTAMP:
+        return _with_epoch(hosted, partition.log_end, -1)
+    if timestamp == EARLIEST_TIMESTAMP:
+        return _with_epoch(hosted, partition.log_start, -1)
+    return None
 
 
 async def at_time(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -> FoundOffset:

@@ -28,6 +28,7 @@ BROKER_RESOURCE: Final = 4
 CLUSTER_WIDE: Final = ""
 CONFIG_CHARS_MAX: Final = 64 * 1024
 VALUE_BYTES_MAX: Final = 32_767
+MIN_INSYNC: Final = "min.insync.replicas"
 """The longest text that DescribeConfigs can tell before version 4."""
 
 _LIST_TYPE: Final = 7
@@ -133,6 +134,12 @@ def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
     texts = {broker: TOPIC_CONFIG_KEYS[topic].default for broker, topic in _TOPIC_KEY_OF.items()}
     texts |= cluster.image.broker_configs.get(CLUSTER_WIDE, {})
     configs = _altered(present, item, BROKER_CONFIG_KINDS, texts)
+    if name != CLUSTER_WIDE and MIN_INSYNC in configs:
+        raise TidemarkError(
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_INSYNC} is set for a topic or for all brokers, not for one: who may lead after"
+            " leaving the ISR rests on one minimum (KIP-966)",
+        )
     _check_size(configs)
     for key, value in configs.items():
         _check_broker_value(key, value)

@@ -4,10 +4,9 @@ from typing import Final
 
 from tidemark.model.metadata import ClusterImage, TopicImage
 
-from controller.core.configs import CLUSTER_WIDE, topic_defaults
+from controller.core.configs import CLUSTER_WIDE, MIN_INSYNC, topic_defaults
 from controller.core.elections import TopicRules
 
-MIN_INSYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 

@@ -94,3 +94,37 @@ def test_an_answer_counts_under_the_epoch_it_was_asked_for() -> None:
     assert made.asked_epoch(key(0)) == -1  # type: ignore[arg-type]
     made.request(NOW)
     assert made.asked_epoch(key(0)) == 5  # type: ignore[arg-type]
+
+
+def test_what_is_held_comes_back_in_its_time_and_the_session_stays() -> None:
+    made = fetcher(0)
+    made.request(NOW)
+    made.answered(77)
+    made.hold([key(0)], InstantMs(NOW + 100))  # type: ignore[list-item]
+    assert made.request(NOW) is None
+    assert made.next_due() == NOW + 100
+    ask = made.request(InstantMs(NOW + 100))
+    assert ask is not None
+    assert (ask.session_id, asked(ask), ask.forgotten) == (77, [0], [])
+
+
+def test_a_debt_that_is_not_paid_holds_longer() -> None:
+    made = fetcher(0)
+    made.request(NOW)
+    made.hold([key(0)], InstantMs(NOW + 100))  # type: ignore[list-item]
+    made.hold([key(0)], InstantMs(NOW + 200))  # type: ignore[list-item]
+    assert made.request(InstantMs(NOW + 100)) is None
+    assert asked(made.request(InstantMs(NOW + 200))) == [0]
+
+
+def test_one_in_sync_is_never_held() -> None:
+    made = fetcher(0, 1)
+    made.request(NOW)
+    made.answered(0)
+    made.told(key(0), 0)  # type: ignore[arg-type]
+    made.told(key(1), 1)  # type: ignore[arg-type]
+    made.hold([key(0), key(1)], InstantMs(NOW + 100))  # type: ignore[list-item]
+    assert asked(made.request(NOW)) == [0]
+    made.add(made.partition(key(0)))  # type: ignore[arg-type]  # anew: nothing is known of it
+    made.hold([key(0)], InstantMs(NOW + 100))  # type: ignore[list-item]
+    assert made.request(NOW) is None

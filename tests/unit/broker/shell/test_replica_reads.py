@@ -86,11 +86,19 @@ def test_without_a_lease_acks_1_waits_for_the_isr() -> None:
 
 
 def test_a_throttled_follower_waits_once_the_allowance_is_spent() -> None:
-    world = LeaderWorld(partition(isr=(1,)), leader_replication_throttled_replicas="0:3")
+    world = LeaderWorld(partition(isr=(1, 2)), leader_replication_throttled_replicas="0:1")
     world.change(broker_configs_changed={"": {"leader.replication.throttled.rate": "10"}})
     world.append()
     assert bytes_of(world.fetch(3, 0)) > 10
     assert bytes_of(world.fetch(3, 0)) == 0
     assert bytes_of(world.fetch(2, 0)) > 10
     world.clock.advance(60_000)
+    assert bytes_of(world.fetch(3, 0)) > 10
+
+
+def test_the_throttles_list_names_who_sends_not_who_is_sent_to() -> None:
+    world = LeaderWorld(partition(isr=(1,)), leader_replication_throttled_replicas="0:3,1:1")
+    world.change(broker_configs_changed={"": {"leader.replication.throttled.rate": "10"}})
+    world.append()
+    assert bytes_of(world.fetch(3, 0)) > 10
     assert bytes_of(world.fetch(3, 0)) > 10

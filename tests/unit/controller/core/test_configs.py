@@ -109,6 +109,11 @@ def test_replacing_all_unsets_what_is_not_named() -> None:
             ErrorCode.INVALID_REQUEST,
             "Invalid value x for configuration log.retention.ms",
         ),
+        (
+            ConfigResource(BROKER, "1", (ConfigChange("min.insync.replicas", SET, "1"),)),
+            ErrorCode.INVALID_CONFIG,
+            "for a topic or for all brokers, not for one",
+        ),
     ],
 )
 def test_what_cannot_be_set_is_refused(

@@ -28,6 +28,14 @@ REQUESTS = {
     ApiKey.DELETE_RECORDS: admin_requests.delete_records(
         {TopicPartition("orders", 1): 7}, timeout_ms=100
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: admin_requests.alter_partition_reassignments(
+        {TopicPartition("orders", 1): [1, 2], TopicPartition("orders", 2): None},
+        allow_replication_factor_change=True,
+        timeout_ms=100,
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: admin_requests.list_partition_reassignments(
+        [TopicPartition("orders", 1)], timeout_ms=100
+    ),
     ApiKey.DESCRIBE_PRODUCERS: admin_requests.describe_producers([TopicPartition("orders", 1)]),
 }
 CASES = [

@@ -16,7 +16,7 @@ def renewed(now: int) -> Lease:
 
 def test_nothing_is_held_before_the_first_confirmation() -> None:
     lease = Lease(3_000)
-    assert lease.renewal_due(at(0))
+    assert lease.next_renewal(at(0)) == 0
     lease.begin(at(0))
     assert not lease.holds(at(1))
 
@@ -31,8 +31,7 @@ def test_it_is_held_for_four_fifths_from_before_the_renewal_was_submitted() -> N
 def test_it_is_renewed_six_times_a_lease() -> None:
     lease = renewed(1_000)
     assert lease.next_renewal(at(1_100)) == 1_500
-    assert not lease.renewal_due(at(1_499))
-    assert lease.renewal_due(at(1_500))
+    assert lease.next_renewal(at(1_600)) == 1_600
 
 
 def test_a_renewal_of_unknown_outcome_extends_nothing() -> None:
@@ -47,4 +46,4 @@ def test_a_lost_session_takes_it_at_once() -> None:
     lease = renewed(1_000)
     lease.lost()
     assert not lease.holds(at(1_001))
-    assert lease.renewal_due(at(1_001))
+    assert lease.next_renewal(at(1_001)) == 1_001

@@ -76,6 +76,16 @@ def test_what_was_applied_is_acknowledged() -> None:
     follow([[snapshot(3), delta(4)]], use)
 
 
+def test_a_heartbeat_is_acknowledged_and_changes_nothing() -> None:
+    async def use(follower: MetadataFollower, controller: ScriptedController) -> None:
+        await controller.all_acknowledged.wait()
+        assert controller.asked[0].answers_heartbeats
+        assert controller.acknowledged == [3, 3, 4]
+
+    heartbeat = pb.MetadataUpdate(heartbeat=True)
+    assert follow([[snapshot(3), heartbeat, delta(4)]], use) == [at(3), at(4)]
+
+
 def test_a_gap_is_never_applied_but_leads_to_a_new_snapshot() -> None:
     async def use(follower: MetadataFollower, _: ScriptedController) -> None:
         await reach(follower, at(9))

@@ -16,13 +16,15 @@ from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.node import HostedPartition
-from broker.shell.offset_lookup import FoundOffset, at_mark, at_time
+from broker.shell.offset_lookup import FoundOffset, at_mark, at_replica_mark, at_time
 
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
 
 NOT_AVAILABLE_FROM: Final = 5
+DEBUGGING_REPLICA: Final = -2
+"""Who asks as this replica id asks any replica about its own log."""
 
 Timed = tuple[list[ListOffsetsResult], int, HostedPartition, int]
 """A question that must be looked up: where its answer goes (list, index), of which partition, and
@@ -53,7 +55,8 @@ def handle(
             elif asked[topic, query.partition] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                found = _at_once(node, topic, query, results, timed)
+                debugs = request.replica_id == DEBUGGING_REPLICA
+                found = _at_once(node, topic, query, results, timed, of_replica=debugs)
             results.append(_result(version, query.partition, found or FoundOffset()))
     if not timed:
         connection.answer(header, write_list_offsets_response(version, topics))
@@ -75,11 +78,15 @@ def _at_once(
     query: ListOffsetsPartition,
     results: list[ListOffsetsResult],
     timed: list[Timed],
+    *,
+    of_replica: bool,
 ) -> FoundOffset | None:
     """The answer, or None and an entry in ``timed``."""
     hosted = node.find(topic, NO_TOPIC_ID, query.partition)
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
+    if of_replica and (own := at_replica_mark(hosted, query.timestamp)) is not None:
+        return own
     found = at_mark(hosted, query.timestamp, leader_epoch_expected=query.current_leader_epoch)
     if found is None:
         timed.append((results, len(results), hosted, query.timestamp))

@@ -145,6 +145,7 @@ class LeaderFetcher:
         clock = self._node.clock
         if self._flush_group:
             await self._await_flush()
+        self._hold_throttled(clock.now_ms())
         ask = self._plan.request(clock.now_ms())
         if ask is None:
             due = self._plan.next_due()
@@ -171,6 +172,14 @@ class LeaderFetcher:
             rack_id="",
             cluster_id=None,
         )
+
+    def _hold_throttled(self, now: InstantMs) -> None:
+        """While the allowance is overdrawn, ask only for what is not throttled, or in sync."""
+        throttle = self._node.follower_throttle
+        rest_ms = throttle.rest_ms(now)
+        if rest_ms:
+            named = [key for key, hosted in self._hosted.items() if throttle.names(hosted)]
+            self._plan.hold(named, InstantMs(now + rest_ms))
 
     async def _await_flush(self) -> None:
         """Until all that we follow here is on disk: that is what the next fetch may tell."""
@@ -243,8 +252,10 @@ class LeaderFetcher:
             return None
         problem = None
         if records:
+            node.follower_throttle.fetched(hosted, len(records), node.clock.now_ms())
             problem = append_records(node, hosted, records, hosted.partition.leader_epoch)
         partition = hosted.partition
+        self._plan.told(_key(hosted), result.high_watermark)
         partition.leader_told(result.high_watermark)
         if result.log_start_offset > partition.log_start:
             hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))

@@ -1,0 +1,301 @@
+"""``tidemark cluster reassign``: plan, apply, watch and cancel moves of replicas."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    bootstrap_for,
+    print_json,
+    print_rows,
+    say,
+)
+from tidemark.runtime.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from tidemark.cli.cluster.reassign_plan import Move
+    from tidemark.cli.cluster.reassign_watch import MoveState
+    from tidemark.model.topics import TopicPartition
+
+app = typer.Typer(no_args_is_help=True, help="Move replicas: plan, apply, watch, cancel.")
+
+MOVES_SHOWN_MAX: Final = 20
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="Kafka's reassignment JSON; - reads stdin.")
+]
+
+
+@app.command()
+def plan(
+    *,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="May be repeated; default: all.")
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option(metavar="1,2,3", help="Where replicas may be; default: all that are alive."),
+    ] = None,
+    remove_broker: Annotated[
+        list[int] | None,
+        typer.Option(help="Drain this broker, and move nothing else; may be repeated."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Compute what to move so that replicas and leaders are even. Changes nothing.
+
+    With -o json, prints the plan in the form that apply takes.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import reassign_admin, reassign_file
+
+    if brokers is not None and remove_broker:
+        raise CommandError(
+            "--brokers and --remove-broker are two different plans",
+            hint="--brokers names all that may have replicas; --remove-broker only who may not",
+            code=ExitCode.USAGE,
+        )
+    target = reassign_admin.Target(topic or (), _broker_ids(brokers), remove_broker or ())
+    found = run(reassign_admin.plan(bootstrap_for(bootstrap), target))
+    for note in found.notes:
+        say(f"note: {note}")
+    if output is OutputFormat.JSON:
+        sys.stdout.write(
+            reassign_file.text_of({move.partition: move.after for move in found.moves}) + "\n"
+        )
+    elif found.moves:
+        print_rows(
+            [_planned_row(move) for move in found.moves],
+            ("topic", "partition", "now", "planned", "adding", "removing"),
+            output,
+        )
+    say(_summary(found.moves))
+
+
+@app.command()
+def apply(
+    file: FileArgument,
+    *,
+    throttle: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES/S", help="At most, for each broker.")
+    ] = None,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Even while other moves are under way.")
+    ] = False,
+    allow_rf_change: Annotated[
+        bool, typer.Option("--allow-replication-factor-change", help="More or fewer replicas.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Begin the moves of a plan. Prints where the partitions were, as a plan to go back to."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import reassign_admin, reassign_file
+
+    order = reassign_admin.Order(
+        reassign_file.read_file(file), throttle, additional, allow_rf_change
+    )
+
+    def save(before: "reassign_admin.Assignment") -> None:
+        sys.stdout.write(reassign_file.text_of(before) + "\n")
+        sys.stdout.flush()
+
+    if not order.target:
+        save({})
+        say("the plan has no moves")
+        return
+    outcome = run(reassign_admin.apply(bootstrap_for(bootstrap), order, save))
+    if outcome.failures:
+        raise reassign_admin.refused(outcome.failures, len(order.target))
+    say(f"{len(order.target)} moves begun; printed is where the partitions were, to go back to it")
+    say("  watch them to the end: tidemark cluster reassign watch " + ("" if file == "-" else file))
+    if throttle is not None:
+        say("  the throttle stays until then: watch removes it")
+
+
+@app.command()
+def watch(
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="The plan; default: all that moves.")
+    ] = None,
+    *,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS")] = 1.0,
+    keep_throttle: Annotated[
+        bool, typer.Option("--keep-throttle", help="Leave the throttle set at the end.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show moves until none is left, then remove the throttle. Exit code 1 when partitions of the
+    plan are elsewhere in the end.
+
+    With -o json, prints a line for each look.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import reassign_file, reassign_watch
+
+    target = None if file is None else reassign_file.read_file(file)
+    screen = _Screen(output)
+    asked = reassign_watch.Watch(target, interval, keep_throttle)
+    ending = run(reassign_watch.watch(bootstrap_for(bootstrap), asked, screen.show))
+    screen.end(ending.unthrottled)
+    for name, replicas in sorted(ending.elsewhere.items()):
+        wanted = "" if target is None else f", not on {_ids(target[name])}"
+        say(f"{name} is on {_ids(replicas) or 'no broker'}{wanted}")
+    if ending.elsewhere and target is not None:
+        raise CommandError(
+            f"{len(ending.elsewhere)} partitions are not where the plan has them, and do not move",
+            hint="apply the plan; was it cancelled, or changed by another?",
+        )
+
+
+@app.command()
+def cancel(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE|TOPIC:PARTITION...]", help="A plan, or partitions."),
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Every move under way.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Take moves back: the new replicas go, the old ones stay. The throttle goes with the last."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import reassign_admin
+
+    if everything == bool(names):
+        raise CommandError(
+            "name a plan, or partitions as topic:partition, or --all",
+            hint="`tidemark cluster reassign watch` shows what is moved",
+            code=ExitCode.USAGE,
+        )
+    wanted = None if everything else _named(names or [])
+    done = run(reassign_admin.cancel(bootstrap_for(bootstrap), wanted))
+    if output is OutputFormat.JSON:
+        print_json(done)
+        return
+    say(f"cancelled: {' '.join(done['cancelled'])}")
+    if done["not_moving"]:
+        say(f"not moving: {' '.join(done['not_moving'])}")
+    if done["unthrottled"]:
+        say(f"throttle removed from {', '.join(done['unthrottled'])}")
+
+
+# ---- words in
+
+
+def _broker_ids(text: str | None) -> list[int]:
+    ids = [] if text is None else [one.strip() for one in text.split(",")]
+    if not all(one.isascii() and one.isdecimal() for one in ids) or len(set(ids)) != len(ids):
+        raise CommandError(
+            f"--brokers {text}: not a list of broker ids",
+            hint="name each once: --brokers 1,2,3",
+            code=ExitCode.USAGE,
+        )
+    return [int(one) for one in ids]
+
+
+def _named(names: list[str]) -> "list[TopicPartition]":
+    """One plan, or partitions. A topic's name has no colon, so that a path is told from it."""
+    from tidemark.cli.cluster import reassign_file
+    from tidemark.model.topics import TopicPartition
+
+    if len(names) == 1 and (names[0] == reassign_file.STDIN or Path(names[0]).is_file()):
+        return list(reassign_file.read_file(names[0]))
+    wanted = []
+    for name in names:
+        topic, colon, number = name.rpartition(":")
+        if not (colon and topic and number.isascii() and number.isdecimal()):
+            raise CommandError(
+                f"{name} is neither a file nor topic:partition",
+                hint="for example orders:3",
+                code=ExitCode.USAGE,
+            )
+        wanted.append(TopicPartition(topic, int(number)))
+    return wanted
+
+
+# ---- words out
+
+
+def _planned_row(move: "Move") -> dict[str, object]:
+    return {
+        "topic": move.partition.topic,
+        "partition": move.partition.partition,
+        "now": _ids(move.before),
+        "planned": _ids(move.after),
+        "adding": _ids(move.adding) or None,
+        "removing": _ids(move.removing) or None,
+    }
+
+
+def _summary(moves: "Sequence[Move]") -> str:
+    if not moves:
+        return "nothing is to move"
+    copies = sum(len(move.adding) for move in moves)
+    leaders = sum(move.before[0] != move.after[0] for move in moves)
+    return (
+        f"{len(moves)} partitions change: {copies} replicas to copy,"
+        f" {leaders} other preferred leaders"
+    )
+
+
+def _ids(replicas: Sequence[int]) -> str:
+    return ",".join(map(str, replicas))
+
+
+class _Screen:
+    """Lines when they say something new; for programs, a JSON object for each look."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = output
+        self._lines: list[str] = []
+        self._looked = False
+
+    async def show(self, moves: "Sequence[MoveState]") -> None:
+        """One look."""
+        from tidemark.cli.cluster.reassign_watch import percent
+
+        if self._output is OutputFormat.JSON:
+            self._print_line({"moving": [move.row() for move in moves]})
+            return
+        lines = [_progress_line(move) for move in moves[:MOVES_SHOWN_MAX]]
+        if lines != self._lines and moves:
+            say(f"{len(moves)} partitions move, {percent(moves)} % copied")
+            for line in lines:
+                say(f"  {line}")
+            if len(moves) > MOVES_SHOWN_MAX:
+                say(f"  and {len(moves) - MOVES_SHOWN_MAX} more")
+        self._lines, self._looked = lines, self._looked or bool(moves)
+
+    def end(self, unthrottled: Sequence[str]) -> None:
+        """Nothing moves any more."""
+        if self._output is OutputFormat.JSON:
+            self._print_line({"moving": [], "unthrottled": list(unthrottled)})
+            return
+        say("all moves are done" if self._looked else "nothing moves")
+        if unthrottled:
+            say(f"throttle removed from {', '.join(unthrottled)}")
+
+    @staticmethod
+    def _print_line(value: object) -> None:
+        import json
+
+        sys.stdout.write(json.dumps(value) + "\n")
+        sys.stdout.flush()
+
+
+def _progress_line(move: "MoveState") -> str:
+    parts = [str(move.partition)]
+    for one in move.copies:
+        far = "?" if one.behind is None else f"{one.percent} %, {one.behind:,} offsets behind"
+        parts.append(f"+{one.broker} ({far})")
+    parts += [f"-{one}" for one in move.removing]
+    return "  ".join(parts)

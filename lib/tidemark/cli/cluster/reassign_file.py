@@ -1,0 +1,101 @@
+"""Kafka's reassignment JSON: ``{"version":1,"partitions":[{"topic","partition","replicas"}]}``."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidemark.cli.failure import CommandError
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.exit_codes import ExitCode
+
+STDIN: Final = "-"
+VERSION: Final = 1
+_FORM: Final = (
+    'write {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]},'
+    " as `tidemark cluster reassign plan -o json` does"
+)
+ANY_DIRECTORY: Final = "any"
+
+Replicas = tuple[int, ...]
+
+
+def read_file(name: str) -> dict[TopicPartition, Replicas]:
+    """The target of each partition, from a file or ("-") from stdin. Raises CommandError."""
+    where = "stdin" if name == STDIN else name
+    try:
+        text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
+    except OSError as problem:
+        raise CommandError(
+            f"{where} cannot be read: {problem.strerror}",
+            hint="check the path; - reads stdin",
+            code=ExitCode.NO_INPUT,
+        ) from None
+    except UnicodeDecodeError as problem:
+        raise _bad(f"{where} is not UTF-8 text: {problem.reason} at byte {problem.start}") from None
+    return parse(text, where)
+
+
+def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
+    """Raises CommandError that says where it is wrong."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise _bad(
+            f"{where}, line {problem.lineno}, column {problem.colno}: {problem.msg}"
+        ) from None
+    except RecursionError:
+        raise _bad(f"{where}: nested too deep") from None
+    if not isinstance(document, dict):
+        raise _bad(f"{where}: the document is not an object")
+    if document.get("version", VERSION) != VERSION:
+        raise _bad(f"{where}: version is {document['version']!r}, and 1 is all there is")
+    listed = document.get("partitions")
+    if not isinstance(listed, list):
+        raise _bad(f'{where}: "partitions" is missing or not a list')
+    wanted: dict[TopicPartition, Replicas] = {}
+    for index, each in enumerate(listed):
+        partition, replicas = _entry(each, f"{where}: partitions[{index}]")
+        if partition in wanted:
+            raise _bad(f"{where}: partitions[{index}]: {partition} is there twice")
+        wanted[partition] = replicas
+    return wanted
+
+
+def text_of(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
+    """As Kafka's tool prints it: one line."""
+    document = {
+        "version": VERSION,
+        "partitions": [
+            {"topic": topic, "partition": partition, "replicas": list(replicas)}
+            for (topic, partition), replicas in sorted(assignment.items())
+        ],
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def _entry(each: Any, where: str) -> tuple[TopicPartition, Replicas]:
+    if not isinstance(each, dict):
+        raise _bad(f"{where} is not an object")
+    topic, partition, replicas = each.get("topic"), each.get("partition"), each.get("replicas")
+    if not isinstance(topic, str) or not topic:
+        raise _bad(f'{where}: "topic" is missing or not a name')
+    if not isinstance(partition, int) or not _is_number(partition):
+        raise _bad(f'{where}: "partition" is missing or not a number from 0 on')
+    if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
+        raise _bad(f'{where}: "replicas" is missing, empty or not a list of broker ids')
+    named = TopicPartition(topic, partition)
+    if len(set(replicas)) != len(replicas):
+        raise _bad(f"{where}: {named} names a broker twice: {replicas}")
+    if any(one != ANY_DIRECTORY for one in each.get("log_dirs") or ()):
+        raise _bad(f'{where}: {named} names log_dirs; a broker chooses itself ("any")')
+    return named, tuple(replicas)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _bad(what: str) -> CommandError:
+    return CommandError(what, hint=_FORM, code=ExitCode.DATA)
