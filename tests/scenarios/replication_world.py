@@ -93,7 +93,9 @@ class ReplicationWorld:
     # -- the cluster
 
     def do_cluster(self, command: Command) -> None:
-        """``cluster topic=2,1,3 min=2 unclean=true``: name=replicas for each topic."""
+        """``cluster topic=2,1,3 min=2 unclean=true lag=2s``: name=replicas for each topic."""
+        self.close()
+        self._acknowledged.clear()
         configs = {
             "min.insync.replicas": command.options.get("min", "1"),
             "unclean.leader.election.enable": command.options.get("unclean", "false"),
@@ -107,7 +109,8 @@ class ReplicationWorld:
         for topic in topics:
             topic.may_lose = command.options.get("may_lose", "false") == "true"
         brokers = max(max(topic.replicas) for topic in topics)
-        options = Options(timing=PRODUCTION)
+        lag_ms = _milliseconds(command.options.get("lag", "10s"))
+        options = Options(timing=PRODUCTION._replace(lag_ms=lag_ms))
         world = self._world = World(SEED, options, topics, brokers=max(brokers, 3))
         world.network.is_steady = True
         for machine in world.machines:

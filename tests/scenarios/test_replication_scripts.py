@@ -12,6 +12,7 @@ from scenarios.runner import run_script
 HERE = Path(__file__).parent
 SCRIPTS = sorted(HERE.glob("replication/*.txt"))
 PROVES = {
+    "lag_time": pytest.mark.feature("G07"),
     "figures_01_06_failover": pytest.mark.feature("H05", "H08", "H10", "H14"),
     "figures_07_12_acks_1": pytest.mark.feature("I01", "I02", "I03", "H13", "J9"),
     "figure_12_clean": pytest.mark.feature("I04", "H12"),

@@ -39,3 +39,9 @@ def test_every_id_a_test_names_is_in_the_list() -> None:
 @pytest.mark.parametrize("figure", ["600 MB/s", "100 KB/s", "28 to 30 GB", "10 GB", "10 ms"])
 def test_the_documents_quote_the_figures_behind_the_design(figure: str) -> None:
     assert figure in (ROOT / "docs/performance.md").read_text()
+
+
+@pytest.mark.feature("I12")
+def test_the_documents_say_when_availability_comes_before_safety() -> None:
+    text = " ".join((ROOT / "docs/replication.md").read_text().split())
+    assert "can neither retry nor keep what it sends, availability may matter more" in text

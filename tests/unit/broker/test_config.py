@@ -47,3 +47,10 @@ def test_topic_defaults_have_kafkas_broker_names() -> None:
 def test_bad_settings_are_refused(argv: list[str]) -> None:
     with pytest.raises(ConfigError):
         load(BrokerConfig, ["--broker.id", "1", *argv], "X_", {})
+
+
+@pytest.mark.feature("G03", "G08")
+def test_followers_lag_for_ten_seconds_and_poll_for_half_a_second_by_default() -> None:
+    config = BrokerConfig(broker_id=1)
+    assert config.replica_lag_time_max_ms == 10_000
+    assert config.replica_fetch_wait_max_ms == 500

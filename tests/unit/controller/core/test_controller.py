@@ -44,6 +44,7 @@ def registration(broker: BrokerImage, world: World, cluster_id: str = "") -> Rep
     return world.ask(RegisterBroker(request, broker, cluster_id, world.listing()))
 
 
+@pytest.mark.feature("H07")
 def test_a_change_is_written_then_published_then_answered() -> None:
     world = World(brokers=1)
     effects = world.step(create(new_topic("a")))
