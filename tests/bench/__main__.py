@@ -3,11 +3,12 @@
 import argparse
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.broker import BrokerUnderTest, broker
 from bench.controller_failover import bench_failover
+from bench.failover import bench_failover_of_leader
 from bench.fetch import (
     bench_cold_reader_beside_hot_producer,
     bench_compaction_beside_hot_producer,
@@ -17,10 +18,21 @@ from bench.grpc_store import bench_grpc
 from bench.memory import bench_many_large, bench_memory_and_restart
 from bench.processes import ROOT
 from bench.produce import bench_produce
+from bench.replication import bench_replication
+from bench.replication_acks import bench_ack_stages, bench_acks
+from bench.replication_catch_up import bench_catch_up
+from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
 from rich.console import Console
 
-GROUPS = ("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k")
+REPLICATED = ("replication", "acks", "catchup", "failover")
+GROUPS = (
+    *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k"),
+    *REPLICATED,
+)
+REPLICATED_BYTES_MAX = 512 << 20
+"""Of a run: three copies are kept."""
+CATCH_UPS_MAX = 3
 
 
 def options() -> argparse.Namespace:
@@ -30,6 +42,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="runs of each; medians are shown")
     parser.add_argument("--megabytes", type=int, default=1_024, help="a run; at most 4096")
     parser.add_argument("--where", default="tmpfs,disk", help="tmpfs, disk or both")
+    parser.add_argument("--failovers", type=int, default=20, help="runs of each kind of failover")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bound is missed")
     return parser.parse_args()
 
@@ -46,6 +59,9 @@ def main() -> int:
         directory = Path(tempfile.mkdtemp(prefix="tidemark-bench-", dir=places[where]))
         try:
             for group in run_groups(directory, where, only, total=total, runs=asked.runs):
+                show(group, console)
+                rows += group
+            for group in run_replicated(directory, where, only, asked):
                 show(group, console)
                 rows += group
         finally:
@@ -89,6 +105,38 @@ def run_groups(
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
     return groups
+
+
+def run_replicated(
+    directory: Path, where: str, only: list[str], asked: argparse.Namespace
+) -> "Iterator[list[Row]]":
+    """The groups that need three brokers. How long something takes is measured on disk alone."""
+    steps: dict[str, Callable[[ReplicatedCluster], list[Row]]] = {
+        "replication": lambda cluster: bench_replication(
+            cluster,
+            directory / "floor",
+            total=min(asked.megabytes << 20, REPLICATED_BYTES_MAX),
+            runs=asked.runs,
+            where=where,
+        ),
+        "acks": lambda cluster: bench_acks(cluster, runs=asked.runs, where=where),
+        "catchup": lambda cluster: bench_catch_up(
+            cluster,
+            total=min(asked.megabytes << 20, REPLICATED_BYTES_MAX),
+            runs=min(asked.runs, CATCH_UPS_MAX),
+            where=where,
+        ),
+        "failover": lambda cluster: bench_failover_of_leader(
+            cluster, runs=asked.failovers, where=where
+        ),
+    }
+    wanted = [name for name in steps if name in only and (where == "disk" or name == "replication")]
+    if wanted:
+        with replicated(directory / "replicated") as cluster:
+            for name in wanted:
+                yield steps[name](cluster)
+    if "acks" in wanted:
+        yield bench_ack_stages(directory / "stages", where)
 
 
 if __name__ == "__main__":

@@ -306,10 +306,15 @@ class Partition(Replica):
         return int(self.epochs.epoch_of(self.log_end - 1))
 
     def admit_replicated(
-        self, header: BatchHeader, size_bytes: int, leader_epoch: int
+        self,
+        header: BatchHeader,
+        size_bytes: int,
+        leader_epoch: int,
+        behind: AppendPlan | None = None,
     ) -> AppendPlan | Refusal:
         """Decide about a batch from the leader of ``leader_epoch``, whose CRC is known to match.
-        Offsets may leave gaps: the leader's log is compacted. Changes nothing.
+        Offsets may leave gaps: the leader's log is compacted. Changes nothing. ``behind``: the
+        batch before it, admitted but not appended yet; None: the log's end.
         """
         if self.role is not Role.FOLLOWER:
             return FAILED if self.role is Role.FAILED else _NOT_FOLLOWER
@@ -322,8 +327,12 @@ class Partition(Replica):
             or header.last_offset_delta < 0
         ):
             return _NOT_A_BATCH
-        if header.base_offset < self.log_end or not (
-            self.last_fetched_epoch <= header.partition_leader_epoch <= leader_epoch
+        if behind is None:
+            end, epoch_min = self.log_end, self.last_fetched_epoch
+        else:
+            end, epoch_min = behind.last + 1, behind.leader_epoch
+        if header.base_offset < end or not (
+            epoch_min <= header.partition_leader_epoch <= leader_epoch
         ):
             return _OUT_OF_PLACE
         return AppendPlan(

@@ -4,10 +4,11 @@ A round is one fdatasync for each file written since the last: begun and finishe
 in a thread. One round covers every partition (group commit).
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidemark.storage.disk import Disk, DiskError, File
+from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, File
 
 from broker.storage.checkpoint import PARTITION_METADATA
 from broker.storage.directory import LogDirectory
@@ -49,7 +50,9 @@ class FlushRound:
                 for directory in sync.directories:
                     if directory not in synced_directories:
                         synced_directories.add(directory)
-                        self._disk.sync_directory(directory)
+                        # The loop goes on meanwhile, and renames the directory of a deleted topic.
+                        with contextlib.suppress(DirectoryGoneError):
+                            self._disk.sync_directory(directory)
         except DiskError as error:
             self.error = error
 

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from tidemark.codec.record_batch import Buffer
 from tidemark.model.ids import TopicId
@@ -14,10 +14,9 @@ from tidemark.storage.disk import DiskError, DiskFullError, File
 from broker.storage import checkpoint
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.flush import FlushRound, LogSync, UnsyncedBytes
-from broker.storage.offset_index import ENTRY_BYTES
 from broker.storage.recovery import Recovered, replay_producers
 from broker.storage.retention import removable_count, roll_ms
-from broker.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentView
+from broker.storage.segment import RELATIVE_OFFSET_MAX, AppendInfo, Segment, SegmentView
 from broker.storage.segment_files import new_segment, retire, swap_in
 from broker.storage.segment_map import (
     EMPTY_READ,
@@ -30,16 +29,6 @@ from broker.storage.segment_map import (
 __all__ = ("AppendInfo", "Log", "LogDamagedError", "LogRead", "LogSlice", "OffsetOutOfRangeError")
 
 _NEVER: Final = 2**63 - 1
-
-
-class AppendInfo(NamedTuple):
-    """One batch about to be appended. Offsets inclusive; ``max_timestamp`` in ms, -1 for none."""
-
-    first: int
-    last: int
-    max_timestamp: int
-    leader_epoch: int
-    size_bytes: int
 
 
 class Log:
@@ -164,26 +153,40 @@ class Log:
             or first > self.log_end
         ):
             segment = self._prepare(info, now_ms)
-            position = segment.size_bytes
+        self._write(segment, buffers, size_bytes)
+        self._took(segment, info, now_ms)
+
+    def append_run(self, records: memoryview, infos: Sequence[AppendInfo], now_ms: int) -> int:
+        """Append the first of these batches, and in the same call those behind it that need nothing
+        but to be written; how many. ``records`` has them one behind the other. Raises as append.
+        """
+        segment = self._segments.active
+        count = segment.fitting(infos, self.log_end, self._epoch_written, self.config)
+        if count < 2 or self._shared.fence_error is not None:
+            self.append((records[: infos[0].size_bytes],), infos[0], now_ms)
+            return 1
+        size_bytes = sum(info.size_bytes for info in infos[:count])
+        self._write(segment, (records[:size_bytes],), size_bytes)
+        for info in infos[:count]:
+            self._took(segment, info, now_ms)
+        return count
+
+    def _write(self, segment: Segment, buffers: Sequence[Buffer], size_bytes: int) -> None:
         file = segment.file
         assert file is not None
         try:
-            written = file.write_at(position, buffers)
+            written = file.write_at(segment.size_bytes, buffers)
         except DiskError as error:
             self._undo(segment, file, error)
             raise
         assert written == size_bytes, (written, size_bytes)
-        segment.size_bytes = position + size_bytes
+
+    def _took(self, segment: Segment, info: AppendInfo, now_ms: int) -> None:
+        first, last, max_timestamp, _, size_bytes, *_ = info
+        self._segments.recent.append((first, last, segment.size_bytes))
+        segment.grew(first, max_timestamp, size_bytes, self.config)
         self.size_bytes += size_bytes
         self.log_end = last + 1
-        segments.recent.append((first, last, position))
-        if info.max_timestamp > segment.max_timestamp:
-            segment.max_timestamp = info.max_timestamp
-            segment.max_timestamp_offset = first
-        if position - segment.index.last_position > self.config.index_interval_bytes:
-            segment.add_entry(first - segment.base_offset, position)
-            if len(segment.index) * ENTRY_BYTES >= self.config.segment_index_bytes:
-                segment.bytes_max = 0
         if not segment.dirty:
             self._became_dirty(segment, now_ms)
 

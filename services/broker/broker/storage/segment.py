@@ -7,7 +7,7 @@ are in memory, until the pool cools it. Index entries are written behind the log
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import (
@@ -40,6 +40,16 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _PEEK_BYTES: Final = 4096
 _NEVER: Final = 2**63 - 1
 _BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
+
+
+class AppendInfo(NamedTuple):
+    """One batch about to be appended. Offsets inclusive; ``max_timestamp`` in ms, -1 for none."""
+
+    first: int
+    last: int
+    max_timestamp: int
+    leader_epoch: int
+    size_bytes: int
 
 
 class SegmentView(NamedTuple):
@@ -245,6 +255,42 @@ class Segment:
             self.max_timestamp_offset = first
         if header_position == 0:
             self.first_timestamp = max_timestamp
+
+    def grew(self, first: int, max_timestamp: int, size_bytes: int, config: TopicConfig) -> None:
+        """One batch was written at the end."""
+        position = self.size_bytes
+        self.size_bytes = position + size_bytes
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = first
+        if position - self.index.last_position > config.index_interval_bytes:
+            self.add_entry(first - self.base_offset, position)
+            if len(self.index) * OFFSET_ENTRY_BYTES >= config.segment_index_bytes:
+                self.bytes_max = 0
+
+    def fitting(
+        self, infos: Sequence[AppendInfo], log_end: int, epoch_max: int, config: TopicConfig
+    ) -> int:
+        """How many of these batches, one behind the other, go into this segment as it is: without a
+        roll, a gap before them or a leader epoch above ``epoch_max``. 0 where any might need more.
+        """
+        if self.file is None or not self.size_bytes:
+            return 0
+        size_bytes, last_max = self.size_bytes, self.base_offset + RELATIVE_OFFSET_MAX
+        room = config.segment_index_bytes // OFFSET_ENTRY_BYTES - len(self.index)
+        for count, (first, last, max_timestamp, leader_epoch, batch_bytes, *_) in enumerate(infos):
+            size_bytes += batch_bytes
+            if (
+                first != log_end
+                or size_bytes > self.bytes_max
+                or max_timestamp > self.roll_after_timestamp
+                or last > last_max
+                or leader_epoch > epoch_max
+                or count == room
+            ):
+                return count
+            log_end = last + 1
+        return len(infos)
 
     def add_entry(self, relative_offset: int, position: int) -> None:
         """An index entry for the batch just taken, and the largest timestamp up to it."""

@@ -55,6 +55,19 @@ def test_what_is_truncated_during_a_round_does_not_count_as_synced() -> None:
     assert manager.finish_flush(begun) == [(log, 2)]
 
 
+def test_a_topic_deleted_during_a_round_fences_nothing() -> None:
+    _, manager, log = new_log(GROUP)
+    other = manager.create(TopicPartition("kept", 0), OTHER_ID, GROUP, NOW)
+    for one in (log, other):
+        append(one)
+    begun = manager.begin_flush(only_group=True, now_ms=NOW)
+    assert begun is not None
+    manager.delete(log.topic_partition, NOW)
+    begun.run()
+    assert (other, 1) in manager.finish_flush(begun)
+    assert manager.fenced is None
+
+
 def test_a_rolled_segment_is_due_with_its_index() -> None:
     _, manager, log = new_log()
     for _ in range(12):

@@ -25,38 +25,55 @@ log = logging.getLogger(__name__)
 def append_records(
     node: "BrokerNode", hosted: "HostedPartition", records: memoryview, leader_epoch: int
 ) -> str | None:
-    """Append whole batches as they are. What does not match its CRC, and all behind it, is left
-    out: says why. Raises DiskError, LogDamagedError.
+    """Append whole batches as they are, in as few writes as can be. What does not match its CRC,
+    and all behind it, is left out: says why. Raises DiskError, LogDamagedError.
     """
     partition, now_ms = hosted.partition, node.clock.wall_ms()
+    plans, problem = _admit(hosted, records, leader_epoch)
+    position, taken = 0, 0
+    while taken < len(plans):
+        count = hosted.log.append_run(records[position:], plans[taken:], now_ms)  # type: ignore[arg-type]
+        for plan in plans[taken : taken + count]:
+            partition.appended(plan, now_ms)
+            position += plan.size_bytes
+        taken += count
+    if position:
+        node.counters.replication_bytes_in += position
+        if partition.limits.flush_group:
+            node.on_group_write()
+    return problem
+
+
+def _admit(
+    hosted: "HostedPartition", records: memoryview, leader_epoch: int
+) -> tuple[list[AppendPlan], str | None]:
+    """The batches that may be appended, in order, and why not those behind them."""
+    plans: list[AppendPlan] = []
+    plan: AppendPlan | None = None
     position, end = 0, len(records)
     while end - position >= HEADER_BYTES:
         header = read_header(records, position)
         size = header.batch_length + LENGTH_PREFIX_BYTES
         if size < HEADER_BYTES or size > end - position:
             break
-        batch = records[position : position + size]
-        if header.magic != MAGIC_V2 or crc32c(batch[CRC_START:]) != header.crc:
+        covered = records[position + CRC_START : position + size]
+        if header.magic != MAGIC_V2 or crc32c(covered) != header.crc:
             log.error(
                 "leader sent a damaged batch",
                 extra=fields(
                     partition=str(hosted.topic_partition),
-                    leader=partition.leader,
+                    leader=hosted.partition.leader,
                     offset=header.base_offset,
                 ),
             )
-            return "a batch does not match its CRC"
-        plan = partition.admit_replicated(header, size, leader_epoch)
-        if not isinstance(plan, AppendPlan):
-            return plan.message
-        hosted.log.append((batch,), plan, now_ms)  # type: ignore[arg-type]
-        partition.appended(plan, now_ms)
+            return plans, "a batch does not match its CRC"
+        admitted = hosted.partition.admit_replicated(header, size, leader_epoch, plan)
+        if not isinstance(admitted, AppendPlan):
+            return plans, admitted.message
+        plan = admitted
+        plans.append(plan)
         position += size
-    if position:
-        node.counters.replication_bytes_in += position
-        if partition.limits.flush_group:
-            node.on_group_write()
-    return None
+    return plans, None
 
 
 def truncate(hosted: "HostedPartition", leader_epoch: int, end: int) -> None:

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 INTERNAL_LISTENER: Final = "INTERNAL"
 FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 """An answer may be longer than asked for: a first batch always comes whole."""
+BACKOFF_MS_FIRST: Final = 20
+"""A new leader often hears of its office a moment after its followers do."""
 RECONNECT_S_FIRST: Final = 0.05
 RECONNECT_S_MAX: Final = 1.0
 _SESSION_ERRORS: Final = (
@@ -60,6 +62,8 @@ class LeaderFetcher:
         self._news = asyncio.Event()
         self._synced = asyncio.Event()
         self._backoff_s = RECONNECT_S_FIRST
+        self._backoff_ms: dict[PartitionKey, int] = {}
+        """The last pause of each partition that its leader failed."""
 
     # -- told by the manager
 
@@ -73,6 +77,7 @@ class LeaderFetcher:
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; who waits for its disk waits in vain."""
         self._hosted.pop(key, None)
+        self._backoff_ms.pop(key, None)
         self._plan.remove(key)
         self._synced.set()
 
@@ -233,6 +238,7 @@ class LeaderFetcher:
             self._back_off(key, hosted, "its log is damaged")
         else:
             if problem is None:
+                self._backoff_ms.pop(key, None)
                 self._plan.moved(key)
             else:
                 self._back_off(key, hosted, problem)
@@ -263,10 +269,13 @@ class LeaderFetcher:
         return problem
 
     def _back_off(self, key: PartitionKey, hosted: "HostedPartition", reason: str) -> None:
-        """Leave it out for a while; news from the feed ends that."""
-        node = self._node
-        until = InstantMs(node.clock.now_ms() + node.config.replica_fetch_backoff_ms)
-        self._plan.back_off(key, until)
+        """Leave it out for a while, at each failure longer; news from the feed ends that."""
+        longest = self._node.config.replica_fetch_backoff_ms
+        last = self._backoff_ms.get(key, 0)
+        pause_ms = self._backoff_ms[key] = min(2 * last or BACKOFF_MS_FIRST, longest)
+        self._plan.back_off(key, InstantMs(self._node.clock.now_ms() + pause_ms))
+        if last and pause_ms < longest:
+            return
         log.info(
             "partition not followed for now",
             extra=fields(partition=str(hosted.topic_partition), leader=self.leader, reason=reason),

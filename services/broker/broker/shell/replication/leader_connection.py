@@ -17,6 +17,9 @@ FETCH_VERSION: Final = 18
 LENGTH_BYTES: Final = 4
 BUFFER_BYTES_FIRST: Final = 256 * 1024
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+WAKE_BYTES_MAX: Final = 512 * 1024
+"""Of a large answer so much is waited for at a time: a wake costs as much as copying 100 KB."""
+WAKE_BYTES_WORTH: Final = 64 * 1024
 
 
 class Connect(Protocol):
@@ -92,7 +95,15 @@ class LeaderConnection:
     async def _read_exactly(self, size: int) -> None:
         loop, position = asyncio.get_running_loop(), 0
         while position < size:
+            if size >= WAKE_BYTES_WORTH:
+                self._wake_at(min(size - position, WAKE_BYTES_MAX))
             got = await loop.sock_recv_into(self._socket, self._buffer[position:size])
             if got == 0:
                 raise ConnectionError("the leader closed the connection")
             position += got
+        if size >= WAKE_BYTES_WORTH:
+            self._wake_at(1)
+
+    def _wake_at(self, size_bytes: int) -> None:
+        """Call the socket readable once it has so many bytes (or its end)."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
