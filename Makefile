@@ -84,8 +84,8 @@ bench: setup ## measure against a floor in the same run; JSON in bench-results/ 
 sim: setup ## one simulated life, an event a line: make sim SEED=7; many: make sim SEEDS=1000
 	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
-chaos: setup ## real processes under a seeded plan of faults: make chaos MINUTES=10 SEED=7
-	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED)) $(ARGS)
+chaos: setup ## real faults on a real cluster: make chaos MINUTES=10 SEED=7
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)

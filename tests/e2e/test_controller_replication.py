@@ -200,17 +200,21 @@ def test_replicas_move_to_another_broker(connect: str, tmp_path: Path) -> None:
 def test_a_broken_stream_fences_its_broker_and_its_leader_is_replaced_after_the_lease(
     connect: str, tmp_path: Path
 ) -> None:
+    """While another broker listens: one that hears of nobody is cut off itself, and fences none."""
+
     async def use(world: World) -> None:
         leader = world.state.leader
-        broker_id = world.state.replicas[0]
-        async with feed_of(connect, world.brokers[leader]) as follower:
-            assert await follower.wait_for(world.client.image.position, WAIT_S)
-        broken_at = time.monotonic()
-        await world.client.sees(lambda image: image.brokers[broker_id].fenced)
-        assert FENCE_MS / 1000 * 0.9 < time.monotonic() - broken_at < 1.5
-        await world.sees(lambda state: state.leader not in (leader, NO_BROKER))
-        assert LEASE_MS / 1000 < time.monotonic() - broken_at < 4
-        assert world.brokers[leader].session.session_id != 0
+        broker_id, other = world.state.replicas[0], world.state.replicas[1]
+        async with feed_of(connect, world.brokers[other]) as listening:
+            assert await listening.wait_for(world.client.image.position, WAIT_S)
+            async with feed_of(connect, world.brokers[leader]) as follower:
+                assert await follower.wait_for(world.client.image.position, WAIT_S)
+            broken_at = time.monotonic()
+            await world.client.sees(lambda image: image.brokers[broker_id].fenced)
+            assert FENCE_MS / 1000 * 0.9 < time.monotonic() - broken_at < 1.5
+            await world.sees(lambda state: state.leader not in (leader, NO_BROKER))
+            assert LEASE_MS / 1000 < time.monotonic() - broken_at < 4
+            assert world.brokers[leader].session.session_id != 0
 
     with controllers(1, connect, tmp_path, *QUICK):
         with_world(connect, use)

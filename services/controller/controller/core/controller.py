@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, InstantMs
-from tidemark.model.metadata import ClusterDelta, ClusterImage
+from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
 
 from controller.core.cluster import Change, Cluster, fence, store_ops
 from controller.core.effects import (
@@ -174,7 +174,7 @@ class Controller:
             return
         self._cluster.check()
         if self._writing is None:
-            assert not vanished(self._cluster.image.brokers, self._listing), "the dead are fenced"
+            assert not self._dead(self._cluster), "the dead are fenced"
             assert not self._waiting, "nobody waits for nothing"
 
     # Roles.
@@ -318,6 +318,17 @@ class Controller:
             for broker in self._offices.to_fence(brokers, now)
         ]
 
+    def _dead(self, cluster: Cluster) -> tuple[BrokerImage, ...]:
+        """Who counts as alive and has no session any more. Nobody, when that is everybody and some
+        still listen to us: they live, and only ZooKeeper is out of their reach; nobody else could
+        lead what they lead.
+        """
+        assert self._offices is not None, "only the active looks"
+        brokers = cluster.image.brokers.values()
+        dead = vanished(cluster.image.brokers, self._listing)
+        alone = len(dead) == sum(not broker.fenced for broker in brokers)
+        return () if alone and self._offices.hears(dead) else dead
+
     def _is_deserted(self, cluster: Cluster, now: InstantMs) -> bool:
         """Cut off from every broker that lives: another controller may not be (J7)."""
         assert self._offices is not None, "only the active looks"
@@ -326,7 +337,7 @@ class Controller:
     def _unasked(self, cluster: Cluster, now: InstantMs) -> Change | None:
         """What is to be written without anyone asking: the dead are fenced first."""
         assert self._offices is not None, "only the active decides"
-        dead = vanished(cluster.image.brokers, self._listing)
+        dead = self._dead(cluster)
         if dead:
             return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
         if self._elections_may_be_due:

@@ -5,7 +5,7 @@ says so; one whose znode is gone is replaced a whole lease after that was seen, 
 clock (ADR 0010, 0011). A new controller has seen nothing: it counts from its first read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs, TopicId
@@ -136,6 +136,10 @@ class Offices:
         self._streams_lost.pop(broker_epoch, None)
         self._streams.add(broker_epoch)
         self._deserted_at = None
+
+    def hears(self, brokers: Iterable[BrokerImage]) -> bool:
+        """Whether one of them listens to us."""
+        return any(broker.broker_epoch in self._streams for broker in brokers)
 
     def to_fence(
         self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs

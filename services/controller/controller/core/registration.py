@@ -82,7 +82,9 @@ def _problem(
             f" {broker.incarnation_id.hex()}: it must make one before it registers",
         )
     known = image.brokers.get(broker.broker_id)
-    if known is None or known.fenced or known.incarnation_id == broker.incarnation_id:
+    if known is None or known.fenced or incarnation_of(known) not in listing.live:
+        return None
+    if known.incarnation_id == broker.incarnation_id:
         return None
     return TidemarkError(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,

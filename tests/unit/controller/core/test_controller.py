@@ -8,6 +8,7 @@ from controller.core.inputs import (
     AllocateProducerIds,
     Deposed,
     FeedLost,
+    FeedRegained,
     LiveBrokersChanged,
     RegisterBroker,
     Request,
@@ -278,3 +279,42 @@ def test_nothing_is_due_while_a_change_is_on_its_way() -> None:
     assert machine.next_deadline(later(60_000)) is None
     machine.step(StoreWritten(machine._write_ids), later(1))
     assert machine.next_deadline(later(1)) is not None
+
+
+def cut_off_from_zookeeper(world: World, *listening: int) -> None:
+    """Every broker's session ends; those that listen still do."""
+    image = world.machine.image
+    assert image is not None
+    for number in listening:
+        world.step(FeedRegained(image.brokers[BrokerId(number)].broker_epoch))
+    world.live.clear()
+    world.step(LiveBrokersChanged(world.listing()))
+
+
+def test_brokers_that_listen_live_though_zookeeper_knows_none_of_them() -> None:
+    """Cut 8: no election and no write; nobody else could lead what they lead."""
+    world = World(brokers=2)
+    world.step(create(new_topic("a", replication_factor=2)))
+    before = world.machine.image
+    cut_off_from_zookeeper(world, 1)
+    world.step(Tick(), later(2 * LEASE_MS))
+    assert world.machine.image is before
+    assert before is not None
+    world.step(FeedLost(before.brokers[BrokerId(1)].broker_epoch))
+    after = world.machine.image
+    assert after is not None
+    assert all(one.fenced for one in after.brokers.values())
+
+
+def test_a_broker_starts_anew_while_its_predecessor_counts_as_alive_without_a_session() -> None:
+    world = World(brokers=2)
+    cut_off_from_zookeeper(world, 2)
+    again = replace(a_broker(1, epoch=200), incarnation_id=b"another")
+    assert world.register(again).error is ErrorCode.NONE
+
+
+def test_brokers_that_neither_listen_nor_have_a_session_are_dead() -> None:
+    world = World(brokers=2)
+    cut_off_from_zookeeper(world)
+    assert world.machine.image is not None
+    assert all(one.fenced for one in world.machine.image.brokers.values())

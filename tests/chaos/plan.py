@@ -1,0 +1,155 @@
+"""What strikes whom, when, and for how long: drawn from a seed, and nothing else.
+
+Never more than one broker is disabled at a time: a step has at most one fault of a broker, and the
+next step begins when that broker is back.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class Role(Enum):
+    """Whom a fault strikes; who that is at the moment is found out when it strikes."""
+
+    BROKER = "broker"
+    LEADER = "leader of partition"
+    ACTIVE = "active controller"
+    ZOOKEEPER = "zookeeper"
+
+
+class Kind(Enum):
+    """What happens to it, and what ends that."""
+
+    KILL = "kill -9"  # ended by a start
+    BOUNCE = "hard bounce"  # kill -9 and a start at once
+    STOP = "clean stop"  # SIGTERM; a start once it has ended
+    PAUSE = "pause"  # SIGSTOP beyond the session timeout, SIGCONT
+    EXPIRE = "session expiry"  # the session is closed under a process that runs
+
+
+class Fault(NamedTuple):
+    """One fault of a step. Seconds, ``after_s`` from the step's start."""
+
+    kind: Kind
+    role: Role
+    number: int  # of the broker, or of the partition whose leader it is; else 0
+    after_s: float
+    hold_s: float
+
+    @property
+    def strikes_broker(self) -> bool:
+        """Whether it disables a broker."""
+        return self.role in (Role.BROKER, Role.LEADER)
+
+    def __str__(self) -> str:
+        whom = f"{self.role.value} {self.number}" if self.strikes_broker else self.role.value
+        return f"{self.kind.value} of {whom} at +{self.after_s:.1f} s for {self.hold_s:.1f} s"
+
+
+class Act(NamedTuple):
+    """A fault begins, or ends."""
+
+    at_s: float
+    fault: Fault
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Quiet for ``calm_s``, then faults that may overlap, then healing.
+
+    ``until_whole``: the next step waits for full ISRs; else only until every process is ready.
+    """
+
+    number: int
+    calm_s: float
+    faults: tuple[Fault, ...]
+    until_whole: bool
+
+    def acts(self) -> list[Act]:
+        """Every begin and end, in the order of time."""
+        begins = [Act(fault.after_s, fault, begins=True) for fault in self.faults]
+        ends = [Act(fault.after_s + fault.hold_s, fault, begins=False) for fault in self.faults]
+        return sorted([*begins, *ends], key=lambda act: (act.at_s, not act.begins))
+
+    def __str__(self) -> str:
+        faults = "; ".join(map(str, self.faults))
+        until = "until whole" if self.until_whole else "until ready"
+        return f"{self.number:>3}  calm {self.calm_s:.1f} s, {faults}, {until}"
+
+
+class Ground(NamedTuple):
+    """What the plan is drawn for."""
+
+    brokers: int
+    partitions: int
+    session_s: float
+
+
+_CALM_S: Final = (1.0, 4.0)
+_DOWN_S: Final = (0.5, 8.0)
+_PAUSED_BEYOND_S: Final = (1.0, 5.0)
+_ZOOKEEPER_DOWN_S: Final = (0.2, 6.0)
+_SECOND_AFTER_S: Final = (0.0, 3.0)
+_LEADER_SHARE: Final = 0.6
+_UNTIL_WHOLE_SHARE: Final = 0.7
+_BROKER_KINDS: Final = (Kind.KILL, Kind.BOUNCE, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
+_CONTROLLER_KINDS: Final = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
+
+
+def draw_steps(seed: int, ground: Ground) -> Iterator[Step]:
+    """Steps without end, in rounds: each round has every sort of fault, in an order of its own."""
+    dice = random.Random(seed)
+    number = 0
+    while True:
+        for faults in _draw_round(dice, ground):
+            number += 1
+            calm_s = _seconds(dice, _CALM_S)
+            yield Step(number, calm_s, faults, dice.random() < _UNTIL_WHOLE_SHARE)
+
+
+def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
+    def broker(*kinds: Kind, after_s: float = 0.0) -> Fault:
+        return _broker_fault(dice, ground, dice.choice(kinds), after_s)
+
+    def controller(after_s: float = 0.0) -> Fault:
+        kind = dice.choice(_CONTROLLER_KINDS)
+        return Fault(kind, Role.ACTIVE, 0, after_s, _hold(dice, ground, kind))
+
+    def zookeeper(after_s: float = 0.0) -> Fault:
+        return Fault(Kind.KILL, Role.ZOOKEEPER, 0, after_s, _seconds(dice, _ZOOKEEPER_DOWN_S))
+
+    second_s = _seconds(dice, _SECOND_AFTER_S)
+    other = dice.choice((controller, zookeeper))
+    steps: list[tuple[Fault, ...]] = [
+        (broker(Kind.KILL, Kind.BOUNCE),),
+        (broker(Kind.STOP),),
+        (broker(Kind.PAUSE, Kind.EXPIRE),),
+        (controller(),),
+        (zookeeper(),),
+        (broker(*_BROKER_KINDS), other(second_s)),
+    ]
+    dice.shuffle(steps)
+    return steps
+
+
+def _broker_fault(dice: random.Random, ground: Ground, kind: Kind, after_s: float) -> Fault:
+    hold_s = _hold(dice, ground, kind)
+    if dice.random() < _LEADER_SHARE:
+        return Fault(kind, Role.LEADER, dice.randrange(ground.partitions), after_s, hold_s)
+    return Fault(kind, Role.BROKER, dice.randint(1, ground.brokers), after_s, hold_s)
+
+
+def _hold(dice: random.Random, ground: Ground, kind: Kind) -> float:
+    if kind in (Kind.BOUNCE, Kind.EXPIRE):
+        return 0.0
+    if kind is Kind.PAUSE:
+        return round(ground.session_s + _seconds(dice, _PAUSED_BEYOND_S), 1)
+    return _seconds(dice, _DOWN_S)
+
+
+def _seconds(dice: random.Random, bounds: tuple[float, float]) -> float:
+    return round(dice.uniform(*bounds), 1)

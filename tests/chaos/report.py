@@ -1,0 +1,137 @@
+"""The end of a run: what it proved, in a table for people and in JSON for programs. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+from chaos.counting import Unavailability
+from chaos.history import Findings
+
+EXIT_HELD: Final = 0
+EXIT_BROKEN: Final = 1
+EXIT_PROVED_NOTHING: Final = 3
+
+ACKNOWLEDGED_S_LEAST: Final = 100.0
+ELECTIONS_LEAST: Final = 3
+CONTROLLER_CHANGES_LEAST: Final = 1
+SESSION_EXPIRIES_LEAST: Final = 1
+_LEAST_IN_S: Final = 120.0
+_EVIDENCE_LINES_MAX: Final = 20
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What happened. ``seconds``: from the first write offered to the last."""
+
+    seconds: float
+    acknowledged: int
+    elections: int
+    controller_changes: int
+    session_expiries: int
+    unavailability: Unavailability
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def acknowledged_s(self) -> float:
+        """Writes acknowledged a second, on average, faults included."""
+        return self.acknowledged / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures and findings. ``others``: promises that no history shows, such as healing in time."""
+
+    seed: int
+    figures: Figures
+    findings: Findings
+    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def broken(self) -> dict[str, list[str]]:
+        """Every promise that was not kept, with its evidence."""
+        others = {promise: list(lines) for promise, lines in self.others.items() if lines}
+        return {**self.findings.broken(), **others}
+
+    def lacking(self) -> list[str]:
+        """Why the run proves nothing; empty when it proves something."""
+        figures = self.figures
+        scale = max(1.0, figures.seconds / _LEAST_IN_S)
+        asked = (
+            ("acknowledged writes/s", figures.acknowledged_s, ACKNOWLEDGED_S_LEAST),
+            ("elections", figures.elections, ELECTIONS_LEAST * scale),
+            ("controller changes", figures.controller_changes, CONTROLLER_CHANGES_LEAST * scale),
+            ("session expiries", figures.session_expiries, SESSION_EXPIRIES_LEAST * scale),
+        )
+        return [
+            f"{what}: {found:g}, at least {math.floor(least)} are wanted"
+            for what, found, least in asked
+            if found < math.floor(least)
+        ]
+
+    def exit_code(self) -> int:
+        """A broken promise outweighs all else."""
+        if self.broken():
+            return EXIT_BROKEN
+        return EXIT_PROVED_NOTHING if self.lacking() else EXIT_HELD
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Name and figure."""
+        figures, findings = self.figures, self.findings
+        gaps = figures.unavailability
+        return [
+            ("seed", str(self.seed)),
+            ("seconds", f"{figures.seconds:.1f}"),
+            ("acknowledged", f"{figures.acknowledged:,}"),
+            ("acknowledged a second", f"{figures.acknowledged_s:,.1f}"),
+            ("lost", str(len(findings.lost))),
+            ("duplicated", str(len(findings.duplicated))),
+            ("invented", str(len(findings.invented))),
+            ("out of order", str(len(findings.out_of_order))),
+            ("misplaced", str(len(findings.misplaced))),
+            ("unsaid to a reader", str(len(findings.unsaid))),
+            ("torn reads", str(len(findings.torn))),
+            *((promise, str(len(lines))) for promise, lines in self.others.items()),
+            ("unavailable, longest s", f"{gaps.longest_s:.1f}"),
+            ("unavailable, p50 s", f"{gaps.p50_s:.1f}"),
+            ("unavailable > 1 s, times", str(gaps.times)),
+            ("elections", str(figures.elections)),
+            ("controller changes", str(figures.controller_changes)),
+            ("session expiries", str(figures.session_expiries)),
+            *((kind, str(count)) for kind, count in sorted(figures.faults.items())),
+        ]
+
+    def lines(self) -> Iterator[str]:
+        """The table, aligned, and the verdict."""
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        digits = max(len(figure) for _, figure in rows)
+        yield from (f"{name:<{width}}  {figure:>{digits}}" for name, figure in rows)
+        yield from self._verdict()
+
+    def _verdict(self) -> Iterator[str]:
+        broken, lacking = self.broken(), self.lacking()
+        for promise, evidence in broken.items():
+            yield f"BROKEN: {promise}, {len(evidence)} times"
+            yield from (f"  {line}" for line in evidence[:_EVIDENCE_LINES_MAX])
+            if len(evidence) > _EVIDENCE_LINES_MAX:
+                yield f"  and {len(evidence) - _EVIDENCE_LINES_MAX} more"
+        yield from (f"proved nothing: {reason}" for reason in lacking)
+        if not broken and not lacking:
+            yield "all promises were kept"
+
+    def content(self) -> dict[str, object]:
+        """For JSON."""
+        figures = self.figures
+        return {
+            "seed": self.seed,
+            "exit_code": self.exit_code(),
+            "figures": {
+                **asdict(figures),
+                "acknowledged_s": figures.acknowledged_s,
+                "unavailability": figures.unavailability._asdict(),
+            },
+            "findings": asdict(self.findings),
+            "others": {promise: list(lines) for promise, lines in self.others.items()},
+            "broken": sorted(self.broken()),
+            "lacking": self.lacking(),
+        }

@@ -1,0 +1,306 @@
+"""One run: a cluster, its clients, faults by the plan, healing, reading back, the report."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from chaos.cluster import (
+    BROKERS,
+    SESSION_S,
+    ChaosCluster,
+    NotHealedError,
+    running_cluster,
+    wait_none,
+)
+from chaos.counting import Unavailability, Window, windows
+from chaos.history import Findings, History, Partition, check
+from chaos.load import Reader, Writer, end_offsets, read_back
+from chaos.plan import Ground, Step, draw_steps
+from chaos.replicas import differences, read_replicas
+from chaos.report import Figures, Report
+from chaos.sessions import Onlooker
+from chaos.strikes import Strikes
+from chaos.watch import Watcher
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TOPICS: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}
+"""Partitions and flush policy."""
+WRITERS: Final = 2
+FLUSH_S: Final = 90.0
+READ_BACK_S: Final = 180.0
+_AFTERWARDS_S: Final = 2.0
+_LOOK_S: Final = 0.1
+_PARTITIONS: Final = tuple(
+    Partition(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose."""
+
+    seed: int
+    seconds: float = 600.0
+    writes_s: float = 400.0
+
+
+@dataclass
+class Outcome:
+    """The report, and what led to it."""
+
+    report: Report
+    steps: list[Step]
+    events: list[str]
+    windows: list[Window]
+
+
+@dataclass
+class _Run:
+    """What grows during a run."""
+
+    say: Callable[[str], None]
+    began: float = field(default_factory=time.monotonic)
+    steps: list[Step] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    others: dict[str, list[str]] = field(
+        default_factory=lambda: {
+            "not healed": [],
+            "ended by itself": [],
+            "did not stop": [],
+            "writes refused": [],
+            "reader errors": [],
+            "replicas differ": [],
+            "errors logged": [],
+        }
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, what: str) -> None:
+        """One line with its time, from any thread."""
+        with self._lock:
+            line = f"{time.monotonic() - self.began:>7.1f}  {what}"
+            self.events.append(line)
+            self.say(line)
+
+
+class _Clients:
+    """Writers, the reader and the watcher, in threads; a failure of one is ours and is raised."""
+
+    def __init__(self, pool: ThreadPoolExecutor, cluster: ChaosCluster, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.reader = Reader(cluster.bootstrap, _PARTITIONS)
+        self.writers: list[Writer] = []
+        self._pool, self._bootstrap = pool, cluster.bootstrap
+        self._futures: list[Future[None]] = []
+        self._writing: list[Future[None]] = []
+
+    def start(self, writes_s: float) -> None:
+        """Begin to write, read and watch."""
+        self.writers = [
+            Writer(number, self._bootstrap, _PARTITIONS, writes_s / WRITERS)
+            for number in range(1, WRITERS + 1)
+        ]
+        self._writing = [self._pool.submit(one.run, FLUSH_S) for one in self.writers]
+        self._futures = [self._pool.submit(one.run) for one in (self.reader, self.watcher)]
+
+    def check(self) -> None:
+        """Raise what ended a thread."""
+        for future in (*self._writing, *self._futures):
+            if future.done():
+                future.result()
+
+    def stop_writing(self) -> None:
+        """And wait for the last acknowledgement."""
+        for writer in self.writers:
+            writer.stop()
+        wait(self._writing, return_when=FIRST_EXCEPTION)
+        self.check()
+
+    def stop(self) -> None:
+        """All of them."""
+        for writer in self.writers:
+            writer.stop()
+        self.reader.stop()
+        self.watcher.stop()
+
+
+def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcome:
+    """The whole of it. What it writes is under ``directory``."""
+    with ExitStack() as ending:
+        cluster = ending.enter_context(running_cluster(directory))
+        onlooker = Onlooker(cluster.layout.zookeeper_connect)
+        ending.callback(onlooker.stop)
+        _create_topics(cluster)
+        this = _Run(say)
+        watcher = Watcher(cluster, onlooker, tuple(TOPICS), this.tell)
+        strikes = Strikes(cluster, onlooker, _PARTITIONS, this.tell)
+        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2))
+        clients = _Clients(pool, cluster, watcher)
+        ending.callback(clients.stop)
+        this.began = time.monotonic()
+        clients.start(options.writes_s)
+        _strike(this, options, cluster, strikes, clients)
+        seconds = time.monotonic() - this.began
+        this.tell("writing ends")
+        history = _read_everything(this, cluster, clients)
+        clients.stop()
+        _compare_replicas(this, cluster)
+        this.others["did not stop"] += strikes.problems
+        this.others["errors logged"] += cluster.errors_logged()
+        gaps = _windows(this, clients.writers, seconds)
+        figures = Figures(
+            seconds=seconds,
+            acknowledged=len(history.acknowledged),
+            elections=watcher.elections.count,
+            controller_changes=watcher.epochs.changes,
+            session_expiries=watcher.sessions.expired + strikes.expired_controllers,
+            unavailability=Unavailability.of(gaps),
+            faults=dict(strikes.done),
+        )
+        findings = check(history) if history.read_back else Findings()
+        report = Report(options.seed, figures, findings, this.others)
+        return Outcome(report, this.steps, this.events, gaps)
+
+
+def _create_topics(cluster: ChaosCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=count,
+            replication_factor=BROKERS,
+            config={
+                "min.insync.replicas": "2",
+                "flush": flush,
+                "segment.bytes": str(1 << 20),
+                "retention.ms": "-1",
+            },
+        )
+        for name, (count, flush) in TOPICS.items()
+    ]
+    for created in admin.create_topics(topics).values():
+        created.result(30)
+    wait_none(lambda: cluster.wounds(tuple(TOPICS), len(_PARTITIONS)), "creating the topics")
+
+
+def _strike(
+    this: _Run, options: Options, cluster: ChaosCluster, strikes: Strikes, clients: _Clients
+) -> None:
+    """Step by step until the time is over, then until all is whole. Ends early when it is not."""
+    end = this.began + options.seconds
+    steps = draw_steps(options.seed, Ground(BROKERS, len(_PARTITIONS), SESSION_S))
+    with _noting_wounds(this):
+        while time.monotonic() < end:
+            step = next(steps)
+            this.steps.append(step)
+            this.tell(f"step {step}")
+            _wait(this, cluster, clients, step.calm_s)
+            _perform(this, step, cluster, strikes, clients)
+            _heal(this, cluster, clients, until_whole=step.until_whole)
+    strikes.end_all()
+    with _noting_wounds(this):
+        _heal(this, cluster, clients, until_whole=True)
+        this.tell("all is whole")
+    _wait(this, cluster, clients, _AFTERWARDS_S)
+
+
+def _perform(
+    this: _Run, step: Step, cluster: ChaosCluster, strikes: Strikes, clients: _Clients
+) -> None:
+    began = time.monotonic()
+    for act in step.acts():
+        _wait(this, cluster, clients, began + act.at_s - time.monotonic())
+        strikes.carry_out(act)
+
+
+def _heal(this: _Run, cluster: ChaosCluster, clients: _Clients, *, until_whole: bool) -> None:
+    def wounds() -> list[str]:
+        clients.check()
+        _note_ended(this, cluster)
+        if until_whole:
+            return cluster.wounds(tuple(TOPICS), len(_PARTITIONS))
+        return cluster.problems()
+
+    took_s = wait_none(wounds, "healing")
+    this.tell(f"{'whole' if until_whole else 'ready'} after {took_s:.1f} s")
+
+
+@contextmanager
+def _noting_wounds(this: _Run) -> Iterator[None]:
+    try:
+        yield
+    except NotHealedError as problem:
+        this.tell(f"not healed: {problem}")
+        this.others["not healed"].append(str(problem))
+
+
+def _wait(this: _Run, cluster: ChaosCluster, clients: _Clients, seconds: float) -> None:
+    """Let time pass, and notice what should not happen meanwhile."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        clients.check()
+        _note_ended(this, cluster)
+        time.sleep(min(_LOOK_S, left))
+
+
+def _note_ended(this: _Run, cluster: ChaosCluster) -> None:
+    """A process that ended though nobody ended it is told, and started again as a supervisor
+    would.
+    """
+    for name in cluster.ended_by_themselves():
+        this.tell(f"{name} ended by itself")
+        this.others["ended by itself"].append(f"{name}\n{cluster.tail(name)}")
+        cluster.begin(name)
+
+
+def _read_everything(this: _Run, cluster: ChaosCluster, clients: _Clients) -> History:
+    """Wait for the last acknowledgement, then read all, and let the reader catch up."""
+    clients.stop_writing()
+    history = History()
+    for writer in clients.writers:
+        history.sent |= writer.sent
+        history.acknowledged += writer.acknowledged
+        this.others["writes refused"] += writer.errors
+    this.tell(f"{len(history.acknowledged):,} acknowledged, reading back")
+    with _noting_wounds(this):
+        try:
+            ends = end_offsets(cluster.bootstrap, _PARTITIONS, READ_BACK_S)
+        except TimeoutError as problem:
+            raise NotHealedError(str(problem)) from problem
+        history.read_back = read_back(cluster.bootstrap, ends, READ_BACK_S)
+        history.followed = clients.reader.seen
+        wait_none(lambda: clients.reader.behind(ends), "the reader's catching up", FLUSH_S)
+    this.others["reader errors"] += clients.reader.errors
+    clients.reader.stop()
+    return history
+
+
+def _compare_replicas(this: _Run, cluster: ChaosCluster) -> None:
+    """Stop the brokers with nothing on its way, and compare what they have on disk."""
+    if this.others["not healed"]:
+        return
+    numbers = range(1, BROKERS + 1)
+    for number in numbers:
+        cluster.signal_stop(f"broker-{number}")
+    for number in numbers:
+        if not cluster.wait_ended(f"broker-{number}"):
+            this.others["did not stop"].append(f"broker-{number}, at the end")
+    data = {number: cluster.layout.data_path(f"broker-{number}") for number in numbers}
+    this.others["replicas differ"] += differences(read_replicas(data, _PARTITIONS))
+
+
+def _windows(this: _Run, writers: Sequence[Writer], seconds: float) -> list[Window]:
+    return [
+        window
+        for partition in _PARTITIONS
+        for window in windows(
+            partition,
+            [at - this.began for one in writers for at in one.acknowledged_at[partition]],
+            seconds,
+        )
+    ]

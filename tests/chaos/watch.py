@@ -1,0 +1,58 @@
+"""A thread that looks at the cluster all the time, and counts what it sees change."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from chaos.cluster import BROKERS, ChaosCluster
+from chaos.counting import Elections, Epochs, Sessions
+from chaos.sessions import Onlooker
+
+LOOK_S: Final = 0.25
+
+Say = Callable[[str], None]
+
+
+class Watcher:
+    """Leader epochs from every broker's metadata, controller epoch and sessions from ZooKeeper."""
+
+    def __init__(
+        self, cluster: ChaosCluster, onlooker: Onlooker, topics: tuple[str, ...], say: Say
+    ) -> None:
+        self._cluster, self._onlooker, self._topics, self._say = cluster, onlooker, topics, say
+        self._stop = threading.Event()
+        self.elections = Elections()
+        self.epochs = Epochs()
+        self.sessions = Sessions()
+
+    def stop(self) -> None:
+        """``run`` then ends."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self._stop.wait(LOOK_S):
+            self._look_at_leaders()
+            self._look_at_zookeeper()
+
+    def _look_at_leaders(self) -> None:
+        elected = []
+        for broker in range(1, BROKERS + 1):
+            name = f"broker-{broker}"
+            if name in self._cluster.down or name in self._cluster.paused:
+                continue
+            for partition, one in self._cluster.partitions(broker, self._topics).items():
+                if self.elections.see(partition, one.leader_id, one.leader_epoch):
+                    elected.append(f"{partition} -> {one.leader_id} (e{one.leader_epoch})")
+        if elected:
+            self._say("elected " + ", ".join(sorted(elected)))
+
+    def _look_at_zookeeper(self) -> None:
+        if "zookeeper" in self._cluster.down:
+            return
+        epoch = self._onlooker.controller_epoch()
+        if epoch is not None and self.epochs.see(epoch):
+            self._say(f"controller epoch {epoch}")
+        for incarnation, session in self._onlooker.broker_sessions().items():
+            if self.sessions.see(incarnation, session):
+                self._say(f"broker {incarnation.partition('-')[0]} has a new session")
