@@ -3,7 +3,7 @@
 A mutation changes the product, never the simulator. Each is named after the promise it breaks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -88,14 +88,18 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The product with one bug in it."""
-    changes = [
-        (owner, attribute, owner.__dict__[attribute], new)
-        for owner, attribute, new in MUTATIONS[name]
-    ]
+    with changed(MUTATIONS[name]):
+        yield
+
+
+@contextmanager
+def changed(changes: Sequence[Change]) -> Iterator[None]:
+    """Attributes of the product replaced, and put back."""
+    kept = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in changes]
     try:
-        for owner, attribute, _, new in changes:
+        for owner, attribute, new in changes:
             setattr(owner, attribute, new)
         yield
     finally:
-        for owner, attribute, old, _ in changes:
+        for owner, attribute, old in kept:
             setattr(owner, attribute, old)

@@ -19,7 +19,7 @@ from controller.core.offices import Offices
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
 
-Change = tuple[Any, str, Any]
+from sim.mutations import Change, changed
 
 
 def _truncate_to_watermark(partition: Partition, _epoch: int, _end: int) -> int:
@@ -132,14 +132,5 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The product with one bug in it."""
-    changes = [
-        (owner, attribute, owner.__dict__[attribute], new)
-        for owner, attribute, new in MUTATIONS[name]
-    ]
-    try:
-        for owner, attribute, _, new in changes:
-            setattr(owner, attribute, new)
+    with changed(MUTATIONS[name]):
         yield
-    finally:
-        for owner, attribute, old, _ in changes:
-            setattr(owner, attribute, old)
