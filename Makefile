@@ -10,21 +10,23 @@ MINUTES ?=
 INPUT ?=
 S ?=
 REWRITE ?=
+# They need Maven, and a registry once: not part of `make test`.
+JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_kafka_streams.py
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz chaos ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz chaos conformance ci clean
 
 help: ## print these lines
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml
+$(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml services/txn-coordinator/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller -e services/txn-coordinator
 	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "tidemark_gen.pth").write_text("$(CURDIR)/gen\n")'
 	touch $@
 
@@ -60,10 +62,10 @@ unit: setup ## unit, golden and tidy tests: Python alone, seconds
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
 ifdef ARGS
-	$(BIN)/pytest -q tests $(ARGS)
+	$(BIN)/pytest -q tests $(addprefix --ignore=,$(JAVA_TESTS)) $(ARGS)
 else
 	$(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
-	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios
+	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios $(addprefix --ignore=,$(JAVA_TESTS))
 endif
 
 up: setup ## start the embedded cluster on loopback and wait until it is healthy
@@ -93,7 +95,10 @@ scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 	SEED=$(SEED) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
+conformance: setup ## Kafka's own Java clients and Kafka Streams (needs a JDK 17 and Maven)
+	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)
+
 ci: lint types test ## all that a machine runs, in this order
 
 clean: ## remove what the targets above made (not the cluster's data)
-	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build
+	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target

@@ -1,27 +1,36 @@
 """For every test: property tests must not fail because the machine is busy, and `make unit` draws
-fewer examples of each than `make test` does.
+fewer examples of each, and takes fewer cases of each, than `make test` does.
 """
 
 import gc
 import os
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 QUICK: Final = bool(os.environ.get("QUICK"))
-QUICK_EXAMPLES_MAX: Final = 8
+QUICK_EXAMPLES_MAX: Final = 5
+QUICK_CASES_MAX: Final = 3
 _CALM = [HealthCheck.too_slow]
 settings.register_profile("full", deadline=None, suppress_health_check=_CALM, print_blob=True)
 settings.register_profile(
     "quick", settings.get_profile("full"), max_examples=QUICK_EXAMPLES_MAX, database=None
 )
 settings.load_profile("quick" if QUICK else "full")
+# Modules, syntax trees and examples are made by the hundred thousand and stay: Python's own 700
+# would have the collector look for garbage among them for a fifth of the time.
+gc.set_threshold(50_000, 20, 20)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In a quick run also tests that ask for a number of examples of their own draw few."""
-    for item in items if QUICK else ():
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a quick run also tests that ask for a number of examples of their own draw few, and of a
+    test with many cases a few, spread over all, are run.
+    """
+    if not QUICK:
+        return
+    for item in items:
         for owner, name in (
             (getattr(item, "obj", None), "_hypothesis_internal_use_settings"),
             (getattr(item, "cls", None), "settings"),  # of a state machine
@@ -29,6 +38,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             own = getattr(owner, name, None)
             if isinstance(own, settings) and own.max_examples > QUICK_EXAMPLES_MAX:
                 setattr(owner, name, settings(own, max_examples=QUICK_EXAMPLES_MAX))
+    left_out = set(_cases_left_out(items))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _cases_left_out(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_one in cases.values():
+        of_one.sort(key=lambda item: item.nodeid)  # the same ones in every worker
+        step = len(of_one) / QUICK_CASES_MAX
+        if step > 1:
+            kept = {int(number * step) for number in range(QUICK_CASES_MAX)}
+            yield from (item for at, item in enumerate(of_one) if at not in kept)
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from broker.shell.apis import make_router
-from broker.shell.kafka import find_coordinator
 from broker.shell.metrics import BrokerCollector
 from broker.shell.node import BrokerNode
 from broker.shell.producer_ids import from_controller
@@ -30,6 +29,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.service_config import ServiceConfig, config_keys
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
+from txn_coordinator.config import TxnCoordinatorConfig
 
 OUTPUT: Final = Path(__file__).parent.parent / "docs/reference"
 _KIND_WORDS: Final = {
@@ -43,8 +43,6 @@ _KIND_WORDS: Final = {
 # A value beyond every bound of a kind; and the bounds that go without saying.
 _REFUSED: Final = {3: str(2**80), 5: str(2**80), 6: "1e99"}
 _LIMITS: Final = (f" and at most {INT_MAX}", f" and at most {LONG_MAX}", f"at least {LONG_MIN}")
-# Where ApiVersions names less than is decoded.
-_ADVERTISED_MAX: Final = {ApiKey.FIND_COORDINATOR: find_coordinator.ADVERTISED_MAX}
 _NOWHERE: Final = "127.0.0.1:1"
 """Nothing is connected to: the services are only built, and asked what they would show."""
 
@@ -88,6 +86,11 @@ def broker_config() -> str:
 def controller_config() -> str:
     """What a controller can be told."""
     return service_config("controller", ControllerConfig)
+
+
+def txn_coordinator_config() -> str:
+    """Every option of the txn-coordinator."""
+    return service_config("txn-coordinator", TxnCoordinatorConfig)
 
 
 def topic_config() -> str:
@@ -169,12 +172,11 @@ def _api_row(key: ApiKey, *, is_served: bool) -> tuple[str, ...]:
     name = "".join(word.capitalize() for word in key.name.split("_"))
     if not is_served:
         return str(int(key)), name, "not yet", "", ""
-    last = _ADVERTISED_MAX.get(key, versions.max)
     flexible = "" if versions.flexible_from is None else str(versions.flexible_from)
     return (
         str(int(key)),
         name,
-        f"{versions.advertised_min} to {last}",
+        f"{versions.advertised_min} to {versions.max}",
         f"{versions.served_min} to {versions.max}",
         flexible,
     )
@@ -231,6 +233,7 @@ def controller_registry() -> CollectorRegistry:
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "broker-config": broker_config,
     "controller-config": controller_config,
+    "txn-coordinator-config": txn_coordinator_config,
     "topic-config": topic_config,
     "errors": errors,
     "metrics": metrics,

@@ -14,6 +14,8 @@ from bench.fetch import (
     bench_compaction_beside_hot_producer,
     bench_fetch,
 )
+from bench.groups import OVERRIDES as GROUP_OVERRIDES
+from bench.groups import bench_groups
 from bench.grpc_store import bench_grpc
 from bench.memory import bench_many_large, bench_memory_and_restart
 from bench.processes import ROOT
@@ -23,12 +25,17 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.transactions import bench_highest, bench_steady
+from bench.transactions_cluster import TransactionalCluster, transactional
+from bench.transactions_small import bench_small
 from rich.console import Console
 
 REPLICATED = ("replication", "acks", "catchup", "failover")
+COORDINATED = ("transactions", "highest", "smalltxns", "groups")
 GROUPS = (
     *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k"),
     *REPLICATED,
+    *COORDINATED,
 )
 REPLICATED_BYTES_MAX = 512 << 20
 """Of a run: three copies are kept."""
@@ -42,6 +49,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="runs of each; medians are shown")
     parser.add_argument("--megabytes", type=int, default=1_024, help="a run; at most 4096")
     parser.add_argument("--where", default="tmpfs,disk", help="tmpfs, disk or both")
+    parser.add_argument("--rate", type=float, default=100, help="MB/s of steady writes")
+    parser.add_argument("--seconds", type=float, default=15, help="of steady writes")
     parser.add_argument("--failovers", type=int, default=20, help="runs of each kind of failover")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bound is missed")
     return parser.parse_args()
@@ -62,6 +71,9 @@ def main() -> int:
                 show(group, console)
                 rows += group
             for group in run_replicated(directory, where, only, asked):
+                show(group, console)
+                rows += group
+            for group in run_coordinated(directory, where, only, asked):
                 show(group, console)
                 rows += group
         finally:
@@ -92,7 +104,7 @@ def run_groups(
             one, total=total, runs=runs, where=where
         ),
         "grpc": lambda one: bench_grpc(one, total=min(total, 512 << 20), where=where),
-        "large": bench_many_large,
+        "large": lambda one: bench_many_large(one, floor_directory),
     }
     if where == "tmpfs":
         steps.pop("cold")  # no page of a tmpfs is ever cold
@@ -137,6 +149,26 @@ def run_replicated(
                 yield steps[name](cluster)
     if "acks" in wanted:
         yield bench_ack_stages(directory / "stages", where)
+
+
+def run_coordinated(
+    directory: Path, where: str, only: list[str], asked: argparse.Namespace
+) -> "Iterator[list[Row]]":
+    """The groups that need coordinators, on disk alone."""
+    short_s = asked.seconds / 3
+    steps: dict[str, Callable[[TransactionalCluster], list[Row]]] = {
+        "transactions": lambda cluster: bench_steady(
+            cluster, rate_mb_s=asked.rate, seconds=asked.seconds, where=where
+        ),
+        "highest": lambda cluster: bench_highest(cluster, seconds=short_s, where=where),
+        "smalltxns": lambda cluster: bench_small(cluster, seconds=short_s, where=where),
+        "groups": lambda cluster: bench_groups(cluster, seconds=short_s, where=where),
+    }
+    wanted = [name for name in steps if name in only and where == "disk"]
+    if wanted:
+        with transactional(directory / "coordinated", GROUP_OVERRIDES) as cluster:
+            for name in wanted:
+                yield steps[name](cluster)
 
 
 if __name__ == "__main__":

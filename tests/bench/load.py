@@ -10,13 +10,13 @@ import struct
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from bench.frames import FetchFrame, ProduceFrame, batch_of
 
 _INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
+_READABLE: Final = select.EPOLLIN | select.EPOLLHUP
 
 
 @dataclass
@@ -52,8 +52,9 @@ class Outcome:
     p999_ms: float
     load_cpu_s: float
     errors: int
-    per_connection_min: int = 0
-    per_connection_max: int = 0
+    first_done_s: float = 0  # the first connection has all its answers
+    last_done_s: float = 0
+    fewest_at_first_done: int = 0  # answers of the connection that was last in line then
 
 
 class Connection:
@@ -70,6 +71,8 @@ class Connection:
         self.sent_at: deque[float] = deque()
         self.correlation_id = 0
         self.started = time.perf_counter()
+        requests = max(1, plan.total_bytes // plan.size_bytes)
+        self.budget = len(range(index, requests, plan.connections))  # equal work for each
         self.requests = 0
         self.offset = 0
         self.errors = 0
@@ -85,6 +88,11 @@ class Connection:
         else:
             self.produce = None
             self.fetch = FetchFrame(plan.topic, partition, plan.size_bytes)
+
+    @property
+    def may_ask(self) -> bool:
+        """Work is left, and fewer requests are unanswered than may be."""
+        return self.correlation_id < self.budget and len(self.sent_at) < self.plan.in_flight
 
     def wait_for_pace(self) -> None:
         """Not earlier than the plan's pace allows."""
@@ -108,6 +116,14 @@ class Connection:
         self.correlation_id += 1
         self.sent_at.append(time.perf_counter())
         return self.push(memoryview(frame))
+
+    def ask(self) -> int:
+        """Start what may be started; the events to wait for."""
+        if self.unsent is None or self.push(self.unsent):
+            while self.may_ask:
+                if not self.send_next():
+                    break
+        return select.EPOLLIN | (0 if self.unsent is None else select.EPOLLOUT)
 
     def push(self, data: memoryview) -> bool:
         """Send what the socket takes; keep the rest."""
@@ -180,46 +196,36 @@ class Connection:
 
 
 def run(plan: Plan) -> Outcome:
-    """Send until the total is reached, then wait for the last answer."""
+    """Send until each connection has done its part, then wait for the last answer."""
     connections = [Connection(plan, index) for index in range(plan.connections)]
     by_descriptor = {each.socket.fileno(): each for each in connections}
     poller = select.epoll()
-    budget = max(1, plan.total_bytes // plan.size_bytes)
-    started_requests = 0
     latencies: list[float] = []
     cpu = time.process_time()
     start = time.perf_counter()
     for each in connections:
-        poller.register(each.socket, select.EPOLLIN)
-        while started_requests < budget and len(each.sent_at) < plan.in_flight:
-            started_requests += 1
-            if not each.send_next():
-                poller.modify(each.socket, select.EPOLLIN | select.EPOLLOUT)
-                break
-    finished = 0
-    while finished < started_requests:
+        poller.register(each.socket, each.ask())
+    done_at: list[float] = []
+    fewest = 0
+    working = sum(each.budget > 0 for each in connections)
+    while len(done_at) < working:
         for descriptor, ready in poller.poll():
             each = by_descriptor[descriptor]
-            if ready & (select.EPOLLIN | select.EPOLLHUP):
-                finished += each.on_readable(latencies)
-            if each.unsent is not None and not each.push(each.unsent):
-                continue
-            blocked = False
-            while started_requests < budget and len(each.sent_at) < plan.in_flight and not blocked:
-                started_requests += 1
-                blocked = not each.send_next()
-            mask = select.EPOLLIN | (select.EPOLLOUT if blocked else 0)
-            poller.modify(descriptor, mask)
-    seconds = time.perf_counter() - start
-    counts = [each.requests for each in connections]
+            answered = each.on_readable(latencies) if ready & _READABLE else 0
+            if answered and each.requests == each.budget:
+                if not done_at:
+                    fewest = min(one.requests for one in connections)
+                done_at.append(time.perf_counter() - start)
+            poller.modify(descriptor, each.ask())
     for each in connections:
         each.socket.close()
-    return outcome(plan, latencies, seconds, time.process_time() - cpu, counts)
+    found = outcome(plan, latencies, time.perf_counter() - start, time.process_time() - cpu)
+    return replace(
+        found, first_done_s=done_at[0], last_done_s=done_at[-1], fewest_at_first_done=fewest
+    )
 
 
-def outcome(
-    plan: Plan, latencies: list[float], seconds: float, cpu_s: float, counts: list[int]
-) -> Outcome:
+def outcome(plan: Plan, latencies: list[float], seconds: float, cpu_s: float) -> Outcome:
     """Percentiles and sums."""
     ordered = sorted(latencies)
 
@@ -235,8 +241,6 @@ def outcome(
         p999_ms=percentile(0.999),
         load_cpu_s=cpu_s,
         errors=0,
-        per_connection_min=min(counts),
-        per_connection_max=max(counts),
     )
 
 

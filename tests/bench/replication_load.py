@@ -178,11 +178,10 @@ def run_flood(plan: ReplicatedPlan) -> Outcome:
             mask = select.EPOLLIN | (select.EPOLLOUT if each.is_blocked else 0)
             poller.modify(descriptor, mask)
     seconds = time.perf_counter() - start
-    counts = [each.answered for each in senders]
     for each in senders:
         each.socket.close()
     like = LoadPlan("produce", plan.port, plan.topic, plan.request_bytes, 0)
-    return outcome(like, latencies, seconds, time.process_time() - cpu, counts)
+    return outcome(like, latencies, seconds, time.process_time() - cpu)
 
 
 class _Stop:

@@ -103,14 +103,21 @@ class StartCluster(Protocol):
         *,
         brokers: int = 1,
         controllers: int = 1,
+        txn_coordinators: int = 0,
         overrides: Mapping[str, Config] | None = None,
     ) -> Cluster: ...
 
 
 def _started(
-    directory: Path, brokers: int, controllers: int, overrides: Mapping[str, Config] | None
+    directory: Path,
+    brokers: int,
+    controllers: int,
+    overrides: Mapping[str, Config] | None,
+    txn_coordinators: int = 0,
 ) -> Cluster:
-    layout = Layout.on_free_ports(directory, brokers=brokers, controllers=controllers)
+    layout = Layout.on_free_ports(
+        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
+    )
     cluster = Cluster(layout, overrides=overrides)
     try:
         cluster.start(START_SECONDS)
@@ -123,8 +130,8 @@ def _started(
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers and one controller, shared: leave them running and configured as they were."""
-    shared = _started(tmp_path_factory.mktemp("cluster"), 3, 1, None)
+    """Three brokers, a controller and a txn-coordinator, shared: leave them as they were."""
+    shared = _started(tmp_path_factory.mktemp("cluster"), 3, 1, None, txn_coordinators=1)
     yield shared
     shared.end()
 
@@ -158,10 +165,11 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
             *,
             brokers: int = 1,
             controllers: int = 1,
+            txn_coordinators: int = 0,
             overrides: Mapping[str, Config] | None = None,
         ) -> Cluster:
             directory = tmp_path / f"cluster-{next(numbers)}"
-            own = _started(directory, brokers, controllers, overrides)
+            own = _started(directory, brokers, controllers, overrides, txn_coordinators)
             ending.callback(own.end)
             return own
 

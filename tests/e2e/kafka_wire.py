@@ -161,6 +161,7 @@ def fetch_body(
     forgotten: tuple[tuple[str, int], ...] = (),
     topic_id: bytes = NO_ID,
     leader_epoch: int = -1,
+    isolation_level: int = 0,
 ) -> bytes:
     """A Fetch request."""
     topics = [
@@ -177,7 +178,7 @@ def fetch_body(
         wait_ms,
         bytes_min,
         bytes_max,
-        0,
+        isolation_level,
         *session,
         topics,
         [(topic, topic_id, [partition]) for topic, partition in forgotten],

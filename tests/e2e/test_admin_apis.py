@@ -365,13 +365,3 @@ def test_without_a_controller_a_change_fails_in_time_and_the_rest_goes_on(
     produce(cluster, "before", 1, idempotent=False)
     cluster.restart("controller-1")
     create(admin, "after")
-
-
-@pytest.mark.feature("Y01")
-def test_a_transactional_producer_fails_fast_and_hears_why(cluster: Cluster) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
-    started = time.monotonic()
-    with pytest.raises(KafkaException) as problem:
-        producer.init_transactions(WAIT)
-    assert code_of(problem) == "_UNSUPPORTED_FEATURE"
-    assert time.monotonic() - started < 10

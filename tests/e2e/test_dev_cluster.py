@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tidemark.cli.dev.cluster import DevCluster
-from tidemark.cli.dev.layout import Layout, free_port_block
+from tidemark.cli.dev.layout import Layout, free_port_block, txn_coordinators_default
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -53,7 +53,7 @@ def test_up_returns_when_healthy_within_twenty_seconds(tmp_path: Path) -> None:
     took = time.monotonic() - began
     try:
         assert up.returncode == ExitCode.OK, up.stderr
-        assert len(json.loads(up.stdout)["started"]) == 6
+        assert len(json.loads(up.stdout)["started"]) == 6 + txn_coordinators_default()
         assert set(health(layout).values()) == {"healthy"}
         assert took < UP_SECONDS_MAX
     finally:

@@ -28,6 +28,7 @@ from e2e.kafka_wire import Wire, batch, fetch_body, produce_body
 from tidemark.kafka import api_versions, fetch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
+from tidemark.model.topics import INTERNAL_TOPICS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -43,6 +44,11 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "squeezed": {"compression.type": "zstd"},
     "unfolded": {"compression.type": "uncompressed"},
     "compacted": {"cleanup.policy": "compact"},
+}
+COORDINATION: Final = {
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
 }
 DISPOSABLE: Final = ("fuzz-a", "fuzz-b", "fuzz-c")
 GAUGES: Final = {
@@ -248,7 +254,7 @@ def test_hostile_frames_leave_a_broker_as_it_was(
     start_cluster: StartCluster, tmp_path: Path
 ) -> None:
     print(f"SEED={SEED} FRAMES={FRAMES}")
-    subject = Subject(start_cluster())
+    subject = Subject(start_cluster(txn_coordinators=1, overrides={"broker": COORDINATION}))
     world = make_world(subject)
     dice = random.Random(SEED)
     frames = Frames(dice, world, served_by(subject))
@@ -289,7 +295,11 @@ def test_hostile_frames_leave_a_broker_as_it_was(
     assert driver.pairs.keys() >= set(frames.pairs), "an API or version was left out"
     check_normal_clients(subject.cluster, subject.port)
     with Wire(subject.port) as wire:
-        assert {one.topic for one in wire.metadata().topics} <= {*TOPICS, *DISPOSABLE}
+        assert {one.topic for one in wire.metadata().topics} <= {
+            *TOPICS,
+            *DISPOSABLE,
+            *INTERNAL_TOPICS,
+        }
     subject.check_log()
     assert grown < RSS_GROWTH_BYTES_MAX
 

@@ -1,27 +1,35 @@
 """``python -m sim --seed 7``: one run, a line an event; ``--seeds 1000``: many, failures told.
 
-``--world cluster`` is whole services on a simulated network, ``--world node`` one log and its disk.
+``--world cluster`` is whole services on a simulated network, ``--world txn`` the same with groups
+and transactions, ``--world node`` one log and its disk.
 """
 
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import sim.cluster.faults
 import sim.cluster.parts
 import sim.cluster.run
+import sim.cluster.txn_faults
+import sim.cluster.txn_world
 import sim.faults
 from sim import run, simulator
 from sim.run import Outcome
 
 LOGS = ("full", "brief")
+FAULTS: Mapping[str, Iterable[str]] = {
+    "node": sim.faults.FAULTS,
+    "cluster": sim.cluster.faults.FAULTS,
+    "txn": [*sim.cluster.faults.FAULTS, *sim.cluster.txn_faults.TXN_FAULTS],
+}
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="sim", description=__doc__)
-    parser.add_argument("--world", choices=("cluster", "node"), default="cluster")
+    parser.add_argument("--world", choices=tuple(FAULTS), default="cluster")
     parser.add_argument("--seed", type=int, help="the one to run, with every line shown")
     parser.add_argument("--seeds", type=int, default=100, help="how many to run")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
@@ -34,15 +42,18 @@ def arguments() -> argparse.Namespace:
 def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outcome]:
     """What runs one seed. Raises ValueError for an unknown fault."""
     faults = tuple(asked.faults.split(",")) if asked.faults else None
-    is_node = asked.world == "node"
-    there: Iterable[str] = sim.faults.FAULTS if is_node else sim.cluster.faults.FAULTS
+    there = FAULTS[asked.world]
     unknown = set(faults or ()) - set(there)
     if unknown:
         raise ValueError(f"unknown faults {sorted(unknown)}; there are {', '.join(there)}")
-    if is_node:
+    if asked.world == "node":
         length_ms = asked.length_ms or simulator.Options.length_ms
         of_node = simulator.Options(length_ms=length_ms, faults=faults, is_full=is_full)
         return lambda seed: run.run_seed(seed, of_node)
+    if asked.world == "txn":
+        length_ms = asked.length_ms or sim.cluster.txn_world.TxnOptions.length_ms
+        of_txn = sim.cluster.txn_world.TxnOptions(length_ms, faults, is_full)
+        return lambda seed: sim.cluster.run.run_txn_seed(seed, of_txn)
     length_ms = asked.length_ms or sim.cluster.parts.Options.length_ms
     options = sim.cluster.parts.Options(length_ms=length_ms, faults=faults, is_full=is_full)
     return lambda seed: sim.cluster.run.run_seed(seed, options)

@@ -124,7 +124,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         done: asyncio.Future[Any] = asyncio.Future(loop=self)
 
         def work() -> None:
-            result = func(*args)
+            try:
+                result = func(*args)
+            except Exception as failure:  # noqa: BLE001 - told to who waits, as a thread's is
+                if not done.done():
+                    done.set_exception(failure)
+                return
             if not done.done():
                 done.set_result(result)
 
@@ -148,6 +153,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._schedule = rest
         for handle in self._soon:  # what died with the process before its turn
             rest.after(0, partial(self._run, handle))
+        rest.drain()  # so that nothing is cancelled before it has begun
         for _ in range(SHUT_ROUNDS):
             tasks = [task for task in self._tasks if not task.done()]
             if not tasks:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from tidemark.codec.compression import CODEC_NAMES
-from tidemark.codec.control_record import read_marker
+from tidemark.codec.control_record import ControlRecord, OwnerRecord, read_control
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import Record, RecordsError, read_records
 from tidemark.storage.batch_walk import (
@@ -33,7 +33,8 @@ _TXN_INDEX_ENTRY: Final = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 _SNAPSHOT_PRODUCER: Final = struct.Struct(">qhiqqb")
 _SNAPSHOT_BATCH: Final = struct.Struct(">iiqqq")
-_SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_VERSIONS: Final = (1, 2)
+_SNAPSHOT_TAIL: Final = struct.Struct(">ii")
 _CRC_COVERS_FROM: Final = 6
 _SUFFIXES_IN_TRANSIT: Final = re.compile(r"\.(cleaned|swap|deleted)$")
 
@@ -153,11 +154,16 @@ def record_rows(walked: WalkedBatch) -> list[Row]:
     try:
         rows = [_record_row(record) for record in read_records(walked.batch, walked.header)]
         if walked.header.is_control and rows:
-            marker = read_marker(walked.batch, walked.header)
-            rows[0]["control"] = None if marker is None else "commit" if marker.commits else "abort"
+            rows[0]["control"] = _control(read_control(walked.batch, walked.header))
     except RecordsError as problem:
         raise DecodeError(str(problem)) from None
     return rows
+
+
+def _control(said: ControlRecord | None) -> str | None:
+    if isinstance(said, OwnerRecord):
+        return f"owner {said.owner_epoch}"
+    return None if said is None else "commit" if said.commits else "abort"
 
 
 def _record_row(record: Record) -> Row:
@@ -217,7 +223,7 @@ def _snapshot(content: bytes, base_offset: int) -> Iterator[Row]:
     if len(content) < _SNAPSHOT_HEAD.size:
         raise DecodeError(f"{len(content)} bytes are too short for a snapshot")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)
-    if version != _SNAPSHOT_VERSION:
+    if version not in _SNAPSHOT_VERSIONS:
         raise DecodeError(f"version {version} is not known")
     if crc != crc32c(memoryview(content)[_CRC_COVERS_FROM:]):
         raise DecodeError("CRC does not match")
@@ -239,6 +245,10 @@ def _snapshot(content: bytes, base_offset: int) -> Iterator[Row]:
             ],
         }
         at = end
+    if version > 1:
+        owner_epoch, ended_count = _SNAPSHOT_TAIL.unpack_from(content, at)
+        if owner_epoch >= 0 or ended_count:
+            yield {"owner_epoch": owner_epoch, "ended_unreplicated": ended_count}
 
 
 def _checkpoint(columns: tuple[str, ...]) -> Callable[[bytes, int], Iterator[Row]]:

@@ -11,7 +11,9 @@ import typer
 from tidemark.cli.cluster.commands import app as cluster_app
 from tidemark.cli.dev.faults import app as dev_app
 from tidemark.cli.failure import CommandError
+from tidemark.cli.group.commands import app as group_app
 from tidemark.cli.topic.commands import app as topic_app
+from tidemark.cli.txn.commands import app as txn_app
 from tidemark.runtime.exit_codes import ExitCode
 
 _EPILOG = (
@@ -32,6 +34,8 @@ app = typer.Typer(
 app.add_typer(dev_app, name="dev")
 app.add_typer(topic_app, name="topic")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(group_app, name="group")
+app.add_typer(txn_app, name="txn")
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,7 +60,7 @@ def root(
 
 def main() -> None:
     """Run one command and exit with its documented code."""
-    if sys.argv[1:2] not in (["dev"], ["topic"]):
+    if sys.argv[1:2] not in (["dev"], ["topic"], ["group"], ["txn"]):
         # It decodes every format there is: the other commands start faster without.
         from tidemark.cli.log import app as log_app
 

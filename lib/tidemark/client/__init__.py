@@ -2,6 +2,8 @@
 ``await``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tidemark.client.admin import (
     Admin,
     AlterConfig,
@@ -16,27 +18,56 @@ from tidemark.client.admin import (
     ReplicaLog,
     TopicDescription,
 )
+from tidemark.client.admin_group_types import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    TransactionDescription,
+    TransactionListing,
+)
 from tidemark.client.batches import Delivery, RecordMetadata
 from tidemark.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from tidemark.client.consumer import Consumer
 from tidemark.client.errors import (
+    AbortableTransactionError,
     ClientError,
+    CommitFailedError,
     DuplicateSequenceNumber,
     InvalidSequenceNumber,
+    ProducerFencedError,
     TidemarkError,
+)
+from tidemark.client.group_types import (
+    GroupMetadata,
+    NoListener,
+    OffsetAndMetadata,
+    RebalanceListener,
 )
 from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.positions import ConsumerRecord, OffsetSpec
 from tidemark.client.producer import Producer
+from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.model.topics import TopicPartition
 
+if TYPE_CHECKING:
+    from tidemark.client.transaction_handle import (
+        TransactionHandle,
+        Transactions,
+        Writer,
+        WriterReceipt,
+    )
+
+_HANDLES = ("TransactionHandle", "Transactions", "Writer", "WriterReceipt")
+
 __all__ = [
+    "AbortableTransactionError",
     "Admin",
     "AdminConfig",
     "AlterConfig",
     "ClientConfig",
     "ClientError",
     "ClusterDescription",
+    "CommitFailedError",
     "ConfigEntry",
     "ConfigResource",
     "Consumer",
@@ -44,19 +75,43 @@ __all__ = [
     "ConsumerRecord",
     "Delivery",
     "DuplicateSequenceNumber",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMetadata",
     "InvalidSequenceNumber",
     "LogDir",
+    "MemberDescription",
     "NewTopic",
+    "NoListener",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
     "Producer",
     "ProducerConfig",
+    "ProducerFencedError",
     "ProducerState",
     "Reassignment",
+    "RebalanceListener",
     "RecordMetadata",
     "ReplicaBounds",
     "ReplicaLog",
     "TidemarkError",
     "TopicDescription",
     "TopicPartition",
+    "TransactionDescription",
+    "TransactionHandle",
+    "TransactionListing",
+    "TransactionalProducer",
+    "Transactions",
+    "Writer",
+    "WriterReceipt",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Durable handles speak gRPC, which is loaded by who uses them only."""
+    if name in _HANDLES:
+        from tidemark.client import transaction_handle
+
+        return getattr(transaction_handle, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ full (``batch_bytes``), when its first record has waited ``linger_ms``, when mem
 when the producer flushes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.client.batches import Delivery, Header, PendingBatch
@@ -33,6 +33,7 @@ class Limits(NamedTuple):
     record_bytes_max: int
     delivery_timeout_ms: float
     idempotent: bool = True
+    transactional: bool = False
 
 
 class Statistics(NamedTuple):
@@ -58,6 +59,9 @@ class Accumulator:
         clears it.
         """
         self.timer_set = False
+        self.on_failed: Callable[[ClientError], None] | None = None
+        """Hears why a batch will not be acknowledged: a transaction cannot commit then."""
+        self._identity: ProducerIdentity | None = None
         self._batch_bytes = limits.batch_bytes
         self._buffer_bytes_max = limits.buffer_bytes_max
         self._record_bytes_max = limits.record_bytes_max
@@ -74,7 +78,13 @@ class Accumulator:
         """The partition's queue, made at first use."""
         queue = self._queues.get(partition)
         if queue is None:
-            queue = PartitionQueue(partition, idempotent=self.limits.idempotent)
+            queue = PartitionQueue(
+                partition,
+                idempotent=self.limits.idempotent,
+                transactional=self.limits.transactional,
+            )
+            if self._identity is not None:
+                queue.renew(self._identity)
             self._queues[partition] = queue
         return queue
 
@@ -215,6 +225,23 @@ class Accumulator:
             for batch in queue.abandon(error):
                 self._settle(batch)
 
+    @property
+    def has_in_flight(self) -> bool:
+        """Whether a batch was sent and not answered."""
+        return any(queue.in_flight for queue in self._active.values())
+
+    def cut(self, error: ClientError) -> None:
+        """Fail all that was not sent, and try nothing again: the transaction will be aborted."""
+        for queue in list(self._queues.values()):
+            for batch in queue.cut(error):
+                self._settle(batch)
+
+    def renew(self, identity: ProducerIdentity) -> None:
+        """The next transaction's identity, from its coordinator. Only once nothing is in flight."""
+        self._identity = identity
+        for queue in self._queues.values():
+            queue.renew(identity)
+
     def abandon(self, error: ClientError) -> None:
         """Fail all that is left, at close."""
         for queue in self._queues.values():
@@ -285,6 +312,8 @@ class Accumulator:
             self._records_acknowledged += count
             return
         self._records_failed += count
+        if self.on_failed is not None:
+            self.on_failed(batch.error)
         if not batch.observed and len(self._unobserved) < _UNOBSERVED_MAX:
             self._unobserved.append(batch)
 

@@ -1,14 +1,11 @@
 """Admin: topics, configurations, offsets and the cluster, over Kafka's admin APIs."""
 
-import asyncio
-import random
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.client import admin_answers, admin_requests
+from tidemark.client.admin_groups import GroupAdmin
+from tidemark.client.admin_transactions import TransactionAdmin
 from tidemark.client.admin_types import (
     AlterConfig,
     ClusterDescription,
@@ -24,19 +21,11 @@ from tidemark.client.admin_types import (
     ReplicaLog,
     TopicDescription,
 )
-from tidemark.client.config import AdminConfig, Bootstrap, with_settings
-from tidemark.client.connection import BrokerConnection
-from tidemark.client.connection_pool import Lane
 from tidemark.client.errors import ClientError, error_for
-from tidemark.client.kafka_transport import KafkaTransport, parsed
 from tidemark.client.offset_lookup import OffsetAndTimestamp, OffsetLookup
-from tidemark.client.retry import Backoff, Deadline
-from tidemark.client.session import Session
-from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.clock import Clock
 
 __all__ = [
     "Admin",
@@ -55,11 +44,8 @@ __all__ = [
     "TopicDescription",
 ]
 
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
-
-class Admin:
+class Admin(GroupAdmin, TransactionAdmin):
     """Manages a cluster. ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 
@@ -67,46 +53,6 @@ class Admin:
     succeeded stays. ``settings`` are fields of AdminConfig by name. With transport="grpc" the Kafka
     addresses are learnt by gRPC.
     """
-
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        config: AdminConfig | None = None,
-        *,
-        clock: Clock | None = None,
-        **settings: Any,
-    ) -> None:
-        self.config = with_settings(config or AdminConfig(), settings)
-        self._clock = clock or Clock()
-        self._bootstrap_servers = bootstrap_servers
-        self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        self._session = Session(
-            bootstrap_servers, replace(self.config, transport="kafka"), self._clock
-        )
-
-    async def start(self) -> Self:
-        """Begin; connects at the first call. ``async with`` does it for you."""
-        if self.config.transport == "grpc":
-            self._session = Session(
-                await self._kafka_addresses(), replace(self.config, transport="kafka"), self._clock
-            )
-        await self._session.start()
-        return self
-
-    async def close(self) -> None:
-        """Let go of everything."""
-        await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # ---- topics
 
@@ -234,15 +180,6 @@ class Admin:
             read_committed=read_committed,
         )
 
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ProducerState]]:
-        """What each partition's leader remembers of idempotent producers."""
-        found = await self._at_leaders(
-            partitions, ApiKey.DESCRIBE_PRODUCERS, admin_requests.describe_producers
-        )
-        return {part: admin_requests.read_producers(each) for part, each in found.items()}
-
     # ---- the cluster
 
     async def describe_cluster(self) -> ClusterDescription:
@@ -334,120 +271,3 @@ class Admin:
         await self._brokers()
         found = await self._transport().replica_bounds(broker_id, list(partitions))
         return {partition: ReplicaBounds(*bounds) for partition, bounds in found.items()}
-
-    # ---- within
-
-    async def _brokers(self) -> Mapping[int, Any]:
-        """Brokers alive, as last heard; asks when never heard."""
-        if not self._session.cache.version:
-            await self._session.cluster.refresh(seen_version=0)
-        return self._session.cache.cluster.brokers
-
-    def _transport(self) -> KafkaTransport:
-        transport = self._session.transport
-        assert isinstance(transport, KafkaTransport), "the admin client speaks Kafka's protocol"
-        return transport
-
-    async def _kafka_addresses(self) -> list[str]:
-        from tidemark.client.grpc_transport import GrpcTransport  # only who asks for it loads gRPC
-
-        bootstrap = Bootstrap.parse(self._bootstrap_servers)
-        async with asyncio.TaskGroup() as group:
-            transport = GrpcTransport(bootstrap, self.config, group)
-            try:
-                return [str(address) for address in await transport.kafka_addresses()]
-            finally:
-                await transport.close()
-
-    async def _ask(
-        self, broker_id: int | None, api_key: ApiKey, fields: admin_requests.Fields
-    ) -> long_tail.Struct:
-        if broker_id is None:
-            return await self._ask_any(api_key, fields)
-        transport = self._transport()
-        await self._brokers()
-        connection = await transport.connection(broker_id, Lane.CONTROL)
-        return await _ask_one(connection, api_key, fields)
-
-    async def _ask_any(self, api_key: ApiKey, fields: admin_requests.Fields) -> long_tail.Struct:
-        """One broker's answer; asked again while it says that the controller is away."""
-        deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
-        failures = 0
-        while True:
-            answer = await self._transport().ask_any(
-                lambda connection: _ask_one(connection, api_key, fields)
-            )
-            away = ErrorCode.NOT_CONTROLLER in admin_answers.error_codes(answer)
-            if not away or deadline.passed(self._clock.now_ms()):
-                return answer
-            failures += 1
-            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
-
-    async def _at_leaders(
-        self,
-        partitions: Iterable[TopicPartition],
-        api_key: ApiKey,
-        fields: Callable[[list[TopicPartition]], admin_requests.Fields],
-    ) -> dict[TopicPartition, long_tail.Struct]:
-        """Ask every partition's leader, again where the leader has moved, until all answered or the
-        deadline.
-        """
-        deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
-        left = [TopicPartition(*partition) for partition in partitions]
-        found: dict[TopicPartition, long_tail.Struct] = {}
-        failures = 0
-        while left:
-            problem = await self._ask_leaders(left, found, api_key, fields, deadline=deadline)
-            left = [partition for partition in left if partition not in found]
-            if problem is None:
-                continue
-            failures += 1
-            if self._session.cluster.gives_up(problem.code, deadline):
-                raise problem
-            self._session.cache.mark_stale()
-            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
-        return found
-
-    async def _ask_leaders(
-        self,
-        left: list[TopicPartition],
-        found: dict[TopicPartition, long_tail.Struct],
-        api_key: ApiKey,
-        fields: Callable[[list[TopicPartition]], admin_requests.Fields],
-        *,
-        deadline: Deadline,
-    ) -> ClientError | None:
-        problem: ClientError | None = None
-        by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
-        for partition in left:
-            await self._session.cluster.topic(partition.topic, deadline)
-            leader = self._session.cache.leader(partition)
-            if leader is None:
-                return admin_answers.no_leader(
-                    self._session.cache.topic(partition.topic), partition
-                )
-            by_broker[leader.broker_id].append(partition)
-        for broker_id, group in by_broker.items():
-            try:
-                answer = await self._ask(broker_id, api_key, fields(group))
-            except ClientError as failed:
-                problem = failed
-                continue
-            where = self._transport().where(broker_id)
-            problem = admin_answers.collect(answer, group, found, (api_key, where)) or problem
-        return problem
-
-
-async def _ask_one(
-    connection: BrokerConnection, api_key: ApiKey, fields: admin_requests.Fields
-) -> long_tail.Struct:
-    version = connection.version(api_key)
-    body = await connection.request(
-        api_key, version, [long_tail.write_request(api_key, version, fields)]
-    )
-    return parsed(
-        connection,
-        lambda view, number: long_tail.read_response(api_key, number, view),
-        body,
-        version,
-    )

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from tidemark.client.errors import ClientError
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.model.topics import TopicPartition
 
@@ -62,13 +63,22 @@ class PendingBatch:
         "retried",
         "sequence",
         "size_bytes",
+        "transactional",
         "waiters",
     )
 
-    def __init__(self, partition: TopicPartition, number: int, created_at: float) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        number: int,
+        created_at: float,
+        *,
+        transactional: bool = False,
+    ) -> None:
         self.partition = partition
         self.number = number
         self.created_at = created_at
+        self.transactional = transactional
         self.records: list[PlainRecord] = []
         self.size_bytes = 0
         self.failures = 0
@@ -105,6 +115,7 @@ class PendingBatch:
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 base_sequence=self.sequence,
+                attributes_extra=TRANSACTIONAL_BIT if self.transactional else 0,
             )
         return self._encoded
 

@@ -18,6 +18,10 @@ Transport = Literal["kafka", "grpc"]
 Acks = Literal["all", 0, 1, -1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
+OffsetsStorage = Literal["tidemark", "kafka", "ads", "zookeeper"]
+"""Where a group's offsets are kept: in ``__consumer_offsets`` (three names for it) or ZooKeeper
+(F01).
+"""
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 COMPRESSION_CODES: Final[Mapping[str, int]] = {
@@ -87,6 +91,10 @@ class ProducerConfig(ClientConfig):
     compression_type: CompressionType = "none"
     compression_level: int | None = None
     allow_auto_create_topics: bool = True
+    transactional_id: str | None = None
+    """Of a TransactionalProducer: stable over restarts, and of one live producer at a time."""
+    transaction_timeout_ms: int = 60_000
+    """The coordinator aborts a transaction that is open for longer."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -99,8 +107,14 @@ class ProducerConfig(ClientConfig):
             "max_request_size",
             "max_in_flight_requests_per_connection",
             "delivery_timeout_ms",
+            "transaction_timeout_ms",
         )
         _not_negative(self, "linger_ms", "max_block_ms")
+        if self.transactional_id is not None and not self.idempotent:
+            raise _problem(
+                "transactional_id needs acks='all', idempotence, and at most"
+                f" {IDEMPOTENT_IN_FLIGHT_MAX} requests in flight"
+            )
         if self.enable_idempotence:
             self._check_idempotence()
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
@@ -156,26 +170,84 @@ class ConsumerConfig(ClientConfig):
     """Fetched bytes not yet taken by poll(); beyond it no further fetch is sent."""
     check_crcs: bool = True
     isolation_level: IsolationLevel = "read_uncommitted"
+    prefetch_beyond_lso: bool = False
+    """Under read_committed: fetch records of open transactions ahead, and hold them back until
+    their marker is read (M03). A commit is seen a round trip earlier; aborted records travel in
+    vain.
+    """
+    prefetch_beyond_lso_bytes_max: int = 16 * MIB
+    """Of one partition; beyond it the partition is read up to the last stable offset only."""
     group_id: str | None = None
-    """Not available yet: see Consumer.subscribe."""
+    """The consumer group: needed by subscribe() and by commits."""
+    group_instance_id: str | None = None
+    """A static member keeps its partitions over a restart that is shorter than its session."""
+    client_rack: str | None = None
+    group_remote_assignor: str | None = None
+    """``uniform`` or ``range``; None leaves it to the coordinator (KIP-848)."""
+    enable_auto_commit: bool | None = None
+    """None: on for subscribe() (the high-level consumer), off for assign() (the simple one)
+    (D08).
+    """
+    auto_commit_interval_ms: int = 5_000
+    max_poll_interval_ms: int = 300_000
+    """A subscribed consumer that does not poll for so long leaves its group; the next poll()
+    rejoins.
+    """
+    default_api_timeout_ms: int = 60_000
+    """For commit() and committed(), tries and waits included."""
+    offsets_storage: OffsetsStorage = "tidemark"
+    dual_commit_enabled: bool = False
+    """Commit to both storages; a commit succeeds when both have it (F02)."""
+    zookeeper_connect: str | None = None
+    """``host:port,host:port/chroot`` of the offsets in ZooKeeper; without a chroot they are below
+    ``/``.
+    """
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
         _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        _one_of("offsets_storage", self.offsets_storage, ("tidemark", "kafka", "ads", "zookeeper"))
         _positive(
             self,
             "fetch_max_bytes",
             "max_partition_fetch_bytes",
             "max_poll_records",
             "buffered_bytes_max",
+            "prefetch_beyond_lso_bytes_max",
+            "auto_commit_interval_ms",
+            "max_poll_interval_ms",
+            "default_api_timeout_ms",
         )
+        self._check_group()
         _not_negative(self, "fetch_min_bytes", "fetch_max_wait_ms")
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise _problem(
                 f"fetch_max_wait_ms ({self.fetch_max_wait_ms}) must be below"
                 f" request_timeout_ms ({self.request_timeout_ms})"
             )
+
+    def _check_group(self) -> None:
+        if self.prefetch_beyond_lso and self.isolation_level != "read_committed":
+            raise _problem("prefetch_beyond_lso needs isolation_level='read_committed'")
+        if self.group_id is None:
+            for name in ("group_instance_id", "enable_auto_commit"):
+                if getattr(self, name):
+                    raise _problem(f"{name} needs a group_id")
+        elif not self.group_id:
+            raise _problem("group_id must not be empty")
+        if self.uses_zookeeper and not self.zookeeper_connect:
+            raise _problem(
+                "offsets in ZooKeeper (offsets_storage='zookeeper' or dual_commit_enabled) need"
+                " zookeeper_connect"
+            )
+        if self.uses_zookeeper and self.group_id is not None and "/" in self.group_id:
+            raise _problem(f"group_id {self.group_id!r}: a '/' cannot be part of a znode's name")
+
+    @property
+    def uses_zookeeper(self) -> bool:
+        """Whether offsets are kept in ZooKeeper too, or only there."""
+        return self.offsets_storage == "zookeeper" or self.dual_commit_enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ class Lane(Enum):
     CONTROL = auto()
     PRODUCE = auto()
     FETCH = auto()
+    FETCH_COMMITTED = auto()
+    GROUP = auto()
 
 
 class ConnectionPool:

@@ -5,17 +5,25 @@ wanted (D01-D04).
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, Self
 
 from tidemark.client.config import ConsumerConfig, with_settings
 from tidemark.client.errors import (
     ClientConfigError,
-    NotAvailableYetError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
 from tidemark.client.fetcher import RESETS, Fetcher
+from tidemark.client.group import ConsumerGroup
+from tidemark.client.group_types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetsInput,
+    RebalanceListener,
+    as_offsets,
+)
+from tidemark.client.membership import Subscription
 from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.positions import ConsumerRecord, OffsetSpec, PartitionState
 from tidemark.client.retry import Deadline
@@ -33,6 +41,10 @@ class Consumer:
     """Reads records. ``async with Consumer("host:9092") as consumer: consumer.assign([("topic",
     0)])`` and ``poll``.
 
+    With a ``group_id`` it keeps its offsets: the high-level consumer lets its group divide the
+    topics it names in ``subscribe``, and commits by itself; the simple one assigns partitions and
+    commits when told (D08).
+
     ``settings`` are fields of ConsumerConfig by name. Belongs to the event loop in which it was
     started.
     """
@@ -46,8 +58,6 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self.config = with_settings(config or ConsumerConfig(), settings)
-        if self.config.group_id is not None:
-            _no_groups("group_id")
         if self.config.transport == "grpc" and self.config.isolation_level == "read_committed":
             raise ClientConfigError(
                 ErrorCode.INVALID_CONFIG,
@@ -56,6 +66,11 @@ class Consumer:
         self._clock = clock or Clock()
         self._session = Session(bootstrap_servers, self.config, self._clock)
         self._fetcher = Fetcher(self._session, self.config, self._clock)
+        self._group = (
+            None
+            if self.config.group_id is None
+            else ConsumerGroup(self._session, self._fetcher, self.config, self._clock)
+        )
         self._turn = 0
         self._iterated = 0
 
@@ -63,11 +78,16 @@ class Consumer:
         """Begin; connects at the first poll. ``async with`` does it for you."""
         await self._session.start()
         self._want_topics()
+        if self._group is not None:
+            self._group.start()
+            self._group.begin(self._fetcher.states.values())
         return self
 
     async def close(self) -> None:
-        """Let go of everything, now."""
-        await self._session.close()
+        """Commit what was read, if that is done automatically; leave the group; let go of
+        everything.
+        """
+        await self._close(commits=True)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -78,21 +98,30 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        # What was polled before a failure may not have been processed.
+        await self._close(commits=kind is None)
 
     # ---- what to read
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Read exactly these partitions; those kept go on where they are, new ones start by
-        auto_offset_reset.
+        committed offset, or auto_offset_reset. Raises ClientConfigError for a subscribed consumer.
         """
+        if self._group is not None and self._group.is_subscribed:
+            raise ClientConfigError(
+                ErrorCode.INVALID_REQUEST,
+                "assign() on a subscribed consumer",
+                hint="await unsubscribe() first",
+            )
         wanted = [TopicPartition(*partition) for partition in partitions]
         before, self._fetcher.states = self._fetcher.states, {}
         reset = RESETS[self.config.auto_offset_reset]
         for partition in wanted:
             kept = before.get(partition)
-            self._fetcher.states[partition] = kept or PartitionState(partition, reset)
+            self._fetcher.states[partition] = kept or self._fresh_state(partition, reset)
         self._want_topics()
+        if self._group is not None:
+            self._group.begin(self._fetcher.states.values())
 
     async def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
         """Assign all partitions of these topics; returns them. Raises
@@ -110,11 +139,60 @@ class Consumer:
         """What is read, in the order assigned."""
         return tuple(self._fetcher.states)
 
-    def subscribe(self, topics: Iterable[str], group_id: str | None = None) -> NoReturn:
-        """Not available yet: consumer groups. Raises NotAvailableYetError that names what to use
-        instead.
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """Read these topics together with the group's other members; partitions come in poll().
+
+        ``pattern`` names topics by a regular expression, which the coordinator resolves. Calling it
+        again changes what is read. Raises ClientConfigError without a group_id.
         """
-        _no_groups("subscribe()")
+        if isinstance(topics, str):
+            raise TypeError("topics is a list of names, not one name")
+        group = self._needs_group("subscribe()")
+        if self._fetcher.states and not group.is_subscribed:
+            raise ClientConfigError(
+                ErrorCode.INVALID_REQUEST,
+                "subscribe() on a consumer with assigned partitions",
+                hint="assign([]) first",
+            )
+        group.subscribe(Subscription(tuple(dict.fromkeys(topics)), pattern), listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, after a last commit if that is done automatically; read nothing."""
+        if self._group is not None:
+            await self._group.unsubscribe()
+        self._fetcher.states = {}
+
+    # ---- the group's offsets
+
+    async def commit(self, offsets: OffsetsInput | None = None) -> None:
+        """Commit these offsets (of the next records to read), or the positions of all partitions,
+        and wait until they are durable.
+
+        Tried again, with back-off, for default_api_timeout_ms (E06). Raises CommitFailedError when
+        the group has given our partitions to others.
+        """
+        self._session.check_running()
+        group = self._needs_group("commit()")
+        await group.commit(None if offsets is None else as_offsets(offsets))
+
+    async def committed(
+        self, partitions: Iterable[Partition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing; asked of the offsets storage."""
+        self._session.check_running()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await self._needs_group("committed()").committed(wanted)
+        return {partition: found.get(partition) for partition in wanted}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who commits: for TransactionalProducer.send_offsets."""
+        return self._needs_group("group_metadata()").metadata()
 
     # ---- where to read
 
@@ -151,8 +229,6 @@ class Consumer:
         deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
         while state.position is None:
             self._check(state)
-            if state.reset is None:
-                raise self._no_position(state)
             if deadline.passed(self._clock.now_ms()):
                 raise RequestTimedOutError(
                     ErrorCode.REQUEST_TIMED_OUT,
@@ -203,6 +279,8 @@ class Consumer:
             raise ValueError(f"max_records is {records_max}; it must be above 0")
         deadline = Deadline.after(timeout_ms, self._clock.now_ms())
         while True:
+            if self._group is not None:
+                await self._group.attend()
             records = self._take(records_max)
             if records or deadline.passed(self._clock.now_ms()):
                 self._fetcher.launch()
@@ -220,7 +298,8 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         """The next record; waits for it."""
         self._iterated += 1
-        if self._iterated % _LAUNCH_EVERY:
+        group = self._group
+        if self._iterated % _LAUNCH_EVERY and not (group is not None and group.wants_attention):
             records = self._take(1)
             if records:
                 return records[0]
@@ -255,6 +334,25 @@ class Consumer:
         return known if known >= 0 else None
 
     # ---- within
+
+    async def _close(self, *, commits: bool) -> None:
+        try:
+            if self._group is not None and self._session.is_running:
+                await self._group.close(commits=commits)
+        finally:
+            await self._session.close()
+
+    def _needs_group(self, what: str) -> ConsumerGroup:
+        if self._group is None:
+            raise ClientConfigError(ErrorCode.INVALID_GROUP_ID, f"{what} needs a group_id")
+        return self._group
+
+    def _fresh_state(self, partition: TopicPartition, reset: int | None) -> PartitionState:
+        if self._group is None:
+            return PartitionState(partition, reset)
+        state = PartitionState(partition, None)
+        state.waits_for_commit = True
+        return state
 
     def _state(self, partition: Partition) -> PartitionState:
         state = self._fetcher.states.get(TopicPartition(*partition))
@@ -311,11 +409,13 @@ class Consumer:
         """
         error = state.error
         if error is None:
-            if state.position is None and state.reset is None:
+            if state.position is None and state.reset is None and not state.waits_for_commit:
                 raise self._no_position(state)
             return
         if not isinstance(error, OffsetOutOfRangeError):
             state.error = None
+        if self._group is not None:
+            self._group.begin([state])
         raise error.with_traceback(None)
 
     def _no_position(self, state: PartitionState) -> OffsetOutOfRangeError:
@@ -340,11 +440,3 @@ class Consumer:
             allowed_ms=self.config.request_timeout_ms,
             read_committed=self.config.isolation_level == "read_committed",
         )
-
-
-def _no_groups(what: str) -> NoReturn:
-    raise NotAvailableYetError(
-        ErrorCode.UNSUPPORTED_VERSION,
-        f"{what}: consumer groups are not available yet in this client",
-        hint="use assign() or assign_topic(), and keep positions yourself",
-    )

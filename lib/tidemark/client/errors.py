@@ -8,17 +8,25 @@ from typing import ClassVar, Final
 from tidemark.model.errors import ErrorCode, TidemarkError
 
 __all__ = [
+    "AbortableTransactionError",
     "AuthorizationError",
     "BufferFullError",
     "ClientClosedError",
     "ClientConfigError",
     "ClientError",
+    "CommitFailedError",
+    "ConcurrentTransactionsError",
     "ConnectionLostError",
+    "CoordinatorNotAvailableError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
     "DuplicateSequenceError",
     "DuplicateSequenceNumber",
+    "FencedInstanceError",
+    "GroupNotEmptyError",
+    "GroupNotFoundError",
     "InvalidSequenceNumber",
+    "InvalidTransactionStateError",
     "MessageTooLargeError",
     "NotAvailableYetError",
     "NotEnoughReplicasError",
@@ -29,6 +37,7 @@ __all__ = [
     "RequestTimedOutError",
     "TidemarkError",
     "TopicAlreadyExistsError",
+    "TransactionalIdNotFoundError",
     "UnknownTopicOrPartitionError",
     "UnsupportedVersionError",
     "error_for",
@@ -112,7 +121,76 @@ DuplicateSequenceNumber = DuplicateSequenceError
 class ProducerFencedError(ClientError):
     """The broker knows a newer epoch of this producer."""
 
-    hint = "another producer took over this identity: make a new Producer"
+    hint = (
+        "another producer took over this identity, or its transaction ran out of time:"
+        " make a new producer"
+    )
+
+
+class AbortableTransactionError(ClientError):
+    """The open transaction can no longer commit; abort() it, and the next one starts clean
+    (KIP-1050).
+    """
+
+    hint = "abort() the transaction and do its work again"
+
+
+class InvalidTransactionStateError(ClientError):
+    """A transaction call out of order, or about a transaction that ended already."""
+
+    hint = (
+        "the order is begin(), send() and send_offsets(), then commit() or abort();"
+        " what has ended stays as it ended"
+    )
+
+
+class ConcurrentTransactionsError(ClientError):
+    """The transactional id has a transaction that is still open, or not yet ended everywhere."""
+
+    hint = "wait until it has ended, finish it by its handle, or ask to abort it"
+
+
+class TransactionalIdNotFoundError(ClientError):
+    """The coordinator knows no such transactional id, or the producer id is not (any more) its
+    own.
+    """
+
+    hint = "it never wrote, or expired (transactional.id.expiration.ms)"
+
+
+class CoordinatorNotAvailableError(ClientError):
+    """The coordinator moves, loads its state or has no leader yet; retried until the deadline."""
+
+    hint = "check that the brokers leading __consumer_offsets and __transaction_state are up"
+
+
+class CommitFailedError(ClientError):
+    """An offset commit was refused: the member was fenced or its partitions went to another
+    (E14).
+    """
+
+    hint = (
+        "the records since the last commit will be read again by the partitions' new owner;"
+        " poll() to rejoin, and keep max_poll_interval_ms above the time between polls"
+    )
+
+
+class FencedInstanceError(ClientError):
+    """Another live member of the group has this group_instance_id."""
+
+    hint = "give each running consumer a group_instance_id of its own"
+
+
+class GroupNotFoundError(ClientError):
+    """The coordinator knows no such group."""
+
+    hint = "check its name (tidemark group list)"
+
+
+class GroupNotEmptyError(ClientError):
+    """The group has members, so that its offsets are theirs to move."""
+
+    hint = "stop the group's consumers first, and wait until their sessions ended"
 
 
 class AuthorizationError(ClientError):
@@ -196,6 +274,7 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
     ErrorCode.PRODUCER_FENCED: ProducerFencedError,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExistsError,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersionError,
@@ -204,6 +283,24 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
     ErrorCode.BROKER_NOT_AVAILABLE: ConnectionLostError,
     ErrorCode.CORRUPT_MESSAGE: CorruptBatchError,
     ErrorCode.INVALID_CONFIG: ClientConfigError,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorNotAvailableError,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorNotAvailableError,
+    ErrorCode.NOT_COORDINATOR: CoordinatorNotAvailableError,
+    ErrorCode.ILLEGAL_GENERATION: CommitFailedError,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitFailedError,
+    ErrorCode.REBALANCE_IN_PROGRESS: CommitFailedError,
+    ErrorCode.FENCED_MEMBER_EPOCH: CommitFailedError,
+    ErrorCode.STALE_MEMBER_EPOCH: CommitFailedError,
+    ErrorCode.FENCED_INSTANCE_ID: FencedInstanceError,
+    ErrorCode.UNRELEASED_INSTANCE_ID: FencedInstanceError,
+    ErrorCode.GROUP_ID_NOT_FOUND: GroupNotFoundError,
+    ErrorCode.NON_EMPTY_GROUP: GroupNotEmptyError,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: GroupNotEmptyError,
+    ErrorCode.INVALID_TXN_STATE: InvalidTransactionStateError,
+    ErrorCode.TRANSACTION_ABORTABLE: AbortableTransactionError,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ConcurrentTransactionsError,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: TransactionalIdNotFoundError,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: TransactionalIdNotFoundError,
 }
 
 

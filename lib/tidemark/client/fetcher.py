@@ -33,8 +33,9 @@ class _Asked:
     answered.
     """
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, limits: FetchLimits) -> None:
         self.broker_id = broker_id
+        self.limits = limits
         self.items: list[FetchItem] = []
         self.states: dict[TopicPartition, tuple[PartitionState, int]] = {}
 
@@ -61,7 +62,10 @@ class Fetcher:
         self._clock = clock
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._read_committed = config.isolation_level == "read_committed"
-        self._options = ReadOptions(config.check_crcs, self._read_committed)
+        self._ahead_bytes_max = (
+            config.prefetch_beyond_lso_bytes_max if config.prefetch_beyond_lso else 0
+        )
+        self._options = ReadOptions(config.check_crcs, self._read_committed, self._ahead_bytes_max)
         self._limits = FetchLimits(
             config.fetch_max_wait_ms,
             config.fetch_min_bytes,
@@ -99,24 +103,44 @@ class Fetcher:
         return min(instants, default=None)
 
     def _launch_fetches(self, now: int) -> None:
-        config = self._config
-        buffered = sum(state.buffered_bytes for state in self.states.values())
-        if buffered >= config.buffered_bytes_max:
+        if not self._has_room():
             return
         groups: dict[Hashable, _Asked] = {}
         for state in self.states.values():
-            if not state.wants_fetch(now, config.max_partition_fetch_bytes):
+            if not state.wants_fetch(now, self._bytes_ahead_max(state)):
                 continue
             leader = self.cluster.cache.leader(state.partition)
             if leader is None:
                 self._on_no_leader(state, now)
                 continue
-            group = self._session.transport.fetch_group(leader.broker_id, state.partition)
+            limits = self._limits._replace(
+                read_committed=self._read_committed and not state.is_ahead
+            )
+            broker_group = self._session.transport.fetch_group(leader.broker_id, state.partition)
+            group: Hashable = (broker_group, limits.read_committed)
             if group not in self._under_way:
-                groups.setdefault(group, _Asked(leader.broker_id)).add(state, leader)
+                groups.setdefault(group, _Asked(leader.broker_id, limits)).add(state, leader)
         for group, asked in groups.items():
             self._under_way.add(group)
             self._session.spawn(self._fetch(group, asked), name=f"fetch-{group}")
+
+    def _bytes_ahead_max(self, state: PartitionState) -> int:
+        return self._ahead_bytes_max if state.is_ahead else self._config.max_partition_fetch_bytes
+
+    def _has_room(self) -> bool:
+        """Whether to fetch more. What is held back until a transaction ends must not use up the
+        room that its end needs to be read: then it is given up, and read again once it is stable.
+        """
+        states = self.states.values()
+        buffered = sum(state.buffered_bytes for state in states)
+        full = buffered >= self._config.buffered_bytes_max
+        if not self._ahead_bytes_max:
+            return not full
+        for state in states:
+            if state.is_held_up and (full or state.buffered_bytes >= self._ahead_bytes_max):
+                state.stop_ahead()
+                full = False
+        return not full
 
     def _on_no_leader(self, state: PartitionState, now: int) -> None:
         """Unknown, or without a leader: ask again; unknown for long is the user's to hear."""
@@ -139,7 +163,7 @@ class Fetcher:
     async def _fetch(self, group: Hashable, asked: _Asked) -> None:
         try:
             outcomes = await self._session.transport.fetch(
-                asked.broker_id, asked.items, self._limits
+                asked.broker_id, asked.items, asked.limits
             )
         except ClientError as problem:
             self.cluster.cache.mark_stale()

@@ -119,11 +119,18 @@ class GrpcTransport:
         return await self._ask_any(ask)
 
     async def produce(
-        self, broker_id: int, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int
+        self,
+        broker_id: int,
+        items: Sequence[ProduceItem],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
         """One request a batch, all on one stream; batches of one partition arrive in the order
         given.
         """
+        assert transactional_id is None, "records of transactions go by Kafka's wire"
         stream = self._append_stream(self._address(broker_id))
         requests = [
             partition_store_pb2.AppendRequest(
@@ -243,12 +250,18 @@ class GrpcTransport:
         )
 
     async def _ask_any(self, ask: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        return await self.ask_any(
+            lambda channel: ask(partition_store_pb2_grpc.PartitionStoreStub(channel))
+        )
+
+    async def ask_any(self, ask: Callable[[grpc.aio.Channel], Awaitable[Answer]]) -> Answer:
+        """Let the first broker answer that is reached, those known first. Raises ClientError."""
         problems: list[str] = []
         known = list(dict.fromkeys(self._brokers.values()))
         random.shuffle(known)
         for address in dict.fromkeys([*known, *self._bootstrap.addresses]):
             try:
-                return await ask(self._stub(address))
+                return await ask(self._channel(address))
             except grpc.aio.AioRpcError as problem:
                 error = _client_error(problem, f"gRPC {address}")
             except ClientError as problem:

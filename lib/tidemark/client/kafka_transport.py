@@ -9,7 +9,12 @@ from typing import Final, TypeVar
 from tidemark.client.config import Address, Bootstrap, ClientConfig
 from tidemark.client.connection import BrokerConnection
 from tidemark.client.connection_pool import ConnectionPool, Lane
-from tidemark.client.errors import ClientError, ConnectionLostError, error_for
+from tidemark.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    UnsupportedVersionError,
+    error_for,
+)
 from tidemark.client.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
 from tidemark.client.partition_queue import ProducerIdentity
 from tidemark.client.transport import (
@@ -33,6 +38,8 @@ from tidemark.model.topics import TopicPartition
 _NAMES_UP_TO: Final = 12
 """The last version of Produce and Fetch that names topics by name: for brokers without topic ids.
 """
+TRANSACTIONS_V2_PRODUCE: Final = 12
+"""From this version of Produce on a leader adds partitions to transactions by itself."""
 _NO_SESSION_EPOCH: Final = -1
 _CONSUMER: Final = -1
 _DEBUGGING_REPLICA: Final = -2
@@ -106,28 +113,45 @@ class KafkaTransport:
             )
         return await self._pool.connection(address, lane)
 
+    async def ask(
+        self,
+        connection: BrokerConnection,
+        api_key: ApiKey,
+        fields: Mapping[str, object],
+        *,
+        version_max: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> long_tail.Struct:
+        """One request of the long tail on a connection. Raises ClientError."""
+        version = connection.version(api_key, version_max=version_max)
+        body = await connection.request(
+            api_key,
+            version,
+            [long_tail.write_request(api_key, version, fields)],
+            timeout_ms=timeout_ms,
+        )
+        return parsed(
+            connection,
+            lambda view, number: long_tail.read_response(api_key, number, view),
+            body,
+            version,
+        )
+
+    async def connection_to(self, address: Address, lane: Lane) -> BrokerConnection:
+        """A connection to an address that a broker named. Raises ConnectionLostError."""
+        return await self._pool.connection(address, lane)
+
     async def init_producer_id(self) -> ProducerIdentity:
         """From any broker."""
 
         async def ask(connection: BrokerConnection) -> ProducerIdentity:
-            version = connection.version(ApiKey.INIT_PRODUCER_ID)
             fields = {
                 "transactional_id": None,
                 "transaction_timeout": self._config.request_timeout_ms,
                 "producer_id": -1,
                 "producer_epoch": _NO_PRODUCER_EPOCH,
             }
-            body = await connection.request(
-                ApiKey.INIT_PRODUCER_ID,
-                version,
-                [long_tail.write_request(ApiKey.INIT_PRODUCER_ID, version, fields)],
-            )
-            answer = parsed(
-                connection,
-                lambda view, number: long_tail.read_response(ApiKey.INIT_PRODUCER_ID, number, view),
-                body,
-                version,
-            )
+            answer = await self.ask(connection, ApiKey.INIT_PRODUCER_ID, fields)
             if answer.error_code:
                 raise error_for(
                     answer.error_code, "getting a producer id failed", where=str(connection.address)
@@ -137,7 +161,13 @@ class KafkaTransport:
         return await self.ask_any(ask)
 
     async def produce(
-        self, broker_id: int, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int
+        self,
+        broker_id: int,
+        items: Sequence[ProduceItem],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
         """One request; with acks=0 there is no answer, and every batch counts as taken (C06)."""
         # One at a time up to the socket: two requests that both wait for a connection, or for room,
@@ -145,7 +175,9 @@ class KafkaTransport:
         async with self._produce_turns[broker_id]:
             connection = await self.connection(broker_id, Lane.PRODUCE)
             version = _version(connection, ApiKey.PRODUCE, items)
-            request = _produce_request(items, acks, timeout_ms)
+            if transactional_id is not None:
+                _check_transactions_v2(connection, version)
+            request = _produce_request(items, acks, timeout_ms, transactional_id)
             parts: list[Buffer] = list(produce.write_produce_request_parts(version, request))
             if acks == 0:
                 await connection.send_only(ApiKey.PRODUCE, version, parts)
@@ -163,7 +195,10 @@ class KafkaTransport:
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
         """One request without a fetch session: it names every partition each time."""
-        connection = await self.connection(broker_id, Lane.FETCH)
+        # Each isolation level polls on a connection of its own: a reader ahead of the last stable
+        # offset must not wait behind one that waits for it to move.
+        lane = Lane.FETCH_COMMITTED if limits.read_committed else Lane.FETCH
+        connection = await self.connection(broker_id, lane)
         version = _version(connection, ApiKey.FETCH, items)
         request = _fetch_request(items, limits)
         body = await connection.request(
@@ -306,8 +341,19 @@ def parsed(
         ) from None
 
 
+def _check_transactions_v2(connection: BrokerConnection, version: int) -> None:
+    """Before Produce 12 a leader would not add the partition to the transaction (KIP-890)."""
+    if version < TRANSACTIONS_V2_PRODUCE:
+        raise UnsupportedVersionError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the broker serves Produce up to version {version}; transactions of this client need"
+            f" {TRANSACTIONS_V2_PRODUCE}",
+            where=str(connection.address),
+        )
+
+
 def _produce_request(
-    items: Sequence[ProduceItem], acks: int, timeout_ms: int
+    items: Sequence[ProduceItem], acks: int, timeout_ms: int, transactional_id: str | None
 ) -> produce.ProduceRequest:
     topics = [
         produce.ProduceTopic(
@@ -320,7 +366,7 @@ def _produce_request(
         )
         for (topic, topic_id), group in _by_topic(items).items()
     ]
-    return produce.ProduceRequest(None, acks, timeout_ms, topics)
+    return produce.ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def _produce_outcomes(

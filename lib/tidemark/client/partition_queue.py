@@ -15,6 +15,10 @@ A pure machine. The rules that keep order and exactly-once (KIP-98; K01-K08):
 * A broker that does not know a producer takes any sequence from it. So until one batch under a
   producer id was acknowledged, a second is not sent; and none goes to a new leader while an older
   one is still at the old leader.
+* In a transaction the epoch is the coordinator's to raise, at every end of one (KIP-890). A batch
+given
+  up is the end of sending: nothing more goes out until the transaction was aborted and ``renew``
+  brings the next epoch.
 """
 
 from collections import deque
@@ -71,6 +75,8 @@ class PartitionQueue:
         "_next_sequence",
         "_proven",
         "_renumber",
+        "_transactional",
+        "failure",
         "in_flight",
         "open",
         "partition",
@@ -80,14 +86,20 @@ class PartitionQueue:
         "sent_to",
     )
 
-    def __init__(self, partition: TopicPartition, *, idempotent: bool) -> None:
+    def __init__(
+        self, partition: TopicPartition, *, idempotent: bool, transactional: bool = False
+    ) -> None:
+        assert idempotent or not transactional, "a transaction has a producer id"
         self.partition = partition
+        self.failure: ClientError | None = None
+        """Of this transaction: it takes and sends no more."""
         self.open: PendingBatch | None = None
         self.sealed: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
         self.retries: list[PendingBatch] = []
         self.resume_at = 0.0
         self._idempotent = idempotent
+        self._transactional = transactional
         self._identity: ProducerIdentity | None = None
         self._lost_producer_id = -1
         self._next_sequence = 0
@@ -118,10 +130,35 @@ class PartitionQueue:
         self._next_sequence = 0
         self._proven = False
 
+    def renew(self, identity: ProducerIdentity) -> None:
+        """Number the next transaction's batches from 0 under the coordinator's next epoch."""
+        assert self._transactional, "only a coordinator renews"
+        assert self.is_idle, "the transaction before has ended"
+        self._identity = identity
+        self._next_sequence = 0
+        self._proven = False
+        self.failure = None
+
+    def cut(self, error: ClientError) -> list[PendingBatch]:
+        """Send nothing more in this transaction: gives the batches that fail by it. Those in flight
+        are awaited, and not tried again.
+        """
+        self.seal()
+        self.failure = self.failure or error
+        waiting = [batch for batch in (*self.retries, *self.sealed) if not batch.resolved]
+        for batch in waiting:
+            batch.place = Place.DONE
+            batch.fail(error)
+        self.retries = []
+        self.sealed.clear()
+        return waiting
+
     def open_batch(self, now: float) -> PendingBatch:
         """A fresh batch for the next records; the one open before is sealed."""
         self.seal()
-        batch = PendingBatch(self.partition, self._next_number, now)
+        batch = PendingBatch(
+            self.partition, self._next_number, now, transactional=self._transactional
+        )
         self._next_number += 1
         self.open = batch
         return batch
@@ -134,7 +171,7 @@ class PartitionQueue:
 
     def can_send(self, now: float) -> bool:
         """Whether ``take`` would give a batch (a due open batch counts once sealed)."""
-        if now < self.resume_at:
+        if now < self.resume_at or self.failure is not None:
             return False
         if self.retries or self._renumber:
             return bool(self.retries) and not self.in_flight
@@ -193,7 +230,9 @@ class PartitionQueue:
             where=refusal.where,
             detail=refusal.message,
         )
-        if self._idempotent and error.code in _OVERTAKEN:
+        if self.failure is not None:
+            self._give_up(batch, error)
+        elif self._idempotent and error.code in _OVERTAKEN:
             self._on_overtaken(batch, error)
         elif error.code.retriable and not batch.resolved:
             batch.failures += 1
@@ -203,7 +242,7 @@ class PartitionQueue:
         elif error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._give_up(batch, error, leaves_gap=False)
         else:
-            if error.code in _IDENTITY_LOST:
+            if error.code in _IDENTITY_LOST and not self._transactional:
                 self._lose_identity()
             self._give_up(batch, error)
         self._maybe_start_new_epoch()
@@ -303,7 +342,7 @@ class PartitionQueue:
             return
         if batch.place is Place.RETRYING:
             self.retries.remove(batch)
-            self._renumber = self._idempotent
+            self._leave_gap(batch.error)
         elif batch in self.sealed:
             self.sealed.remove(batch)
         batch.place = Place.DONE
@@ -312,8 +351,17 @@ class PartitionQueue:
         batch.place = Place.DONE
         if not batch.resolved:
             batch.fail(error)
-        if leaves_gap and self._idempotent:
-            self._renumber = True
+        if leaves_gap:
+            self._leave_gap(error)
+
+    def _leave_gap(self, error: ClientError | None) -> None:
+        """A sequence number will never arrive: go on under a new epoch, ours or the coordinator's
+        to raise.
+        """
+        if self._transactional:
+            self.failure = self.failure or error
+        else:
+            self._renumber = self._idempotent
 
     def _land(self, batch: PendingBatch) -> None:
         self.in_flight.remove(batch)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tidemark.client.accumulator import (
     RECORD_OVERHEAD_BYTES,
@@ -21,6 +21,7 @@ from tidemark.client.config import ProducerConfig, with_settings
 from tidemark.client.errors import (
     BufferFullError,
     ClientClosedError,
+    ClientConfigError,
     ClientError,
     NotLeaderError,
     UnknownTopicOrPartitionError,
@@ -79,6 +80,8 @@ class Producer:
     records without an explicit partition. Belongs to the event loop in which it was started.
     """
 
+    _TRANSACTIONAL: ClassVar[bool] = False
+
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -89,6 +92,11 @@ class Producer:
         **settings: Any,
     ) -> None:
         self.config = with_settings(config or ProducerConfig(), settings)
+        if (self.config.transactional_id is not None) != self._TRANSACTIONAL:
+            raise ClientConfigError(
+                ErrorCode.INVALID_CONFIG,
+                "transactional_id is for TransactionalProducer, which needs one",
+            )
         self._clock = clock or Clock()
         self._session = Session(bootstrap_servers, self.config, self._clock)
         self._partitioner = partitioner
@@ -101,6 +109,7 @@ class Producer:
                 record_bytes_max=self.config.max_request_size,
                 delivery_timeout_ms=self.config.delivery_timeout_ms,
                 idempotent=self.config.idempotent,
+                transactional=self._TRANSACTIONAL,
             )
         )
         self._sender: Sender | None = None

@@ -33,6 +33,9 @@ _LEADER_MOVED: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+_ENDING_FIRST_MS: Final = 2
+_ENDING_MAX_MS: Final = 20
+"""Markers of the transaction before are being written: that is a matter of milliseconds."""
 _NO_LEADER: Final = "the partition has no leader, or too many requests to it are unanswered"
 
 
@@ -63,6 +66,8 @@ class Sender:
         self._asking_identity = False
         self._asking_leaders = False
         self._turn = 0
+        self.requests_sent = 0
+        """Since the start, answered or not."""
 
     def wake(self) -> None:
         """There is something new to do."""
@@ -72,6 +77,11 @@ class Sender:
         """Until some batch was resolved and its memory freed."""
         self._room.clear()
         await self._room.wait()
+
+    async def wait_until_answered(self) -> None:
+        """Until no batch is in flight; every request is answered or given up in its time."""
+        while self._accumulator.has_in_flight:
+            await self.wait_for_release()
 
     async def run(self) -> None:
         """Never returns; every request is a task of its own group."""
@@ -117,6 +127,7 @@ class Sender:
         for broker_id, group in by_broker.items():
             batches = self._take(group, now)
             self._requests[broker_id] += 1
+            self.requests_sent += 1
             tasks.create_task(self._produce(broker_id, batches), name=f"produce-{broker_id}")
         return bool(by_broker)
 
@@ -149,7 +160,11 @@ class Sender:
         ]
         try:
             outcomes = await self._transport.produce(
-                broker_id, items, acks=config.required_acks, timeout_ms=config.request_timeout_ms
+                broker_id,
+                items,
+                acks=config.required_acks,
+                timeout_ms=config.request_timeout_ms,
+                transactional_id=config.transactional_id,
             )
         except ClientError as problem:
             outcomes = [ProduceOutcome(problem.code, message=problem.message)] * len(items)
@@ -171,12 +186,14 @@ class Sender:
             self._cluster.cache.mark_stale()
         refusal = Refusal(outcome.error_code, outcome.message, where)
         delay_ms = self._backoff.delay_ms(batch.failures + 1, random.random())
+        if outcome.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            delay_ms = min(delay_ms, _ENDING_FIRST_MS << min(batch.failures, 8), _ENDING_MAX_MS)
         self._accumulator.on_refused(batch, refusal, self._clock.now_ms() + delay_ms)
 
     def _ask_identity(self, tasks: asyncio.TaskGroup) -> None:
         """A producer id for the queues that want one, asked for once at a time."""
-        if not self._config.idempotent:
-            return
+        if not self._config.idempotent or self._config.transactional_id is not None:
+            return  # a transaction's identity comes from its coordinator
         if self._identity is not None:
             self._accumulator.adopt(self._identity)
         if self._accumulator.wanting_identity() and not self._asking_identity:

@@ -4,7 +4,8 @@ tasks belong to.
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tidemark.client.cluster import Cluster
 from tidemark.client.config import Bootstrap, ClientConfig
@@ -13,6 +14,9 @@ from tidemark.client.metadata_cache import MetadataCache
 from tidemark.client.transport import Transport
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from tidemark.client.kafka_transport import KafkaTransport
 
 
 class Session:
@@ -30,6 +34,8 @@ class Session:
         self._cluster: Cluster | None = None
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beside: KafkaTransport | None = None
+        self._beside_lock = asyncio.Lock()
 
     @property
     def is_running(self) -> bool:
@@ -78,11 +84,31 @@ class Session:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def kafka(self) -> "KafkaTransport":
+        """Kafka's wire, for what only it carries: groups, transactions' records. Beside gRPC it is
+        made when first asked for. Raises ClientError.
+        """
+        from tidemark.client.kafka_transport import KafkaTransport
+
+        if isinstance(self.transport, KafkaTransport):
+            return self.transport
+        async with self._beside_lock:
+            if self._beside is None:
+                from tidemark.client.grpc_transport import GrpcTransport
+
+                assert isinstance(self.transport, GrpcTransport), "there are two transports"
+                bootstrap = Bootstrap(tuple(await self.transport.kafka_addresses()))
+                self._beside = KafkaTransport(bootstrap, replace(self._config, transport="kafka"))
+        return self._beside
+
     async def close(self) -> None:
         """Cancel what runs, close the transport, and wait until all has ended."""
         group, self._group = self._group, None
         transport, self._transport = self._transport, None
         self._cluster = None
+        if self._beside is not None:
+            await self._beside.close()
+            self._beside = None
         if group is None or transport is None:
             return
         for task in self._tasks:

@@ -13,6 +13,12 @@ from tidemark.client import admin as async_admin
 from tidemark.client import consumer as async_consumer
 from tidemark.client import producer as async_producer
 from tidemark.client.accumulator import Statistics
+from tidemark.client.admin_group_types import (
+    GroupDescription,
+    GroupListing,
+    TransactionDescription,
+    TransactionListing,
+)
 from tidemark.client.admin_types import (
     AlterConfig,
     ClusterDescription,
@@ -30,10 +36,16 @@ from tidemark.client.batches import Delivery, Header, RecordMetadata
 from tidemark.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from tidemark.client.consumer import Partition
 from tidemark.client.errors import ClientError
+from tidemark.client.group_types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetsInput,
+    RebalanceListener,
+)
 from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.positions import ConsumerRecord
-from tidemark.client.sync_loop import LoopThread, SyncFace
+from tidemark.client.sync_loop import LoopThread, SyncFace, ThreadListener
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
@@ -157,6 +169,40 @@ class Consumer(SyncFace[async_consumer.Consumer]):
     def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
         """Assign all partitions of these topics."""
         return self._thread.call(self._client.assign_topic(*topics))
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """Read these topics together with the group's other members.
+
+        The listener is called in a thread of its own while poll() waits for it, so that it may call
+        this consumer.
+        """
+        told = None if listener is None else ThreadListener(listener)
+        names = topics if isinstance(topics, str) else list(topics)
+        self._thread.call_plain(self._client.subscribe, names, told, pattern=pattern)
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        self._thread.call(self._client.unsubscribe())
+
+    def commit(self, offsets: OffsetsInput | None = None) -> None:
+        """Commit these offsets, or the positions of all partitions."""
+        self._thread.call(self._client.commit(offsets))
+
+    def committed(
+        self, partitions: Iterable[Partition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing."""
+        return self._thread.call(self._client.committed(list(partitions)))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who commits: for TransactionalProducer.send_offsets."""
+        return self._thread.call_plain(self._client.group_metadata)
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """What is read."""
@@ -325,10 +371,70 @@ class Admin(SyncFace[async_admin.Admin]):
         return self._thread.call(self._client.list_offsets(queries, read_committed=read_committed))
 
     def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, list[ProducerState]]:
         """What each partition's leader remembers of idempotent producers."""
         return self._thread.call(self._client.describe_producers(list(partitions)))
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """All groups, or those in these states and of these kinds."""
+        return self._thread.call(self._client.list_groups(states=states, kinds=kinds))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """State, members and assignments."""
+        return self._thread.call(self._client.describe_groups(list(group_ids)))
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group committed."""
+        return self._thread.call(self._client.list_group_offsets(group_id, partitions))
+
+    def alter_group_offsets(self, group_id: str, offsets: OffsetsInput) -> None:
+        """Move a group that has no members."""
+        self._thread.call(self._client.alter_group_offsets(group_id, offsets))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Forget groups and their offsets."""
+        self._thread.call(self._client.delete_groups(list(group_ids)))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget offsets that no member needs."""
+        self._thread.call(self._client.delete_group_offsets(group_id, list(partitions)))
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms_min: int = -1,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids, or those that match."""
+        return self._thread.call(
+            self._client.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                duration_ms_min=duration_ms_min,
+                pattern=pattern,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, TransactionDescription]:
+        """What each coordinator knows."""
+        return self._thread.call(self._client.describe_transactions(list(transactional_ids)))
+
+    def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        """Abort what is open under these ids, and fence whoever has them."""
+        self._thread.call(self._client.fence_producers(list(transactional_ids)))
+
+    def abort_transaction(self, partition: TopicPartition, producer: ProducerState) -> None:
+        """Write an abort marker for a hanging transaction."""
+        self._thread.call(self._client.abort_transaction(partition, producer))
 
     def describe_cluster(self) -> ClusterDescription:
         """Brokers alive."""

@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from tidemark.client.errors import ClientClosedError
+from tidemark.client.group_types import RebalanceListener
 from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
 
 _CLOSE_SECONDS_MAX = 180.0
 
@@ -129,6 +131,27 @@ class SyncFace(Generic[Client]):
     @property
     def _client(self) -> Client:
         return self._thread.client
+
+
+class ThreadListener:
+    """A plain listener of a sync consumer, called outside the loop's thread: it may call the
+    consumer, which would wait for the loop.
+    """
+
+    def __init__(self, listener: RebalanceListener) -> None:
+        self._listener = listener
+
+    async def on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Pass it on."""
+        await asyncio.to_thread(self._listener.on_assigned, partitions)
+
+    async def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Pass it on."""
+        await asyncio.to_thread(self._listener.on_revoked, partitions)
+
+    async def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Pass it on."""
+        await asyncio.to_thread(self._listener.on_lost, partitions)
 
 
 def _done() -> concurrent.futures.Future[None]:

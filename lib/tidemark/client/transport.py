@@ -102,9 +102,17 @@ class Transport(Protocol):
         ...
 
     async def produce(
-        self, broker_id: int, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int
+        self,
+        broker_id: int,
+        items: Sequence[ProduceItem],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
-        """Append at one broker; outcomes in the order of ``items``."""
+        """Append at one broker; outcomes in the order of ``items``. Batches of a transaction name
+        its id, so that the leader adds the partition to it (KIP-890).
+        """
         ...
 
     def fetch_group(self, broker_id: int, partition: TopicPartition) -> Hashable:

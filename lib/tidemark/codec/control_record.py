@@ -1,7 +1,11 @@
-"""Control batches that end a transaction (KIP-98): one record that no user sees.
+"""Control batches: one record that no user sees.
 
-key    version int16 (0) · type int16 (0 abort, 1 commit)
-value  version int16 (0) · coordinator epoch int32
+key    version int16 (0) · type int16
+value  version int16 (0) · epoch int32
+
+Type 0 aborts and 1 commits a producer's transaction (KIP-98); the epoch is its coordinator's. Type
+1000 is ours: the owner of a coordinator's shard has changed, and from here on appends of an owner
+with a lower epoch are refused. Other types (KRaft's) are left alone.
 """
 
 import struct
@@ -12,6 +16,7 @@ from tidemark.codec.records import RecordsError, build_batch, read_records
 
 _ABORT: Final = 0
 _COMMIT: Final = 1
+_OWNER: Final = 1000
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 
@@ -21,6 +26,26 @@ class EndTxnMarker(NamedTuple):
 
     commits: bool
     coordinator_epoch: int
+
+
+class OwnerRecord(NamedTuple):
+    """Who may append to this partition of a coordinator's topic from here on: owners of this epoch
+    or a higher one.
+    """
+
+    owner_epoch: int
+
+
+ControlRecord = EndTxnMarker | OwnerRecord
+
+
+def build_owner(owner: OwnerRecord, *, timestamp: int, leader_epoch: int = -1) -> bytes:
+    """The control batch for a change of owner, without an offset yet."""
+    return build_batch(
+        [(timestamp, _KEY.pack(0, _OWNER), _VALUE.pack(0, owner.owner_epoch), ())],
+        leader_epoch=leader_epoch,
+        attributes_extra=CONTROL_BIT,
+    )
 
 
 def build_marker(
@@ -43,8 +68,8 @@ def build_marker(
     )
 
 
-def read_marker(batch: Buffer, header: BatchHeader) -> EndTxnMarker | None:
-    """The marker in a control batch; None for a control record of another type. Raises
+def read_control(batch: Buffer, header: BatchHeader) -> ControlRecord | None:
+    """What a control batch says; None for a type that is not ours to understand. Raises
     RecordsError.
     """
     records = read_records(batch, header)
@@ -54,9 +79,9 @@ def read_marker(batch: Buffer, header: BatchHeader) -> EndTxnMarker | None:
     if key is None or len(key) < _KEY.size:
         raise RecordsError("control record without a version and a type")
     _, kind = _KEY.unpack_from(key)
-    if kind not in (_ABORT, _COMMIT):
+    if kind not in (_ABORT, _COMMIT, _OWNER):
         return None
     if value is None or len(value) < _VALUE.size:
-        raise RecordsError("end of transaction without a coordinator epoch")
-    _, coordinator_epoch = _VALUE.unpack_from(value)
-    return EndTxnMarker(kind == _COMMIT, coordinator_epoch)
+        raise RecordsError("control record without an epoch")
+    _, epoch = _VALUE.unpack_from(value)
+    return OwnerRecord(epoch) if kind == _OWNER else EndTxnMarker(kind == _COMMIT, epoch)

@@ -33,6 +33,8 @@ UUID_BYTES: Final = 16
 ZERO_UUID: Final = bytes(UUID_BYTES)
 UINT32_MAX: Final = 0xFFFF_FFFF
 INT16_MAX: Final = 0x7FFF
+STRING_BYTES_MAX: Final = INT16_MAX
+"""Also of compact strings: what is read here can be written in every version."""
 
 # A decoded element costs up to a hundred times the bytes it came from, so one request may not hold
 # more than this many.
@@ -129,6 +131,8 @@ def _text(buffer: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if end > len(buffer):
         raise MalformedRequestError(f"string of {size} bytes, {len(buffer) - position} remain")
+    if size > STRING_BYTES_MAX:
+        raise MalformedRequestError(f"string of {size} bytes; at most {STRING_BYTES_MAX}")
     return buffer[position:end].tobytes().decode(), end
 
 

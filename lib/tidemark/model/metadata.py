@@ -27,6 +27,11 @@ class FeedPosition(NamedTuple):
     version: int
 
 
+NO_COORDINATOR: Final = -1
+TXN: Final = "txn"
+"""The kind of txn-coordinators."""
+COORDINATOR_KINDS: Final = (TXN,)
+
 START_OF_FEED: Final = FeedPosition(ControllerEpoch(-1), -1)
 
 
@@ -99,9 +104,44 @@ class TopicImage:
     partitions: tuple[PartitionImage, ...]
 
 
+CoordinatorKey = tuple[str, int]
+"""Kind and coordinator id."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorImage:
+    """One live replica of a coordinator service; ``kind`` is "txn" for txn-coordinators."""
+
+    kind: str
+    coordinator_id: int
+    incarnation_id: bytes
+    grpc_endpoint: str
+    coordinator_epoch: int = -1
+    """Given at each registration; increasing over the cluster, and never a broker's epoch."""
+
+    @property
+    def key(self) -> CoordinatorKey:
+        """What no two of them share."""
+        return self.kind, self.coordinator_id
+
+
+class ShardOwner(NamedTuple):
+    """Who serves one partition of a coordinator's state topic.
+
+    ``owner_epoch`` is 0 until there was a first owner, and then only rises. It may be ahead of the
+    one that the owner writes with: an acquisition whose answer was lost.
+    """
+
+    shard: int
+    coordinator_id: int = NO_COORDINATOR
+    owner_epoch: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterDelta:
-    """What one feed position changed. Topics come whole; a deleted one is named by its id."""
+    """What one feed position changed. Topics come whole; a deleted one is named by its id. Of
+    shards only those come that changed.
+    """
 
     brokers_changed: tuple[BrokerImage, ...] = ()
     brokers_gone: tuple[BrokerId, ...] = ()
@@ -109,11 +149,16 @@ class ClusterDelta:
     topics_deleted: tuple[TopicId, ...] = ()
     broker_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     finalized_features: Mapping[str, int] = field(default_factory=dict)
+    coordinators_changed: tuple[CoordinatorImage, ...] = ()
+    coordinators_gone: tuple[CoordinatorKey, ...] = ()
+    shards_changed: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All metadata at one feed position. ``broker_configs[""]`` is the cluster-wide default."""
+    """All metadata at one feed position. ``broker_configs[""]`` is the cluster-wide default;
+    ``shards[kind][n]`` says who owns shard n, and is empty until the kind's state topic exists.
+    """
 
     position: FeedPosition = START_OF_FEED
     cluster_id: str = ""
@@ -123,6 +168,15 @@ class ClusterImage:
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     finalized_features: Mapping[str, int] = field(default_factory=dict)
+    coordinators: Mapping[CoordinatorKey, CoordinatorImage] = field(default_factory=dict)
+    shards: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
+
+    def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
+        """Who is to be asked about what falls into this shard; None while nobody is."""
+        owners = self.shards.get(kind, ())
+        if not 0 <= shard < len(owners):
+            return None
+        return self.coordinators.get((kind, owners[shard].coordinator_id))
 
     def apply(
         self, delta: ClusterDelta, position: FeedPosition, controller_id: ControllerId
@@ -139,6 +193,7 @@ class ClusterImage:
         brokers = {**self.brokers, **{broker.broker_id: broker for broker in delta.brokers_changed}}
         for broker_id in delta.brokers_gone:
             brokers.pop(broker_id, None)
+        coordinators, shards = self.coordinators_after(delta)
         return replace(
             self,
             position=position,
@@ -148,4 +203,33 @@ class ClusterImage:
             topics_by_id=topics_by_id,
             broker_configs={**self.broker_configs, **delta.broker_configs_changed},
             finalized_features={**self.finalized_features, **delta.finalized_features},
+            coordinators=coordinators,
+            shards=shards,
         )
+
+    def coordinators_after(
+        self, delta: ClusterDelta
+    ) -> tuple[Mapping[CoordinatorKey, CoordinatorImage], Mapping[str, tuple[ShardOwner, ...]]]:
+        """``coordinators`` and ``shards`` as a delta leaves them."""
+        coordinators, shards = self.coordinators, self.shards
+        if delta.coordinators_changed or delta.coordinators_gone:
+            changed = {one.key: one for one in delta.coordinators_changed}
+            kept = {**coordinators, **changed}
+            coordinators = {
+                key: one for key, one in kept.items() if key not in delta.coordinators_gone
+            }
+        if delta.shards_changed:
+            after = {
+                kind: with_owners(shards.get(kind, ()), owners)
+                for kind, owners in delta.shards_changed.items()
+            }
+            shards = {**shards, **after}
+        return coordinators, shards
+
+
+def with_owners(
+    owners: tuple[ShardOwner, ...], changed: tuple[ShardOwner, ...]
+) -> tuple[ShardOwner, ...]:
+    """The owners after some of them changed; new shards come after those there are."""
+    by_shard = {one.shard: one for one in (*owners, *changed)}
+    return tuple(by_shard[shard] for shard in sorted(by_shard))

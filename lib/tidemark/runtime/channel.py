@@ -1,7 +1,10 @@
-"""The one place where gRPC channels are made: limits and keepalive for all, TLS later."""
+"""The one place where gRPC channels are made: limits and keepalive for all, TLS where it is asked
+for.
+"""
 
 from typing import Final
 
+import grpc
 import grpc.aio
 
 MIB: Final = 1024 * 1024
@@ -24,7 +27,14 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
 )
 
 
-def open_channel(target: str) -> grpc.aio.Channel:
-    """A channel to ``host:port``; connects when first used. Whoever opened it closes it."""
+def open_channel(
+    target: str, credentials: grpc.ChannelCredentials | None = None
+) -> grpc.aio.Channel:
+    """A channel to ``host:port``; connects when first used. Whoever opened it closes it.
+
+    ``credentials`` are of ``tls.channel_credentials``; None: plain text.
+    """
     assert ":" in target, f"expected host:port, not {target!r}"
+    if credentials is not None:
+        return grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
     return grpc.aio.insecure_channel(target, options=_OPTIONS)

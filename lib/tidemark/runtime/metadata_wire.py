@@ -17,13 +17,16 @@ from tidemark.model.metadata import (
     BrokerImage,
     ClusterDelta,
     ClusterImage,
+    CoordinatorImage,
     Endpoint,
     FeedPosition,
     PartitionImage,
+    ShardOwner,
     TopicImage,
 )
 
 Configs = Mapping[str, Mapping[str, str]]
+Shards = Mapping[str, tuple[ShardOwner, ...]]
 
 
 def write_position(position: FeedPosition) -> common_pb2.FeedPosition:
@@ -135,6 +138,28 @@ def read_topic(wire: controller_pb2.TopicState) -> TopicImage:
     )
 
 
+def write_coordinator(coordinator: CoordinatorImage) -> controller_pb2.CoordinatorInfo:
+    """Model to wire."""
+    return controller_pb2.CoordinatorInfo(
+        kind=coordinator.kind,
+        coordinator_id=coordinator.coordinator_id,
+        incarnation_id=coordinator.incarnation_id,
+        grpc_endpoint=coordinator.grpc_endpoint,
+        coordinator_epoch=coordinator.coordinator_epoch,
+    )
+
+
+def read_coordinator(wire: controller_pb2.CoordinatorInfo) -> CoordinatorImage:
+    """Wire to model."""
+    return CoordinatorImage(
+        kind=wire.kind,
+        coordinator_id=wire.coordinator_id,
+        incarnation_id=wire.incarnation_id,
+        grpc_endpoint=wire.grpc_endpoint,
+        coordinator_epoch=wire.coordinator_epoch,
+    )
+
+
 def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
     """Model to wire."""
     return controller_pb2.MetadataDelta(
@@ -144,6 +169,12 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
         topics_deleted=delta.topics_deleted,
         broker_configs_changed=_write_configs(delta.broker_configs_changed),
         finalized_features=delta.finalized_features,
+        coordinators_changed=map(write_coordinator, delta.coordinators_changed),
+        coordinators_gone=[
+            controller_pb2.CoordinatorKey(kind=kind, coordinator_id=coordinator_id)
+            for kind, coordinator_id in delta.coordinators_gone
+        ],
+        shards_changed=_write_shards(delta.shards_changed),
     )
 
 
@@ -156,6 +187,9 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
         topics_deleted=tuple(map(TopicId, wire.topics_deleted)),
         broker_configs_changed=_read_configs(wire.broker_configs_changed),
         finalized_features=dict(wire.finalized_features),
+        coordinators_changed=tuple(map(read_coordinator, wire.coordinators_changed)),
+        coordinators_gone=tuple((one.kind, one.coordinator_id) for one in wire.coordinators_gone),
+        shards_changed=_read_shards(wire.shards_changed),
     )
 
 
@@ -167,6 +201,8 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         topics=map(write_topic, image.topics.values()),
         broker_configs=_write_configs(image.broker_configs),
         finalized_features=image.finalized_features,
+        coordinators=map(write_coordinator, image.coordinators.values()),
+        shards=_write_shards(image.shards),
     )
 
 
@@ -176,6 +212,7 @@ def read_snapshot(
     """Wire to model: a whole image."""
     topics = [read_topic(topic) for topic in wire.topics]
     brokers = [read_broker(broker) for broker in wire.brokers]
+    coordinators = [read_coordinator(one) for one in wire.coordinators]
     return ClusterImage(
         position=position,
         cluster_id=wire.cluster_id,
@@ -185,6 +222,8 @@ def read_snapshot(
         topics_by_id={topic.topic_id: topic for topic in topics},
         broker_configs=_read_configs(wire.broker_configs),
         finalized_features=dict(wire.finalized_features),
+        coordinators={one.key: one for one in coordinators},
+        shards=_read_shards(wire.shards),
     )
 
 
@@ -224,3 +263,28 @@ def _write_configs(configs: Configs) -> dict[str, controller_pb2.BrokerConfigs]:
 
 def _read_configs(wire: Mapping[str, controller_pb2.BrokerConfigs]) -> dict[str, dict[str, str]]:
     return {name: dict(values.configs) for name, values in wire.items()}
+
+
+def _write_shards(shards: Shards) -> dict[str, controller_pb2.ShardOwners]:
+    return {
+        kind: controller_pb2.ShardOwners(
+            owners=[
+                controller_pb2.ShardOwner(
+                    shard=one.shard, coordinator_id=one.coordinator_id, owner_epoch=one.owner_epoch
+                )
+                for one in owners
+            ]
+        )
+        for kind, owners in shards.items()
+    }
+
+
+def _read_shards(
+    wire: Mapping[str, controller_pb2.ShardOwners],
+) -> dict[str, tuple[ShardOwner, ...]]:
+    return {
+        kind: tuple(
+            ShardOwner(one.shard, one.coordinator_id, one.owner_epoch) for one in owners.owners
+        )
+        for kind, owners in wire.items()
+    }

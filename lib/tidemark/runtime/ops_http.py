@@ -47,7 +47,8 @@ def bind_listener(address: HostPort, key: str) -> socket.socket:
     Raises AddressTakenError naming ``key``, the setting to change.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's delay (40 ms an answer) off only for sockets that name their protocol.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address.host, address.port))

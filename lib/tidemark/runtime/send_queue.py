@@ -33,7 +33,7 @@ COPY_BYTES_MAX: Final = 64 * 1024
 """Of a file without a descriptor (in-memory disks) so much is copied at a time."""
 
 
-class _Slice:
+class QueuedSlice:
     """A range of a file on its way out."""
 
     __slots__ = ("file", "left", "position", "truncated_to")
@@ -43,6 +43,12 @@ class _Slice:
         self.position = position
         self.left = length
         self.truncated_to = file.truncated_to
+
+    @property
+    def is_cut(self) -> bool:
+        """The file was truncated below the slice's end since: other bytes may be there now."""
+        cut_to = self.file.truncated_to
+        return cut_to < self.truncated_to and cut_to < self.position + self.left
 
 
 class SendQueue:
@@ -84,7 +90,7 @@ class SendQueue:
         self._executor = executor
         self._on_drained = on_drained
         self._on_broken = on_broken
-        self._queue: deque[bytes | memoryview | _Slice] = deque()
+        self._queue: deque[bytes | memoryview | QueuedSlice] = deque()
         self.queued_bytes = 0
         self.sent_bytes = 0
         self._watching = False
@@ -130,7 +136,7 @@ class SendQueue:
         for part in parts:
             if isinstance(part, tuple):
                 if part[2] > 0:
-                    self._queue.append(_Slice(*part))
+                    self._queue.append(QueuedSlice(*part))
                     sliced_bytes += part[2]
             elif part:
                 self._queue.append(part)
@@ -173,7 +179,7 @@ class SendQueue:
         try:
             while queue and budget > 0:
                 head = queue[0]
-                if isinstance(head, _Slice):
+                if isinstance(head, QueuedSlice):
                     sent = self._send_slice(head)
                 else:
                     sent = self._send_bytes(head)
@@ -206,10 +212,10 @@ class SendQueue:
             self._queue[0] = memoryview(head)[sent:]
         return sent
 
-    def _send_slice(self, head: _Slice) -> int:
+    def _send_slice(self, head: QueuedSlice) -> int:
         """One call's worth of a slice; -1 when it went to a thread or the connection broke."""
         file = head.file
-        if file.truncated_to < head.truncated_to and file.truncated_to < head.position + head.left:
+        if head.is_cut:
             self._break(f"{file.path}: truncated while it was being sent")
             return -1
         count = min(head.left, SENDFILE_BYTES_MAX)
@@ -222,11 +228,11 @@ class SendQueue:
             return -1
         return self._advance(head, sent)
 
-    def _send_copy(self, head: _Slice, count: int) -> int:
+    def _send_copy(self, head: QueuedSlice, count: int) -> int:
         data = head.file.read_at(head.position, min(count, COPY_BYTES_MAX))
         return self._socket.send(data) if data else 0
 
-    def _advance(self, head: _Slice, sent: int) -> int:
+    def _advance(self, head: QueuedSlice, sent: int) -> int:
         if sent == 0:
             self._break(f"{head.file.path}: shorter than the slice that was being sent")
             return -1
@@ -237,7 +243,7 @@ class SendQueue:
             self._queue.popleft()
         return sent
 
-    def _send_in_thread(self, head: _Slice, count: int) -> None:
+    def _send_in_thread(self, head: QueuedSlice, count: int) -> None:
         file = head.file
         assert isinstance(file, OsFile)
         self._in_thread = True
@@ -263,7 +269,7 @@ class SendQueue:
             return
         sent = work.result()
         head = self._queue[0]
-        assert isinstance(head, _Slice)
+        assert isinstance(head, QueuedSlice)
         if sent < 0:
             self._watch()  # the socket was full; the pages are warm by the time it is writable
             return

@@ -1,5 +1,6 @@
 """gRPC servers: one factory for all services, with health, reflection, request ids and bounds."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -17,6 +18,21 @@ from tidemark.runtime.telemetry import REQUEST_ID, new_request_id
 REQUEST_ID_METADATA: Final = "x-request-id"
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 _RPCS_MAX: Final = 4_096
+_GRPC_CORE: Final = logging.getLogger("grpc._cython.cygrpc")
+
+
+class _CallerLeft(logging.Filter):
+    """grpc.aio reports an answer whose caller has gone (cancelled, or past its deadline) as an
+    error of ours, with a traceback. It is the caller's doing, and no fault.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for such a report: nobody can act on it."""
+        kind = record.exc_info[0] if record.exc_info else None
+        return kind is None or kind.__name__ != "ExecuteBatchError"
+
+
+_CALLER_LEFT: Final = _CallerLeft()
 
 
 class _RequestIds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
@@ -51,12 +67,16 @@ class GrpcServer:
         *,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         drain_seconds: float = 5.0,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
+        """``credentials`` are of ``tls.ServerTls``; None: plain text."""
         self._listen = HostPort.parse(listen)
         self._address = self._listen
         self._drain_seconds = drain_seconds
+        self._credentials = credentials
         self._health = HealthServicer()
         self._service_names = tuple(service_names)
+        _GRPC_CORE.addFilter(_CALLER_LEFT)
         self.grpc: grpc.aio.Server = grpc.aio.server(
             interceptors=(_RequestIds(),),
             maximum_concurrent_rpcs=_RPCS_MAX,
@@ -89,8 +109,12 @@ class GrpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         names = (*self._service_names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self.grpc)
+        address = str(self._listen)
         try:
-            port = self.grpc.add_insecure_port(str(self._listen))
+            if self._credentials is None:
+                port = self.grpc.add_insecure_port(address)
+            else:
+                port = self.grpc.add_secure_port(address, self._credentials)
         except RuntimeError:
             port = 0
         if port == 0:
@@ -118,8 +142,11 @@ def make_grpc_server(
     register: Callable[[Any], None],
     *,
     message_bytes_max: int = MESSAGE_BYTES_MAX,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> GrpcServer:
     """A server with its services registered: ``register(grpc_server)`` adds the servicers."""
-    server = GrpcServer(listen, service_names, message_bytes_max=message_bytes_max)
+    server = GrpcServer(
+        listen, service_names, message_bytes_max=message_bytes_max, credentials=credentials
+    )
     register(server.grpc)
     return server

@@ -150,6 +150,26 @@ class ServiceConfig(BaseSettings):
         return (init_settings,)
 
 
+class TlsServiceConfig(ServiceConfig):
+    """What a service that speaks TLS can be told besides: PEM files, with librdkafka's names;
+    ``tls.tls_settings`` makes something of it.
+    """
+
+    ssl_certificate_location: str = Field(
+        "", description="PEM file with this server's certificate, the intermediate ones after it"
+    )
+    ssl_key_location: str = Field(
+        "", description="PEM file with its private key; default: in ssl.certificate.location, too"
+    )
+    ssl_key_password: str = Field("", repr=False, description="of the private key, if it has one")
+    ssl_ca_location: str = Field(
+        "", description="PEM file with the authorities that clients' certificates come from"
+    )
+    ssl_client_auth: Literal["none", "requested", "required"] = Field(
+        "none", description="whether clients are asked for a certificate of their own"
+    )
+
+
 class ConfigKey(NamedTuple):
     """One key as people see it, for ``--help`` and the reference."""
 

@@ -9,6 +9,8 @@
 /partitions/<topic id>/<number>      leader, ISR and epochs
 /configs/brokers/<id or "default">   dynamic configuration
 /producer_ids                        the first producer id not yet given out
+/coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
+/shards/<kind>                       coordinators that registered, and who owns which shard
 """
 
 import json
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from tidemark.model.ids import BrokerId, TopicId
+from tidemark.model.metadata import COORDINATOR_KINDS
 from tidemark.runtime.exit_codes import ExitCode
 
 CHROOT_DEFAULT: Final = "/tidemark"
@@ -29,8 +32,18 @@ TOPICS: Final = "/topics"
 PARTITIONS: Final = "/partitions"
 BROKER_CONFIGS: Final = "/configs/brokers"
 PRODUCER_IDS: Final = "/producer_ids"
+COORDINATORS: Final = "/coordinators"
+SHARDS: Final = "/shards"
 
-PERSISTENT_PARENTS: Final = (LIVE_BROKERS, REGISTERED_BROKERS, TOPICS, PARTITIONS, BROKER_CONFIGS)
+PERSISTENT_PARENTS: Final = (
+    LIVE_BROKERS,
+    REGISTERED_BROKERS,
+    TOPICS,
+    PARTITIONS,
+    BROKER_CONFIGS,
+    *(f"{COORDINATORS}/{kind}" for kind in COORDINATOR_KINDS),
+    SHARDS,
+)
 
 FORMAT: Final = 1
 """The znode format that this release writes, and the newest it reads."""
@@ -58,14 +71,52 @@ class LiveBroker(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> "LiveBroker":
         """Read a child's name. Raises UnknownZnodeFormatError."""
-        broker_id, _, incarnation = name.partition("-")
-        try:
-            live = cls(BrokerId(int(broker_id)), bytes.fromhex(incarnation))
-        except ValueError:
-            live = None
-        if live is None or not live.incarnation_id:
-            raise UnknownZnodeFormatError(f"{LIVE_BROKERS}/{name}: expected <id>-<hex>")
-        return live
+        broker_id, incarnation_id = _parse_live(LIVE_BROKERS, name)
+        return cls(BrokerId(broker_id), incarnation_id)
+
+
+class LiveCoordinator(NamedTuple):
+    """One incarnation of one coordinator replica that has a ZooKeeper session."""
+
+    kind: str
+    coordinator_id: int
+    incarnation_id: bytes
+
+    @property
+    def path(self) -> str:
+        """Its ephemeral znode."""
+        parent = live_coordinators(self.kind)
+        return f"{parent}/{self.coordinator_id}-{self.incarnation_id.hex()}"
+
+    @classmethod
+    def parse(cls, kind: str, name: str) -> "LiveCoordinator":
+        """Read a child's name. Raises UnknownZnodeFormatError."""
+        return cls(kind, *_parse_live(live_coordinators(kind), name))
+
+
+LiveZnode = LiveBroker | LiveCoordinator
+
+
+def _parse_live(parent: str, name: str) -> tuple[int, bytes]:
+    """``<id>-<incarnation in hex>``. Raises UnknownZnodeFormatError."""
+    number, _, incarnation = name.partition("-")
+    try:
+        found = int(number), bytes.fromhex(incarnation)
+    except ValueError:
+        found = 0, b""
+    if not found[1]:
+        raise UnknownZnodeFormatError(f"{parent}/{name}: expected <id>-<hex>")
+    return found
+
+
+def live_coordinators(kind: str) -> str:
+    """The parent of the ephemeral znodes of one kind of coordinators."""
+    return f"{COORDINATORS}/{kind}"
+
+
+def shards(kind: str) -> str:
+    """Where one kind's registered coordinators and the owners of its shards are kept."""
+    return f"{SHARDS}/{kind}"
 
 
 def registered_broker(broker_id: BrokerId) -> str:

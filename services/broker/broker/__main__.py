@@ -5,7 +5,7 @@ import contextlib
 import os
 import socket
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.controller_client import ControllerClient
@@ -22,7 +22,7 @@ from broker.shell.broker_server import BrokerServer
 from broker.shell.lease_keeper import LeaseKeeper
 from broker.shell.membership import Announcement, Membership
 from broker.shell.metrics import BrokerCollector
-from broker.shell.rpc.partition_store import SERVICE_NAME, PartitionStore, registration
+from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
 from broker.shell.shutdown import hand_over
 from broker.shell.start import open_directories
 
@@ -132,8 +132,21 @@ def _ops(config: BrokerConfig, server: BrokerServer, registry: CollectorRegistry
 
 def _grpc(config: BrokerConfig, server: BrokerServer) -> GrpcServer:
     in_flight_max = config.grpc_bulk_bytes_in_flight_max
-    store = PartitionStore(server.node, bytes_in_flight_max=in_flight_max)
-    return make_grpc_server(config.grpc_listen, [SERVICE_NAME], registration(store))
+    store = partition_store.PartitionStore(server.node, bytes_in_flight_max=in_flight_max)
+    registrations = (
+        partition_store.registration(store),
+        transaction_markers.registration(transaction_markers.TransactionMarkers(server.node)),
+        transaction_relay.registration(transaction_relay.TransactionRelay(server.node)),
+    )
+    names = [
+        module.SERVICE_NAME for module in (partition_store, transaction_markers, transaction_relay)
+    ]
+
+    def register(grpc_server: Any) -> None:
+        for registration in registrations:
+            registration(grpc_server)
+
+    return make_grpc_server(config.grpc_listen, names, register)
 
 
 async def _start_session(session: ZkSession) -> None:

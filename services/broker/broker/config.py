@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
-from tidemark.runtime.service_config import Address, CommaList, HostPort, ServiceConfig
+from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
+
+from broker.coordination_config import CoordinationConfig
 
 _HOUR_MS: Final = 3_600_000
 _MIB: Final = 1024 * 1024
@@ -25,12 +27,19 @@ def _for_topics(topic_key: str) -> Any:
     )
 
 
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+INTERNAL: Final = "INTERNAL"
+"""The listener between brokers."""
+
+
 class Listener(NamedTuple):
     """One named listening address: ``CLIENT://127.0.0.1:9092``."""
 
     name: str
     host: str
     port: int
+    security_protocol: str = PLAINTEXT
 
     @classmethod
     def parse(cls, text: str) -> "Listener":
@@ -42,7 +51,7 @@ class Listener(NamedTuple):
         return cls(name, host, port)
 
 
-class BrokerConfig(ServiceConfig):
+class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     """A broker's configuration."""
 
     broker_id: int = Field(
@@ -58,6 +67,11 @@ class BrokerConfig(ServiceConfig):
     )
     advertised_listeners: CommaList = Field(
         (), description="what clients are told instead, by listener name; default: listeners"
+    )
+    listener_security_protocol_map: CommaList = Field(
+        (),
+        description="NAME:PLAINTEXT or NAME:SSL for each listener; default: SSL for one of that"
+        " name, else PLAINTEXT",
     )
     grpc_listen: Address = Field("127.0.0.1:9292", description="where gRPC is served")
     grpc_advertised: str = Field(
@@ -237,15 +251,57 @@ class BrokerConfig(ServiceConfig):
             raise ValueError(
                 f"advertised.listeners names {sorted(unknown)}, which listeners does not"
             )
+        self._check_security_protocols()
         try:
             topic_config({}, self.topic_defaults())
         except InvalidConfigError as reason:
             raise ValueError(str(reason)) from None
         return self
 
+    def _check_security_protocols(self) -> None:
+        listeners = self.parsed_listeners()
+        unknown = self._security_protocols().keys() - {one.name for one in listeners}
+        if unknown:
+            raise ValueError(
+                f"listener.security.protocol.map names {sorted(unknown)}, which listeners does not"
+            )
+        for one in listeners:
+            if one.security_protocol not in (PLAINTEXT, SSL):
+                raise ValueError(
+                    f"listener {one.name}: {one.security_protocol} is not served yet; there are"
+                    f" {PLAINTEXT} and {SSL}"
+                )
+            if one.security_protocol == SSL and one.name == INTERNAL:
+                raise ValueError(
+                    f"listener {INTERNAL}: brokers do not speak {SSL} with one another yet"
+                )
+        if self.speaks_tls and not self.ssl_certificate_location:
+            raise ValueError(f"a listener with {SSL} needs ssl.certificate.location")
+
+    def _security_protocols(self) -> dict[str, str]:
+        """By listener name, as the map says. Raises ValueError."""
+        found = {}
+        for text in self.listener_security_protocol_map:
+            name, separator, protocol = text.partition(":")
+            if not separator or not protocol:
+                raise ValueError(
+                    f"listener.security.protocol.map: expected NAME:PROTOCOL, not {text!r}"
+                )
+            found[name.strip()] = protocol.strip().upper()
+        return found
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether any listener does."""
+        return any(one.security_protocol == SSL for one in self.parsed_listeners())
+
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """The listeners, in order."""
-        return tuple(Listener.parse(text) for text in self.listeners)
+        protocols = self._security_protocols()
+        return tuple(
+            one._replace(security_protocol=protocols.get(one.name, _protocol_named(one.name)))
+            for one in map(Listener.parse, self.listeners)
+        )
 
     def endpoints(self, bound: Mapping[str, int] | None = None) -> tuple[Endpoint, ...]:
         """What is advertised for each listener; ``bound`` gives the real ports where 0 was asked
@@ -256,7 +312,7 @@ class BrokerConfig(ServiceConfig):
         for listener in self.parsed_listeners():
             shown = advertised.get(listener.name, listener)
             port = shown.port or (bound or {}).get(listener.name, 0)
-            points.append(Endpoint(listener.name, shown.host, port))
+            points.append(Endpoint(listener.name, shown.host, port, listener.security_protocol))
         return tuple(points)
 
     def topic_defaults(self) -> dict[str, str]:
@@ -267,6 +323,11 @@ class BrokerConfig(ServiceConfig):
             if value is not None:
                 set_here[topic_key] = value
         return set_here
+
+
+def _protocol_named(listener: str) -> str:
+    """Kafka's default: a listener may be named for its protocol."""
+    return listener if listener == SSL or listener.startswith("SASL_") else PLAINTEXT
 
 
 def _as_text(value: object) -> object:

@@ -228,6 +228,8 @@ class Frames:
             return Verdict.EITHER
         if key == ApiKey.FETCH and request.wait_ms_max > WAIT_MS_MAX and request.bytes_min > 0:
             return Verdict.PARK
+        if key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP):
+            return Verdict.PARK  # until the other members have come
         return Verdict.ANSWER if self._is_harmless(key, request) else Verdict.HARMFUL
 
     def _is_harmless(self, key: int, request: Any) -> bool:
@@ -256,6 +258,12 @@ class Frames:
                 return request.validate_only or all(
                     one.resource_type == 2 and one.resource_name not in self._world.topics
                     for one in request.resources
+                )
+            case ApiKey.WRITE_TXN_MARKERS:
+                return not any(
+                    topic.name in self._world.topics
+                    for marker in request.markers
+                    for topic in marker.topics
                 )
         return True
 

@@ -58,6 +58,10 @@ class Client:
     answer_s = ANSWER_S
     wait_ms = 600
     """How long a broker may wait for the ISR."""
+    produce_version = PRODUCE_VERSION
+    transactional_id: str | None = None
+    isolation = 0
+    """Of fetches: 1 for committed records only."""
 
     def __init__(self, world: "World", topic: "SimTopic") -> None:
         self.world = world
@@ -113,7 +117,7 @@ class Client:
         image = process.node.image.topics_by_id.get(self.topic.topic_id)
         if image is None:
             raise ConnectionRefusedError("no metadata yet")
-        state = image.partitions[0]
+        state = image.partitions[self.topic.partition]
         if state.leader < 0 or state.leader_epoch < self.leader_epoch:
             raise ConnectionRefusedError("no leader is known")
         self.leader_epoch = state.leader_epoch
@@ -128,21 +132,28 @@ class Client:
     async def produce(self, batch: bytes, acks: int) -> ProducePartitionResult:
         """Raises OSError, TimeoutError."""
         request = ProduceRequest(
-            None,
+            self.transactional_id,
             acks,
             self.wait_ms,
-            [ProduceTopic(self.topic.name, NO_TOPIC_ID, [ProducePartition(0, memoryview(batch))])],
+            [
+                ProduceTopic(
+                    self.topic.name,
+                    NO_TOPIC_ID,
+                    [ProducePartition(self.topic.partition, memoryview(batch))],
+                )
+            ],
         )
-        body = write_produce_request(PRODUCE_VERSION, request)
-        answer = await self.ask(ApiKey.PRODUCE, PRODUCE_VERSION, body)
-        return read_produce_response(answer, PRODUCE_VERSION).topics[0][2][0]
+        version = self.produce_version
+        body = write_produce_request(version, request)
+        answer = await self.ask(ApiKey.PRODUCE, version, body)
+        return read_produce_response(answer, version).topics[0][2][0]
 
     async def fetch(self, offset: int) -> FetchedPartition:
         """Raises OSError, TimeoutError."""
-        want = FetchPartition(0, self.leader_epoch, offset, -1, -1, 2_000)
+        want = FetchPartition(self.topic.partition, self.leader_epoch, offset, -1, -1, 2_000)
+        topics = [FetchTopic(self.topic.name, NO_TOPIC_ID, [want])]
         request = FetchRequest(
-            -1, -1, 100, 1, 4_000, 0, 0, -1, [FetchTopic(self.topic.name, NO_TOPIC_ID, [want])],
-            [], "", None,
+            -1, -1, 100, 1, 4_000, self.isolation, 0, -1, topics, [], "", None
         )  # fmt: skip
         body = write_fetch_request(FETCH_VERSION, request)
         answer = await self.ask(ApiKey.FETCH, FETCH_VERSION, body)
@@ -150,8 +161,10 @@ class Client:
 
     async def latest(self) -> ListOffsetsResult:
         """Raises OSError, TimeoutError."""
-        query = ListOffsetsPartition(0, LATEST_TIMESTAMP, self.leader_epoch)
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(self.topic.name, [query])])
+        query = ListOffsetsPartition(self.topic.partition, LATEST_TIMESTAMP, self.leader_epoch)
+        request = ListOffsetsRequest(
+            -1, self.isolation, [ListOffsetsTopic(self.topic.name, [query])]
+        )
         body = write_list_offsets_request(LIST_OFFSETS_VERSION, request)
         answer = await self.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, body)
         return read_list_offsets_response(answer, LIST_OFFSETS_VERSION).topics[0][1][0]
@@ -177,7 +190,7 @@ def stored_batches(records: memoryview | bytes, *, with_values: bool) -> list[St
     found = []
     for position, header in iterate_headers(records):
         values: tuple[bytes, ...] = ()
-        if with_values:
+        if with_values and not header.is_control:
             batch = memoryview(records)[position : position + header.size_bytes]
             values = tuple(one.value or b"" for one in read_records(batch, header))
         found.append(

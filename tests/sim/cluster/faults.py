@@ -76,7 +76,7 @@ def stop_cleanly(world: "World") -> None:
 
 def pause(world: "World") -> None:
     """SIGSTOP for a while."""
-    hosts = [one.host for one in world.machines + world.controllers if one.process is not None]
+    hosts = [one.host for one in world.members if one.process is not None]
     host = world.dice.pick(hosts)
     if host.is_paused:
         return
@@ -94,7 +94,7 @@ def pause(world: "World") -> None:
 
 def cut(world: "World") -> None:
     """A host from another, one way or both."""
-    names = [one.host.name for one in world.machines + world.controllers] + ["client"]
+    names = [one.host.name for one in world.members] + ["client"]
     first = world.dice.pick(names)
     second = world.dice.pick([name for name in names if name != first])
     pairs = [(first, second)]
@@ -105,7 +105,7 @@ def cut(world: "World") -> None:
 
 def cut_zookeeper(world: "World") -> None:
     """A host from the whole ensemble."""
-    host = world.dice.pick([one.host.name for one in world.machines + world.controllers])
+    host = world.dice.pick([one.host.name for one in world.members])
     servers = [server.name for server in world.zookeeper.servers]
     pairs = [(host, one) for one in servers] + [(one, host) for one in servers]
     _cut_for_a_while(world, pairs, f"{host} x zookeeper")
@@ -114,7 +114,7 @@ def cut_zookeeper(world: "World") -> None:
 def isolate(world: "World") -> None:
     """A broker from everybody but, perhaps, the clients or ZooKeeper."""
     name = world.dice.pick([one.host.name for one in world.machines])
-    others = [one.host.name for one in world.machines + world.controllers if one.host.name != name]
+    others = [one.host.name for one in world.members if one.host.name != name]
     words = ""
     if world.dice.chance(0.5):
         others.append("client")
@@ -148,7 +148,7 @@ def _cut_for_a_while(
 
 def break_connections(world: "World") -> None:
     """Every connection of a host is reset."""
-    host = world.dice.pick([one.host for one in world.machines + world.controllers])
+    host = world.dice.pick([one.host for one in world.members])
     world.note(host.name, "has its connections reset")
     world.network.process_ended(host, is_silent=False)
 
@@ -165,9 +165,7 @@ def kill_controller(world: "World") -> None:
 
 def expire_session(world: "World") -> None:
     """The ensemble ends somebody's session."""
-    processes = [
-        one.process for one in world.machines + world.controllers if one.process is not None
-    ]
+    processes = [one.process for one in world.members if one.process is not None]
     process = world.dice.pick(processes)
     if process.session.session_id and world.zookeeper.has_quorum:
         world.note(process.host.name, "has its session expired")
@@ -278,7 +276,7 @@ def move(world: "World") -> None:
         start = world.dice.between(0, REPLICAS - 1)
         replicas = tuple(BrokerId(one) for one in (*ordered[start:], *ordered[:start]))
     world.note("operator", f"moves to {replicas}" if replicas else "calls off a move", topic)
-    moves = (Move(topic.name, 0, replicas),)
+    moves = (Move(topic.name, topic.partition, replicas),)
     world.ask_controller(lambda request: AlterReassignments(request, moves))
 
 
@@ -369,8 +367,9 @@ class Injector:
     def __init__(self, world: "World") -> None:
         self._world = world
         asked = world.options.faults
-        drawn = [name for name in FAULTS if world.dice.chance(0.6)] if asked is None else asked
-        self._choices = [FAULTS[name] for name in drawn]
+        there = world.fault_table
+        drawn = [name for name in there if world.dice.chance(0.6)] if asked is None else asked
+        self._choices = [there[name] for name in drawn]
         self._pace_ms = world.dice.pick((150, 300, 600))
         self._is_stopped = False
 

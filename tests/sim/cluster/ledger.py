@@ -52,6 +52,9 @@ class Ledger:
     sent: set[bytes] = field(default_factory=set)
     offsets: dict[bytes, int] = field(default_factory=dict)
     """Where each committed value is."""
+    stable_epoch: int = 0
+    stable_end: int = 0
+    """Below it some leader has served committed records."""
     seen_end: dict[str, int] = field(default_factory=dict)
     """Behind the last record that a reader has had, or was told to be there."""
 
@@ -168,6 +171,19 @@ class Ledger:
             "producers are known by what is in the log",
             f"{self.name}: broker {broker} knows batches up to {producers_end} of {log_end}",
         )
+
+    def stable(self, broker: int, leader_epoch: int, last_stable: int, *, is_known: bool) -> None:
+        """A leader serves committed records below ``last_stable``; ``is_known``: its high watermark
+        is not below any before. Who was deposed, and does not know it, may be behind.
+        """
+        is_newest = leader_epoch >= self.stable_epoch
+        require(
+            not (is_known and is_newest) or last_stable >= self.stable_end,
+            "the last stable offset never goes back",
+            f"{self.name}: {last_stable} at broker {broker}, {self.stable_end} before",
+        )
+        self.stable_epoch = max(self.stable_epoch, leader_epoch)
+        self.stable_end = max(self.stable_end, last_stable)
 
     # -- clients
 

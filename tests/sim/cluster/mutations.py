@@ -86,7 +86,7 @@ _ends_at = Log._ends_at
 
 
 def _remember_all_producers(log: Log, end: int) -> None:
-    known = log.producers.entries()
+    known = log.producers.state()
     _ends_at(log, end)
     log.producers.restore(known)
 

@@ -9,6 +9,7 @@ from tidemark.storage.mem_disk import MemDisk
 from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host
 from sim.cluster.processes import BrokerProcess, ControllerProcess, Timing
+from sim.cluster.txn_processes import CoordinatorProcess
 
 FAST = Timing()
 Seen = tuple[int, int, int, Role]
@@ -27,7 +28,7 @@ class Options:
 
 @dataclass
 class SimTopic:
-    """A topic of one partition."""
+    """A topic of one partition, or one of several partitions of a topic."""
 
     name: str
     topic_id: TopicId
@@ -37,6 +38,17 @@ class SimTopic:
     may_lose: bool = False
     is_moving: bool = False
     """Replicas are being added or removed."""
+    partition: int = 0
+
+    @property
+    def title(self) -> str:
+        """As lines name it."""
+        return f"{self.name}-{self.partition}"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """By which brokers find it."""
+        return self.name, self.partition
 
     @property
     def flush_group(self) -> bool:
@@ -61,6 +73,16 @@ class Machine:
     restart_planned: bool = False
     seen: dict[tuple[str, int], Seen] = field(default_factory=dict)
     """Of each partition, as last looked at."""
+
+
+@dataclass
+class CoordinatorReplica:
+    """A coordinator's machine."""
+
+    number: int
+    host: Host
+    process: CoordinatorProcess | None = None
+    dead: list[CoordinatorProcess] = field(default_factory=list)
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """The processes: a broker's and a controller's object graph as their ``__main__`` make them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.config import BrokerConfig
 from broker.shell.apis import make_router
@@ -147,6 +147,8 @@ class ControllerProcess:
 class BrokerProcess:
     """One broker's process, from start to end."""
 
+    config = staticmethod(broker_config)
+
     def __init__(
         self,
         host: Host,
@@ -167,7 +169,7 @@ class BrokerProcess:
         self.disk = disk
         self._directory = directory
         self._brokers = brokers
-        config = broker_config(number, timing)
+        config = self.config(number, timing)
         host.begin()
         self.loop = new_loop(host, dice)
         self.session = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
@@ -225,8 +227,20 @@ class BrokerProcess:
         self._listener = SimListener(INTERNAL, self.loop)
         self.has_image = False
         self.is_stopping = asyncio.Event()
-        self._session = session
+        self.services: Mapping[str, Any] = {}
+        self.connections: list[ServerConnection] = []
+        self._equip()
         self.task = self.loop.create_task(self._serve())
+
+    def _equip(self) -> None:
+        """What else a broker has."""
+
+    def _close_listeners(self) -> None:
+        """Nobody is served any more."""
+
+    def _duties(self, _tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
+        """What else it does, until it stops."""
+        return []
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -235,6 +249,7 @@ class BrokerProcess:
                 tasks.create_task(self.isr_sender.run()),
                 tasks.create_task(self.membership.run(self._take_image)),
                 tasks.create_task(self.keeper.run()),
+                *self._duties(tasks),
             ]
             drained = asyncio.Event()
             tasks.create_task(self.replication.run(drained))
@@ -243,6 +258,7 @@ class BrokerProcess:
             drained.set()
             self.node.parked.wake_all()
             await asyncio.sleep(0)
+            self._close_listeners()
             for one in loops:
                 one.cancel()
         marks = {
@@ -274,6 +290,7 @@ class BrokerProcess:
         connection = ServerConnection(
             wire, self.host, self._listener, self._router, to_client=to_client
         )
+        self.connections.append(connection)
         return connection.frame
 
     async def _connect(

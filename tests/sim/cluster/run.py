@@ -1,13 +1,21 @@
 """Run a seed of the cluster's simulator, and say what broke."""
 
+from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from broker.shell.kafka import consumer_group_heartbeat, join_group
+from tidemark.runtime.shard_runtime import ShardRuntime
 
 from sim.cluster.parts import Options
+from sim.cluster.txn_world import TxnOptions, TxnWorld
 from sim.cluster.world import World
+from sim.mutations import Change, changed
 from sim.run import Outcome, outcome_of
 
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
+TXN_SEEDS_THAT_FAILED: Final = Path(__file__).with_name("txn_seeds.txt")
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
@@ -18,3 +26,66 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
         return outcome_of(world.run, seed, options, world.trace)
     finally:
         world.close()
+
+
+def run_txn_seed(seed: int, options: TxnOptions | None = None) -> Outcome:
+    """The same, of a cluster with transactions."""
+    return run_txn_world(seed, options)[0]
+
+
+def run_txn_world(seed: int, options: TxnOptions | None = None) -> tuple[Outcome, TxnWorld]:
+    """With the world as it is at the end."""
+    options = options or TxnOptions()
+    world = TxnWorld(seed, options)
+    bugs: list[BaseException] = []
+
+    def run() -> None:
+        world.run()
+        _raise_first(bugs)
+
+    try:
+        with changed(_strictly(bugs)):
+            outcome = outcome_of(run, seed, options, world.trace)
+            if bugs and not outcome.has_failed:
+                outcome.broken = str(bugs[0])
+    finally:
+        world.close()
+    return outcome, world
+
+
+def _raise_first(bugs: list[BaseException]) -> None:
+    if bugs:
+        raise bugs[0]
+
+
+_run: Callable[..., Awaitable[None]] = ShardRuntime.run
+
+
+def _strictly(bugs: list[BaseException]) -> list[Change]:
+    """A shard that fails by an assert is dropped and loaded again: here that is a finding. And ids
+    of members come from a count.
+    """
+    numbers = count(1)
+
+    async def run(runtime: Any) -> None:
+        try:
+            await _run(runtime)
+        except* AssertionError as found:
+            bugs.extend(_leaves(found))
+            raise
+
+    def next_id() -> str:
+        return f"{next(numbers):032}"
+
+    return [
+        (ShardRuntime, "run", run),
+        (join_group, "uuid4", next_id),
+        (consumer_group_heartbeat, "uuid4", next_id),
+    ]
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found

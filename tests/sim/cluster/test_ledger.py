@@ -65,6 +65,12 @@ def watermark_beyond_the_log(one: Ledger) -> None:
     one.commits(1, 5, [Stored(3, 3, 0, 44, (b"d",))])
 
 
+def stable_end_goes_back(one: Ledger) -> None:
+    one.stable(1, 0, 3, is_known=True)
+    one.stable(2, 1, 1, is_known=False)
+    one.stable(2, 1, 2, is_known=True)
+
+
 def member_is_behind(one: Ledger) -> None:
     one.holds(2, 2, why="a member of the ISR")
 
@@ -136,6 +142,7 @@ REJECTED: dict[Callable[[Ledger], None], str] = {
     record_invented: "no record is invented",
     idempotent_record_twice: "idempotent records are there once",
     watermark_beyond_the_log: "a leader has what it commits",
+    stable_end_goes_back: "the last stable offset never goes back",
     member_is_behind: "a member of the ISR has all that is committed",
     not_on_disk: "with flush=group what is committed is on disk",
     logs_differ: "logs agree below the high watermark",
@@ -170,6 +177,8 @@ def test_a_history_that_may_be_is_taken() -> None:
     one.reads("r1", [ONE, TWO], 3)
     one.tells_end("r1", 3)
     one.remembers(2, 3, 3)
+    one.stable(2, 1, 3, is_known=True)
+    one.stable(1, 0, 1, is_known=True)
     one.synced(2, 3)
     one.stored(State(2, 1, 2, (1, 2, 3)))
     one.settles((1, 2, 3))

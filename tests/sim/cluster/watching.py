@@ -34,7 +34,7 @@ class Watch:
         self._world = world
         self._writer = ""
         self._is_dirty = False
-        self._deposed: dict[tuple[int, str], tuple[Machine, HostedPartition]] = {}
+        self._deposed: dict[tuple[int, str, int], tuple[Machine, HostedPartition]] = {}
 
     def on_commit(self, transaction: Transaction) -> None:
         self._check_writer(transaction)
@@ -130,7 +130,10 @@ class Watch:
         partition = hosted.partition
         partition.check()
         if partition.role is Role.LEADER:
+            if before is not None and before[0] < partition.log_end:
+                self._world.on_appended(self._world.topic_of(hosted), hosted, before[0])
             self._check_leader(machine, hosted)
+            self._world.on_led(machine, hosted)
         elif before is not None and partition.log_end < before[0]:
             self._world.note(
                 machine.host.name, f"cuts to {partition.log_end}", self._world.topic_of(hosted)
@@ -141,7 +144,7 @@ class Watch:
     def _note_deposed(self, machine: Machine, hosted: HostedPartition) -> None:
         """Who still takes itself for a leader that ZooKeeper knows another for is watched."""
         topic = self._world.topic_of(hosted)
-        place, partition = (machine.number, topic.name), hosted.partition
+        place, partition = (machine.number, *topic.place), hosted.partition
         is_deposed = (
             partition.role is Role.LEADER
             and topic.ledger.state.leader_epoch > partition.leader_epoch
@@ -154,7 +157,7 @@ class Watch:
     def _note_all_deposed(self, topic: SimTopic) -> None:
         for machine in self._world.machines:
             if machine.process is not None:
-                hosted = machine.process.node.hosted.get((topic.name, 0))
+                hosted = machine.process.node.hosted.get(topic.place)
                 if hosted is not None:
                     self._note_deposed(machine, hosted)
 
@@ -178,6 +181,7 @@ class Watch:
             found = log_of(hosted, start, partition.high_watermark)
             batches = [one for one in found if one.first >= start]
             ledger.commits(machine.number, partition.high_watermark, batches)
+            self._world.on_committed(topic, hosted, start)
             if partition.limits.flush_group:
                 self._check_synced(topic)
 
@@ -200,7 +204,7 @@ class Watch:
             process = machine.process
             if process is None:
                 continue
-            hosted = process.node.hosted.get((topic.name, 0))
+            hosted = process.node.hosted.get(topic.place)
             if hosted is not None:
                 found.append((machine, hosted))
         return found

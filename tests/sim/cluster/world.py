@@ -4,7 +4,7 @@ one queue, one seed.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -23,14 +23,14 @@ from sim.checkers import require
 from sim.cluster.client import Producer, Reader
 from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host, Network
-from sim.cluster.parts import Machine, Options, Replica, SimTopic
+from sim.cluster.parts import CoordinatorReplica, Machine, Options, Replica, SimTopic
 from sim.cluster.processes import (
     WALL_START_MS,
     BrokerProcess,
     ControllerProcess,
     new_loop,
 )
-from sim.cluster.rpc import Serves
+from sim.cluster.rpc import Hosts, Serves
 from sim.cluster.watching import Watch, log_of
 from sim.dice import Dice
 from sim.history import Bounds
@@ -62,8 +62,27 @@ def make_topic(
     return SimTopic(name, topic_id, configs, replicas, Ledger(f"{name}-0"))
 
 
+def _topic_ops(of_topic: list[SimTopic]) -> list[Create]:
+    """The znodes of one topic, given all its partitions in order."""
+    first, partitions = of_topic[0], []
+    ops = [Create(zk_paths.partitions_of(first.topic_id), b"")]
+    for one in of_topic:
+        brokers = tuple(map(BrokerId, one.replicas))
+        partition = PartitionImage(
+            one.partition, brokers, brokers, brokers[0], LeaderEpoch(0), PartitionEpoch(0)
+        )
+        path = zk_paths.partition(one.topic_id, one.partition)
+        ops.append(Create(path, znodes.write_partition(partition)))
+        partitions.append(partition)
+    image = TopicImage(first.name, first.topic_id, first.configs, tuple(partitions))
+    ops.append(Create(zk_paths.topic(first.name), znodes.write_topic(image)))
+    return ops
+
+
 class World:
     """A run. ``run`` returns when all invariants held, and raises the first that did not."""
+
+    broker_kind: type[BrokerProcess] = BrokerProcess
 
     def __init__(
         self,
@@ -74,7 +93,7 @@ class World:
         brokers: int = 0,
     ) -> None:
         """``brokers`` 0: as many as the dice say."""
-        from sim.cluster.faults import Injector
+        from sim.cluster.faults import FAULTS, Injector
 
         self.dice = Dice(seed)
         self.options = options
@@ -100,12 +119,18 @@ class World:
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
         ]
+        self.coordinators: list[CoordinatorReplica] = []
         self.topics = draw_topics(self.dice) if topics is None else topics
-        self.by_path = {zk_paths.partition(one.topic_id, 0): one for one in self.topics}
+        self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
         self._lay_out()
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
+        self.fault_table = {**FAULTS, **self._faults_of_its_own()}
         self.injector = Injector(self)
+
+    def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
+        """Beside those of every cluster."""
+        return {}
 
     def _machine(self, number: int) -> Machine:
         rate = self.dice.pick((960, 1_000, 1_040))
@@ -119,17 +144,11 @@ class World:
             paths.update(("/" + "/".join(names[: n + 1]), None) for n in range(len(names)))
         ops = [Create(path, b"") for path in paths]
         ops.append(Create(zk_paths.CLUSTER, zk_paths.encode({"cluster_id": "sim", "features": {}})))
+        by_name: dict[str, list[SimTopic]] = {}
         for topic in self.topics:
-            brokers = tuple(map(BrokerId, topic.replicas))
-            partition = PartitionImage(
-                0, brokers, brokers, brokers[0], LeaderEpoch(0), PartitionEpoch(0)
-            )
-            image = TopicImage(topic.name, topic.topic_id, topic.configs, (partition,))
-            ops.append(Create(zk_paths.partitions_of(topic.topic_id), b""))
-            ops.append(
-                Create(zk_paths.partition(topic.topic_id, 0), znodes.write_partition(partition))
-            )
-            ops.append(Create(zk_paths.topic(topic.name), znodes.write_topic(image)))
+            by_name.setdefault(topic.name, []).append(topic)
+        for of_topic in by_name.values():
+            ops += _topic_ops(of_topic)
         self.zookeeper.write(self.zookeeper.servers[0], 0, tuple(ops))
 
     # -- the clock
@@ -160,17 +179,15 @@ class World:
         """End what still runs."""
         brokers = [one for machine in self.machines for one in (*machine.dead, machine.process)]
         controllers = [one for each in self.controllers for one in (*each.dead, each.process)]
-        for process in (*brokers, *controllers):
+        coordinators = [one for each in self.coordinators for one in (*each.dead, each.process)]
+        for process in (*brokers, *controllers, *coordinators):
             if process is not None:
                 process.loop.shut()
         self.client_loop.shut()
 
     def run(self) -> None:
         """Start, work under faults, heal, settle, compare."""
-        for machine in self.machines:
-            self.after(self.dice.between(0, 30), lambda m=machine: self.start_broker(m))  # type: ignore[misc]
-        for replica in self.controllers:
-            self.after(self.dice.between(0, 30), lambda r=replica: self.start_controller(r))  # type: ignore[misc]
+        self._start_processes()
         self.pass_until(self.now + 4_000, self._all_registered)
         tasks = self._start_clients()
         self.injector.start()
@@ -180,12 +197,19 @@ class World:
         self._heal()
         self.is_draining = True
         self._settle()
+        self._drain()
         self.is_over = True
         self.pass_until(self.now + 3_000, lambda: all(one.done() for one in tasks))
         for task in tasks:
             require(task.done(), "after healing clients finish", task.get_name())
             task.result()
         self._compare()
+
+    def _start_processes(self) -> None:
+        for machine in self.machines:
+            self.after(self.dice.between(0, 30), lambda m=machine: self.start_broker(m))  # type: ignore[misc]
+        for replica in self.controllers:
+            self.after(self.dice.between(0, 30), lambda r=replica: self.start_controller(r))  # type: ignore[misc]
 
     def _start_clients(self) -> "list[asyncio.Task[None]]":
         tasks = []
@@ -217,6 +241,16 @@ class World:
         """Directory."""
         return next((one.process for one in self.controllers if one.host is host), None)
 
+    def hosting_on(self, host: Host) -> Hosts | None:
+        """Directory."""
+        machines: list[Machine | CoordinatorReplica] = [*self.machines, *self.coordinators]
+        return next((one.process for one in machines if one.host is host), None)
+
+    @property
+    def members(self) -> list[Machine | Replica | CoordinatorReplica]:
+        """Every machine but ZooKeeper's and the clients'."""
+        return [*self.machines, *self.controllers, *self.coordinators]
+
     def broker_at(self, name: str) -> BrokerProcess | None:
         """Who listens there."""
         machine = next(one for one in self.machines if one.host.name == name)
@@ -230,7 +264,7 @@ class World:
         machine.restart_planned = False
         machine.began_at = self.now
         machine.seen.clear()
-        machine.process = BrokerProcess(
+        machine.process = self.broker_kind(
             machine.host,
             self,
             self.zookeeper,
@@ -310,10 +344,28 @@ class World:
             if controller is not None and controller.task.done():
                 failure = controller.task.exception()
                 raise failure or AssertionError("a controller ended by itself")
+        self._look_after_others()
+
+    def _look_after_others(self) -> None:
+        """What else has a supervisor."""
 
     def topic_of(self, hosted: HostedPartition) -> SimTopic:
         """By its id."""
-        return next(one for one in self.topics if one.topic_id == hosted.topic_id)
+        partition = hosted.topic_partition.partition
+        return next(
+            one
+            for one in self.topics
+            if one.topic_id == hosted.topic_id and one.partition == partition
+        )
+
+    def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
+        """A leader has appended what is behind ``start``."""
+
+    def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
+        """A leader's log, watermark or epoch is another."""
+
+    def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
+        """A leader's high watermark has passed what is behind ``start``."""
 
     def _heal(self) -> None:
         self.network.heal_all()
@@ -354,6 +406,9 @@ class World:
             require(not topic.is_moving, "after healing moves end", topic.name)
             topic.ledger.settles(topic.replicas)
 
+    def _drain(self) -> None:
+        """What clients have left to do."""
+
     def _is_settled(self) -> bool:
         return self._all_registered() and all(map(self._is_whole, self.topics))
 
@@ -365,7 +420,7 @@ class World:
         ends = set()
         for machine in self._hosting(topic):
             assert machine.process is not None
-            hosted = machine.process.node.hosted.get((topic.name, 0))
+            hosted = machine.process.node.hosted.get(topic.place)
             if hosted is None or hosted.partition.leader_epoch != state.leader_epoch:
                 return False
             ends |= {hosted.partition.log_end, hosted.partition.high_watermark}
@@ -379,7 +434,7 @@ class World:
             logs = {}
             for machine in self._hosting(topic):
                 assert machine.process is not None
-                hosted = machine.process.node.hosted[topic.name, 0]
+                hosted = machine.process.node.hosted[topic.place]
                 logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)
             topic.ledger.ends(logs)
 
@@ -392,7 +447,7 @@ class World:
             state = topic.ledger.state
             role, epoch = (f"b{state.leader}" if state.leader >= 0 else "-"), state.leader_epoch
             bounds = Bounds(0, topic.ledger.end, topic.ledger.end, topic.ledger.end, 0)
-        name = "" if topic is None else f"{topic.name}-0"
+        name = "" if topic is None else topic.title
         self.trace.add(Line(self.now - START_MS, actor, what, name, role, epoch, bounds))
 
 

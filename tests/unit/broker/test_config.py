@@ -1,9 +1,12 @@
 """The broker's configuration: listeners, defaults of topics, and what is refused."""
 
+import re
 from typing import Any
 
 import pytest
 from broker.config import BrokerConfig, Listener
+from broker.shell.broker_configs import broker_keys
+from pydantic import ValidationError
 from tidemark.runtime.service_config import ConfigError, load
 
 
@@ -31,6 +34,48 @@ def test_topic_defaults_have_kafkas_broker_names() -> None:
     )
     assert made.topic_defaults() == {"retention.ms": "1000", "max.message.bytes": "2000"}
     assert config(log_preallocate=True).topic_defaults() == {"preallocate": "true"}
+
+
+def protocols(**settings: Any) -> list[str]:
+    made = config(ssl_certificate_location="tls.crt", **settings)
+    return [one.security_protocol for one in made.parsed_listeners()]
+
+
+def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
+    both = "CLIENT://h:1,SSL://h:2"
+    assert protocols(listeners=both) == ["PLAINTEXT", "SSL"]
+    mapped = {"listener_security_protocol_map": "CLIENT:SSL, SSL:plaintext"}
+    assert protocols(listeners=both, **mapped) == ["SSL", "PLAINTEXT"]
+    points = config(listeners=both, ssl_certificate_location="tls.crt").endpoints()
+    assert [point.security_protocol for point in points] == ["PLAINTEXT", "SSL"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"listeners": "SSL://h:1"}, "a listener with SSL needs ssl.certificate.location"),
+        ({"listeners": "SASL_SSL://h:1"}, "listener SASL_SSL: SASL_SSL is not served yet"),
+        ({"listener_security_protocol_map": "CLIENT:TLS"}, "CLIENT: TLS is not served yet"),
+        ({"listener_security_protocol_map": "CLIENT"}, "expected NAME:PROTOCOL, not 'CLIENT'"),
+        ({"listener_security_protocol_map": "OTHER:SSL"}, "names ['OTHER'], which listeners does"),
+        (
+            {"listeners": "INTERNAL://h:1", "listener_security_protocol_map": "INTERNAL:SSL"},
+            "listener INTERNAL: brokers do not speak SSL with one another yet",
+        ),
+    ],
+)
+def test_protocols_that_cannot_be_are_refused_and_say_why(
+    settings: dict[str, str], why: str
+) -> None:
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        config(**settings)
+
+
+def test_a_keys_password_is_not_shown() -> None:
+    made = config(ssl_key_password="open sesame")
+    assert "sesame" not in repr(made)
+    assert "sesame" not in str(made)
+    assert broker_keys(BrokerConfig)["ssl.key.password"].is_sensitive
 
 
 @pytest.mark.parametrize(

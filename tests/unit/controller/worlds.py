@@ -12,12 +12,14 @@ from controller.core.inputs import (
     CreateTopics,
     Elected,
     Input,
+    LiveCoordinatorsChanged,
     NewTopic,
     RegisterBroker,
+    RegisterCoordinator,
     Request,
     StoreWritten,
 )
-from controller.core.liveness import LiveListing, incarnation_of
+from controller.core.liveness import CoordinatorListing, LiveListing, incarnation_of
 from controller.core.topics import TopicDefaults
 from tidemark.model.ids import (
     BrokerEpoch,
@@ -27,7 +29,15 @@ from tidemark.model.ids import (
     InstantMs,
     TopicId,
 )
-from tidemark.model.metadata import BrokerImage, ClusterDelta, Endpoint, TopicImage
+from tidemark.model.metadata import (
+    TXN,
+    BrokerImage,
+    ClusterDelta,
+    CoordinatorImage,
+    CoordinatorKey,
+    Endpoint,
+    TopicImage,
+)
 
 NEVER = InstantMs(1 << 60)
 NOW = InstantMs(1_000)
@@ -48,6 +58,12 @@ def a_broker(
         fenced=fenced,
     )
     return replace(broker, **changes)  # type: ignore[arg-type]
+
+
+def a_coordinator(number: int, *, epoch: int = 500) -> CoordinatorImage:
+    """A txn-coordinator; ``epoch`` also tells its incarnations apart."""
+    incarnation_id = bytes([number, epoch % 256]) * 8
+    return CoordinatorImage(TXN, number, incarnation_id, f"txn-{number}:9492", epoch + number)
 
 
 def topic_id(name: str) -> TopicId:
@@ -73,10 +89,15 @@ def a_cluster(
     *topics: TopicImage,
     brokers: tuple[BrokerImage, ...] = (),
     configs: Mapping[str, Mapping[str, str]] | None = None,
+    coordinators: tuple[CoordinatorImage, ...] = (),
 ) -> Cluster:
     """Three live brokers unless told otherwise."""
     stored = StoredCluster(
-        "tide", brokers or tuple(a_broker(n) for n in (1, 2, 3)), topics, configs or {}
+        "tide",
+        brokers or tuple(a_broker(n) for n in (1, 2, 3)),
+        topics,
+        configs or {},
+        coordinators=coordinators,
     )
     return Cluster(stored, ControllerId(9), ControllerEpoch(5))
 
@@ -100,17 +121,33 @@ def listing(zxid: int, *brokers: BrokerImage) -> LiveListing:
     return LiveListing(zxid, frozenset(map(incarnation_of, brokers)))
 
 
+def coordinator_listing(zxid: int, *coordinators: CoordinatorImage) -> CoordinatorListing:
+    """These txn-coordinators' sessions are alive."""
+    live = frozenset((one.coordinator_id, one.incarnation_id) for one in coordinators)
+    return CoordinatorListing(TXN, zxid, live)
+
+
 class World:
     """A machine, and a store that takes every write at once unless it is held."""
 
-    def __init__(self, *, brokers: int = 0, requests_waiting_max: int = 10) -> None:
+    def __init__(
+        self,
+        *,
+        brokers: int = 0,
+        requests_waiting_max: int = 10,
+        stored: StoredCluster | None = None,
+        coordinators: tuple[CoordinatorImage, ...] = (),
+    ) -> None:
         self.machine = Controller(TopicDefaults(), Limits(requests_waiting_max))
         self.zxid = 0
         self.held: WriteStore | None = None
         self.hold = False
         self.effects: list[Effect] = []
         self.live: dict[int, BrokerImage] = {}
-        self.elect()
+        self.coordinators: dict[CoordinatorKey, CoordinatorImage] = {
+            one.key: one for one in coordinators
+        }
+        self.elect(stored)
         for number in range(1, brokers + 1):
             self.register(a_broker(number))
 
@@ -118,7 +155,11 @@ class World:
         """A term begins."""
         found = self.listing()
         elected = Elected(
-            ControllerId(9), ControllerEpoch(epoch), stored or StoredCluster("tide"), found
+            ControllerId(9),
+            ControllerEpoch(epoch),
+            stored or StoredCluster("tide"),
+            found,
+            (self.coordinator_listing(),),
         )
         return self.step(elected)
 
@@ -126,6 +167,11 @@ class World:
         """Who lives, as of now."""
         self.zxid += 1
         return listing(self.zxid, *self.live.values())
+
+    def coordinator_listing(self) -> CoordinatorListing:
+        """Which coordinators live, as of now."""
+        self.zxid += 1
+        return coordinator_listing(self.zxid, *self.coordinators.values())
 
     def step(self, stimulus: Input, now: InstantMs = NOW) -> list[Effect]:
         """One input and what follows from it; the machine's invariants hold after each step."""
@@ -156,6 +202,17 @@ class World:
         self.live[broker.broker_id] = broker
         request = Request(request_id, NEVER)
         return self.ask(RegisterBroker(request, broker, cluster_id, self.listing()))
+
+    def join(self, coordinator: CoordinatorImage) -> Reply:
+        """The coordinator's live znode is made, and it registers."""
+        self.coordinators[coordinator.key] = coordinator
+        listing = self.coordinator_listing()
+        return self.ask(RegisterCoordinator(Request(1, NEVER), coordinator, "", listing))
+
+    def leave(self, kind: str, number: int) -> list[Effect]:
+        """The coordinator's live znode is gone."""
+        del self.coordinators[kind, number]
+        return self.step(LiveCoordinatorsChanged(self.coordinator_listing()))
 
     def kinds(self, effects: list[Effect]) -> list[str]:
         """What happened, in order."""

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.cli.dev.health import member_problem, metadata_problem
-from tidemark.cli.dev.layout import HOST, Layout, Member, port_is_free
+from tidemark.cli.dev.layout import (
+    HOST,
+    TXN_COORDINATOR,
+    Layout,
+    Member,
+    module_of,
+    port_is_free,
+)
 from tidemark.cli.dev.process import (
     ProcessFile,
     port_owner,
@@ -30,7 +37,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN: Final = 12
-_STOP_ORDER: Final = ("broker", "controller", "zookeeper")
+_START_ORDER: Final = ("zookeeper", "controller", "broker", TXN_COORDINATOR)
 
 Config = Mapping[str, object]
 Report = Callable[[str], None]
@@ -60,8 +67,8 @@ class DevCluster:
     """Start, look at, hurt and stop a cluster. Blocking; one process of ours at a time works on it.
 
     ``overrides`` adds configuration keys for one process by name (``broker-1``) or for all of a
-    kind (``broker``, ``controller``). Processes outlive this object: they are found again by
-    the files under ``layout.run_directory``.
+    kind (``broker``, ``controller``, ``txn-coordinator``). Processes outlive this object: they are
+    found again by the files under ``layout.run_directory``.
     """
 
     def __init__(
@@ -98,7 +105,7 @@ class DevCluster:
             self._check_ports(missing)
             self._check_installed({member.kind for member in missing})
             self.layout.shape.write(self.layout.shape_path)
-            for kind in ("zookeeper", "controller", "broker"):
+            for kind in _START_ORDER:
                 starting = [member for member in missing if member.kind == kind]
                 for member in starting:
                     self._report(f"starting {member.name}")
@@ -113,12 +120,14 @@ class DevCluster:
         return [member.name for member in missing]
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> list[str]:
-        """Stop brokers, then controllers, then ZooKeeper; the names that had to be killed."""
+        """Stop coordinators, brokers, controllers, then ZooKeeper; the names that had to be
+        killed.
+        """
         killed: list[str] = []
         if not self.layout.run_directory.exists():
             return killed
         with self._locked():
-            for kind in _STOP_ORDER:
+            for kind in reversed(_START_ORDER):
                 names = [member.name for member in self.layout.members() if member.kind == kind]
                 killed += self._stop_together(names, timeout_seconds)
         return killed
@@ -209,24 +218,28 @@ class DevCluster:
     def _argv(self, member: Member) -> list[str]:
         if member.kind == "zookeeper":
             return zookeeper_argv(self.layout)
-        self.layout.data_path(member.name).mkdir(parents=True, exist_ok=True)
+        if member.kind != TXN_COORDINATOR:  # it keeps everything on the brokers
+            self.layout.data_path(member.name).mkdir(parents=True, exist_ok=True)
         path = self.layout.run_directory / f"{member.name}.yaml"
         # JSON is YAML, and quotes every value as it must be.
         path.write_text(json.dumps(self._config(member), indent=2) + "\n", encoding="utf-8")
-        return [sys.executable, "-P", "-m", member.kind, "--config", str(path)]
+        return [sys.executable, "-P", "-m", member.module, "--config", str(path)]
 
     def _config(self, member: Member) -> dict[str, object]:
         ports = member.ports
+        # A coordinator's id is its own among its kind.
+        id_key = "coordinator.id" if member.kind == TXN_COORDINATOR else f"{member.kind}.id"
         common: dict[str, object] = {
-            f"{member.kind}.id": member.number,
+            id_key: member.number,
             "zookeeper.connect": self.layout.zookeeper_connect,
             "grpc.listen": f"{HOST}:{ports['grpc']}",
         }
         if member.kind == "controller":
             common["rest.listen"] = f"{HOST}:{ports['rest']}"
         else:
+            common["ops.listen"] = f"{HOST}:{ports['ops']}"
+        if member.kind == "broker":
             common |= {
-                "ops.listen": f"{HOST}:{ports['ops']}",
                 "log.dirs": str(self.layout.data_path(member.name)),
                 "listeners": f"CLIENT://{HOST}:{ports['client']},INTERNAL://{HOST}:{ports['internal']}",
                 # One machine plays several: else no topic could have two replicas.
@@ -237,7 +250,7 @@ class DevCluster:
 
     def _check_installed(self, kinds: set[str]) -> None:
         for kind in sorted(kinds - {"zookeeper"}):
-            if importlib.util.find_spec(kind) is None:
+            if importlib.util.find_spec(module_of(kind)) is None:
                 raise CommandError(
                     f"the {kind} service is not installed in {sys.prefix}",
                     hint=f"pip install tidemark-{kind}, or run `make setup` in a checkout",

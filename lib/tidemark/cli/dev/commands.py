@@ -1,5 +1,6 @@
 """``tidemark dev``: an embedded cluster on loopback, for development."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,10 @@ def up(
     *,
     brokers: Annotated[int | None, typer.Option("--brokers", "-n", help="Default 3.")] = None,
     controllers: Annotated[int | None, typer.Option("--controllers", help="Default 2.")] = None,
+    txn_coordinators: Annotated[
+        int | None,
+        typer.Option("--txn-coordinators", help="Default 1 where that service is installed."),
+    ] = None,
     base_port: Annotated[
         int | None, typer.Option("--base-port", help="Put all ports within a hundred from here.")
     ] = None,
@@ -35,8 +40,8 @@ def up(
         typer.Option(
             "--port",
             metavar="KIND=PORT",
-            help="Move one kind: zookeeper, controller_grpc, rest, client,"
-            " internal, grpc or ops. The first of consecutive ports; may be repeated.",
+            help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
+            " txn_grpc or txn_ops. The first of consecutive ports; may be repeated.",
         ),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to become healthy.")] = 60.0,
@@ -47,7 +52,12 @@ def up(
     from tidemark.cli.dev.layout import Layout, Shape
 
     kept = Shape.read(Layout(directory).shape_path)
-    shape = _wanted_shape(kept, brokers, controllers, base_port, _read_ports(port or []))
+    asked = {
+        "brokers": brokers,
+        "controllers": controllers,
+        "txn_coordinators": txn_coordinators,
+    }
+    shape = _wanted_shape(kept, asked, base_port, _read_ports(port or []))
     if kept is not None and shape != kept:
         _refuse_while_running(DevCluster(Layout(directory, kept)))
     cluster = DevCluster(Layout(directory, shape), report=say)
@@ -136,22 +146,17 @@ def _read_ports(changes: list[str]) -> dict[str, int]:
 
 def _wanted_shape(
     kept: "Shape | None",
-    brokers: int | None,
-    controllers: int | None,
+    asked: Mapping[str, int | None],
     base_port: int | None,
     ports: dict[str, int],
 ) -> "Shape":
     """What was asked for now, else what was kept, else the default."""
-    from tidemark.cli.dev.layout import Ports, Shape
+    from tidemark.cli.dev.layout import Ports, Shape, txn_coordinators_default
 
-    shape = kept or Shape()
+    shape = kept or Shape(txn_coordinators=txn_coordinators_default())
     base = shape.ports if base_port is None else Ports.from_base(base_port)
-    return replace(
-        shape,
-        brokers=brokers or shape.brokers,
-        controllers=controllers or shape.controllers,
-        ports=base.changed(ports),
-    )
+    counts = {name: count for name, count in asked.items() if count is not None}
+    return replace(shape, ports=base.changed(ports), **counts)
 
 
 def _refuse_while_running(cluster: "DevCluster") -> None:

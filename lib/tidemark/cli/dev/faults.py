@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from tidemark.cli.dev.cluster import DevCluster
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="BROKER", help="2 or broker-2; also controller-1, zookeeper.")
+    str,
+    typer.Argument(
+        metavar="BROKER",
+        help="2 or broker-2; also controller-1, txn-coordinator-1, zookeeper.",
+    ),
 ]
 
 

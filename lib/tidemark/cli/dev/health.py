@@ -27,7 +27,7 @@ def member_problem(member: Member) -> str | None:
     """None when the process is ready, else why not."""
     if member.kind == "zookeeper":
         return zookeeper_problem(member.ports["client"])
-    # A controller serves its operators beside REST, a broker on a port of its own.
+    # A controller serves its operators beside REST, the others on a port of their own.
     return readiness_problem(member.ports["rest" if member.kind == "controller" else "ops"])
 
 

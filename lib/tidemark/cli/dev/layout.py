@@ -1,5 +1,6 @@
 """Layout: which processes an embedded cluster has, where they listen and where they keep things."""
 
+import importlib.util
 import json
 import random
 import socket
@@ -13,6 +14,7 @@ from tidemark.runtime.exit_codes import ExitCode
 
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
+TXN_COORDINATOR: Final = "txn-coordinator"
 _FORMAT: Final = 1
 # Below the range that the kernel hands out to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
@@ -21,7 +23,9 @@ _PORTS_IN_BLOCK: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The first port of each kind; the second broker's is one higher, and so on."""
+    """The first port of each kind; the second broker's is one higher, and so on. In this order they
+    are ten apart in ``from_base``, so that new kinds come last.
+    """
 
     zookeeper: int = 2181
     controller_grpc: int = 19_090
@@ -30,6 +34,8 @@ class Ports:
     internal: int = 9192
     grpc: int = 9292
     ops: int = 9392
+    txn_grpc: int = 19_190
+    txn_ops: int = 9492
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
@@ -57,12 +63,14 @@ class Shape:
     brokers: int = 3
     controllers: int = 2
     ports: Ports = field(default_factory=Ports)
+    txn_coordinators: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("brokers", "controllers"):
-            if not 1 <= getattr(self, name) <= NODES_MAX:
+        for name, least in (("brokers", 1), ("controllers", 1), ("txn_coordinators", 0)):
+            if not least <= getattr(self, name) <= NODES_MAX:
+                words = name.replace("_", "-")
                 raise CommandError(
-                    f"an embedded cluster has 1 to {NODES_MAX} {name}", code=ExitCode.USAGE
+                    f"an embedded cluster has {least} to {NODES_MAX} {words}", code=ExitCode.USAGE
                 )
 
     def write(self, path: Path) -> None:
@@ -77,6 +85,7 @@ class Shape:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if content.pop("format") != _FORMAT:
                 raise ValueError("written by a newer release")
+            content.setdefault("txn_coordinators", txn_coordinators_default())
             return cls(**{**content, "ports": Ports(**content["ports"])})
         except FileNotFoundError:
             return None
@@ -93,9 +102,19 @@ class Member:
     """One process of the cluster. ``ports`` maps what listens there to the port."""
 
     name: str
-    kind: str  # zookeeper, controller or broker
+    kind: str  # zookeeper, controller, broker or txn-coordinator
     number: int
     ports: Mapping[str, int]
+
+    @property
+    def module(self) -> str:
+        """What Python runs."""
+        return module_of(self.kind)
+
+
+def module_of(kind: str) -> str:
+    """The package of a kind of process."""
+    return kind.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +129,17 @@ class Layout:
         object.__setattr__(self, "directory", self.directory.absolute())
 
     @classmethod
-    def on_free_ports(cls, directory: Path, *, brokers: int = 3, controllers: int = 2) -> "Layout":
+    def on_free_ports(
+        cls,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 2,
+        txn_coordinators: int = 0,
+    ) -> "Layout":
         """For tests: a block of ports nobody listens at now."""
         ports = Ports.from_base(free_port_block())
-        return cls(directory, Shape(brokers, controllers, ports))
+        return cls(directory, Shape(brokers, controllers, ports, txn_coordinators))
 
     @property
     def shape_path(self) -> Path:
@@ -146,7 +172,12 @@ class Layout:
 
     def members(self) -> tuple[Member, ...]:
         """Every process, in the order in which they start."""
-        return (self._zookeeper(), *self._controllers(), *self._brokers())
+        return (
+            self._zookeeper(),
+            *self._controllers(),
+            *self._brokers(),
+            *self._txn_coordinators(),
+        )
 
     def member(self, name: str) -> Member:
         """One process by name. Raises CommandError when there is none."""
@@ -178,6 +209,17 @@ class Layout:
                 "ops": ports.ops + place,
             }
             yield Member(f"broker-{place + 1}", "broker", place + 1, used)
+
+    def _txn_coordinators(self) -> Iterator[Member]:
+        ports = self.shape.ports
+        for place in range(self.shape.txn_coordinators):
+            used = {"grpc": ports.txn_grpc + place, "ops": ports.txn_ops + place}
+            yield Member(f"{TXN_COORDINATOR}-{place + 1}", TXN_COORDINATOR, place + 1, used)
+
+
+def txn_coordinators_default() -> int:
+    """One, where the service is installed: brokers and controllers work without."""
+    return int(importlib.util.find_spec(module_of(TXN_COORDINATOR)) is not None)
 
 
 def port_is_free(port: int) -> bool:

@@ -87,6 +87,11 @@ def topic_resource(name: str) -> Resource:
     return Resource(ResourceType.TOPIC, name)
 
 
+def group_resource(name: str) -> Resource:
+    """A consumer or share group, as something to guard."""
+    return Resource(ResourceType.GROUP, name)
+
+
 def transactional_id_resource(transactional_id: str) -> Resource:
     """A transactional id, as something to guard."""
     return Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -5,6 +5,7 @@ of the partition.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidemark.codec.control_record import ControlRecord
 from tidemark.codec.record_batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -38,6 +39,8 @@ class AppendPlan(NamedTuple):
     header: BatchHeader
     log_append_time_ms: int
     """-1 unless the topic's message.timestamp.type is LogAppendTime."""
+    control: ControlRecord | None = None
+    """What a control batch says."""
 
 
 class Refusal(NamedTuple):
@@ -95,8 +98,10 @@ _BAD_COUNT: Final = Refusal(
 )
 _CONTROL: Final = Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
 _TRANSACTIONAL: Final = Refusal(
-    ErrorCode.INVALID_TXN_STATE, "transactional batches are not supported by this release"
+    ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id"
 )
+PLAIN_MASK: Final = COMPRESSION_MASK | TRANSACTIONAL_BIT
+"""What a producer may set."""
 _HORIZON: Final = Refusal(ErrorCode.INVALID_RECORD, "only compaction sets the delete horizon")
 _CODEC: Final = Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
 _TIMESTAMP_TYPE: Final = Refusal(
@@ -126,7 +131,7 @@ def structure_refused(
             _BAD_COUNT,
         ),
         (attributes & CONTROL_BIT, _CONTROL),
-        (attributes & TRANSACTIONAL_BIT, _TRANSACTIONAL),
+        (attributes & TRANSACTIONAL_BIT and header.producer_id < 0, _TRANSACTIONAL),
         (attributes & TIMESTAMP_TYPE_BIT, _TIMESTAMP_TYPE),
         (attributes & DELETE_HORIZON_BIT, _HORIZON),
         (attributes & COMPRESSION_MASK > COMPRESSION_LAST, _CODEC),

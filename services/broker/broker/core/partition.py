@@ -17,10 +17,13 @@ leader epoch, never by high watermark (KIP-101, KIP-279).
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tidemark.codec.control_record import ControlRecord, EndTxnMarker, OwnerRecord
 from tidemark.codec.record_batch import (
+    COMPRESSION_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC_V2,
+    TRANSACTIONAL_BIT,
     BatchHeader,
 )
 from tidemark.model.errors import ErrorCode
@@ -36,6 +39,7 @@ from tidemark.model.metadata import PartitionImage
 from broker.core.batch_rules import (
     COMPRESSION_LAST,
     NO_TIMESTAMP,
+    PLAIN_MASK,
     RECORD_BYTES_MIN,
     structure_refused,
     timestamps_refused,
@@ -45,7 +49,7 @@ from broker.core.batch_rules import PartitionLimits as PartitionLimits
 from broker.core.batch_rules import Refusal as Refusal
 from broker.core.batch_rules import Repeated as Repeated
 from broker.core.isr import IsrProposal as IsrProposal
-from broker.core.producers import Duplicate, Refused
+from broker.core.producers import Accepted, Duplicate, Ended, Refused
 from broker.core.replica import FAILED, FENCED, NOT_LEADER, UNKNOWN_EPOCH, Replica
 from broker.core.replica import LogState as LogState
 from broker.core.replica import Role as Role
@@ -74,6 +78,10 @@ _OUT_OF_PLACE: Final = Refusal(
 )
 _NEVER_AGREED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
 """The controller judges these last, behind the epochs."""
+_NOT_VERIFIED: Final = Refusal(
+    ErrorCode.INVALID_TXN_STATE,
+    "the transaction coordinator has not said that the partition is part of this transaction",
+)
 _BAD_ACKS: Final = Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1 (all), 0 or 1")
 _NOT_ENOUGH: Final = Refusal(
     ErrorCode.NOT_ENOUGH_REPLICAS, "fewer in-sync replicas than min.insync.replicas"
@@ -116,7 +124,9 @@ class Partition(Replica):
             or size_bytes < HEADER_BYTES
             or count <= 0
             or delta != count - 1
-            or not 0 <= attributes <= COMPRESSION_LAST
+            or attributes & PLAIN_MASK != attributes
+            or attributes & COMPRESSION_MASK > COMPRESSION_LAST
+            or (attributes and header.producer_id < 0 and attributes & TRANSACTIONAL_BIT)
             or (not attributes and count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES)
         ):
             refused = structure_refused(header, size_bytes, limits)
@@ -146,6 +156,10 @@ class Partition(Replica):
                 return Repeated(verdict.base_offset, verdict.last_offset, stamped)
             if isinstance(verdict, Refused):
                 return Refusal(verdict.error_code, verdict.message)
+            if header.attributes & TRANSACTIONAL_BIT or self.producers.txns:
+                refused = self._transaction_refused(header)
+                if refused is not None:
+                    return refused
         first = self.log_end
         by_broker = self.limits.log_append_time
         return AppendPlan(
@@ -158,6 +172,88 @@ class Partition(Replica):
             now_ms if by_broker else NO_TIMESTAMP,
         )
 
+    def _transaction_refused(self, header: BatchHeader) -> Refusal | None:
+        if self.needs_verification(header):
+            return _NOT_VERIFIED
+        if header.is_transactional and header.producer_id not in self.producers:
+            first = self.verifications.first_sequence(header.producer_id)
+            if header.base_sequence > first:
+                return Refusal(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} began with sequence {header.base_sequence}"
+                    f" where {first} was expected",
+                )
+        refused = self.producers.check_transaction(header)
+        return None if refused is None else Refusal(refused.error_code, refused.message)
+
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Whether the coordinator must be asked before this batch is admitted (KIP-890): it would
+        begin a transaction here, and nobody has said that it may.
+        """
+        return (
+            header.is_transactional
+            and self.role is Role.LEADER
+            and not self.producers.is_open(header.producer_id, header.producer_epoch)
+            and not self.verifications.is_verified(header.producer_id, header.producer_epoch)
+        )
+
+    def admit_own(
+        self,
+        header: BatchHeader,
+        size_bytes: int,
+        *,
+        control: ControlRecord | None = None,
+        bumped: bool = False,
+        leader_epoch_expected: int = -1,
+    ) -> AppendPlan | Repeated | Refusal:
+        """Decide about a batch that a coordinator or this broker wrote, for acks=all: a marker, a
+        change of owner, or records of a group, transactional or not, without sequences. Changes
+        nothing. ``bumped``: as for ``ProducerTable.check_marker``.
+        """
+        refused = self.epoch_refused(leader_epoch_expected) or self._acks_refused(ACKS_ALL)
+        if refused is not None:
+            return refused
+        ids = (header.producer_id, header.producer_epoch)
+        verdict: Accepted | Ended | Refused | None
+        if isinstance(control, EndTxnMarker):
+            verdict = self.producers.check_marker(*ids, control, bumped=bumped)
+            if isinstance(verdict, Ended):
+                return Repeated(self.log_end - 1, self.log_end - 1, NO_TIMESTAMP)
+        elif isinstance(control, OwnerRecord):
+            return self.owner_refused(control.owner_epoch) or self._own_plan(
+                header, size_bytes, control
+            )
+        else:
+            verdict = self.producers.check_epoch(*ids)
+        if isinstance(verdict, Refused):
+            return Refusal(verdict.error_code, verdict.message)
+        return self._own_plan(header, size_bytes, control)
+
+    def _own_plan(
+        self, header: BatchHeader, size_bytes: int, control: ControlRecord | None
+    ) -> AppendPlan:
+        first = self.log_end
+        return AppendPlan(
+            first,
+            first + header.last_offset_delta,
+            header.max_timestamp,
+            self.leader_epoch,
+            size_bytes,
+            header._replace(base_offset=first),
+            NO_TIMESTAMP,
+            control,
+        )
+
+    def owner_refused(self, owner_epoch: int) -> Refusal | None:
+        """An append of a coordinator's shard by who does not own it any more."""
+        if owner_epoch >= self.producers.owner_epoch:
+            return None
+        return Refusal(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"an owner of epoch {self.producers.owner_epoch} has taken the shard over; this one has"
+            f" epoch {owner_epoch}",
+        )
+
     def appended(self, plan: AppendPlan, now_ms: int) -> int:
         """The batch is in the log. Returns how many bytes became readable by it: 0 while the
         watermark stays.
@@ -167,7 +263,12 @@ class Partition(Replica):
             return self._replicated(plan, now_ms)
         assert plan.first == self.log_end, (plan.first, self.log_end)
         self.log_end = plan.last + 1
-        if header.producer_id != NO_PRODUCER:
+        if plan.control is not None or (header.base_sequence < 0 <= header.producer_id):
+            self.producers.replay(header, now_ms, plan.control)
+            self.verifications.forget(header.producer_id)
+        elif header.producer_id != NO_PRODUCER:
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.verifications.forget(header.producer_id)
             if plan.log_append_time_ms >= 0:
                 header = header._replace(max_timestamp=plan.log_append_time_ms)
             self.producers.appended(header, plan.first, now_ms)
@@ -311,6 +412,7 @@ class Partition(Replica):
         size_bytes: int,
         leader_epoch: int,
         behind: AppendPlan | None = None,
+        control: ControlRecord | None = None,
     ) -> AppendPlan | Refusal:
         """Decide about a batch from the leader of ``leader_epoch``, whose CRC is known to match.
         Offsets may leave gaps: the leader's log is compacted. Changes nothing. ``behind``: the
@@ -343,13 +445,14 @@ class Partition(Replica):
             size_bytes,
             header,
             NO_TIMESTAMP,
+            control,
         )
 
     def _replicated(self, plan: AppendPlan, now_ms: int) -> int:
         """The high watermark stays: the leader tells it."""
         assert plan.first >= self.log_end, (plan.first, self.log_end)
         self.log_end = plan.last + 1
-        self.producers.replay(plan.header, now_ms)
+        self.producers.replay(plan.header, now_ms, plan.control)
         return 0
 
     def leader_told(self, high_watermark: int) -> bool:

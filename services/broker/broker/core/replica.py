@@ -25,6 +25,7 @@ from broker.core.isr import Isr, IsrProposal
 from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
 from broker.core.replica_progress import ReplicaProgress
+from broker.core.txn_verification import TxnVerifications
 from broker.core.unread_bytes import UnreadBytes
 
 
@@ -93,6 +94,7 @@ class Replica:
         "synced_end",
         "topic_id",
         "topic_partition",
+        "verifications",
     )
 
     def __init__(
@@ -132,6 +134,7 @@ class Replica:
         self._progress: dict[BrokerId, ReplicaProgress] = {}
         self._looked_at = InstantMs(-1)
         self._unread = UnreadBytes()
+        self.verifications = TxnVerifications()
 
     # -- roles
 
@@ -194,6 +197,7 @@ class Replica:
             self._progress.clear()
             self._looked_at = InstantMs(-1)
             self._unread.clear()
+            self.verifications.clear()
             self._isr.begin(state.isr, state.partition_epoch)
         self.replicas = state.replicas
         others = [one for one in state.replicas if one != self.broker_id]
@@ -290,10 +294,13 @@ class Replica:
 
     @property
     def last_stable(self) -> int:
-        """First offset of an open transaction, else the high watermark; there are no transactions
-        yet.
+        """First offset of a transaction that is open, or whose end is not replicated yet; else the
+        high watermark.
         """
-        return self.high_watermark
+        txns = self.producers.txns
+        if not txns:
+            return self.high_watermark
+        return max(self.log_start, txns.last_stable(self.high_watermark))
 
     def acknowledgeable(self, end: int, acks: int, *, has_lease: bool = True) -> bool:
         """Whether a write up to ``end`` (exclusive) may be acknowledged now.
@@ -318,6 +325,7 @@ class Replica:
         assert self.log_start <= self.high_watermark, str(self)
         assert self.high_watermark <= self.log_end, str(self)
         assert self.synced_end <= self.log_end, str(self)
+        assert self.last_stable <= self.high_watermark, str(self)
         leads = self.role is Role.LEADER
         assert leads or not self._progress, "only a leader has followers"
         assert leads or self._isr.pending is None, "only a leader proposes"

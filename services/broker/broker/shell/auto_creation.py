@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.topics import topic_name_problem
+from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.relay import caller_of, relay_topics
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
     from broker.shell.request_router import RequestContext
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
 AUTO_CREATE_TIMEOUT_MS: Final = 10_000
 AUTO_CREATED_MAX: Final = 100
 """Topics that one request may create; the others are told to ask again."""

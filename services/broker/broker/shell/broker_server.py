@@ -14,9 +14,10 @@ from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import tune_garbage_collection
+from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
-from broker.config import BrokerConfig
+from broker.config import SSL, BrokerConfig
 from broker.shell import producer_ids
 from broker.shell.apis import make_router
 from broker.shell.cleaning import Cleaning
@@ -60,6 +61,11 @@ class BrokerServer:
             workers=self.workers,
             draw_session_id=lambda: self._dice.randint(1, SESSION_ID_MAX),
         )
+        if config.transaction_partition_verification_enable:
+            self.node.txn_verifier = self.node.txn.make_verifier(
+                config.add_partitions_to_txn_retry_backoff_ms,
+                config.add_partitions_to_txn_retry_backoff_max_ms,
+            )
         self.node.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
@@ -71,8 +77,15 @@ class BrokerServer:
         self.cleaning = Cleaning(self.node)
         self._cold_readers = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         router = make_router(self.node)
+        tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
         self.listeners = [
-            KafkaListener(self.node, router, listener, self._cold_readers)
+            KafkaListener(
+                self.node,
+                router,
+                listener,
+                self._cold_readers,
+                tls=tls if listener.security_protocol == SSL else None,
+            )
             for listener in config.parsed_listeners()
         ]
         self._has_image = asyncio.Event()
@@ -89,6 +102,8 @@ class BrokerServer:
     def take_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
         """Host by a new image; the first one lets clients in."""
         self.hosting.on_image(image, delta)
+        self.node.txn.take(image, delta)
+        self.node.groups.sync()
         if not self._has_image.is_set():
             tune_garbage_collection()
             self._has_image.set()
@@ -116,7 +131,11 @@ class BrokerServer:
                 *self.maintenance.start(tasks),
                 *self.cleaning.start(tasks),
                 tasks.create_task(self.isr_sender.run(), name="isr-sender"),
+                tasks.create_task(self.node.groups.run(), name="groups"),
             ]
+            if self.node.txn_verifier is not None:
+                verifying = self.node.txn_verifier.run()
+                loops.append(tasks.create_task(verifying, name="txn-verifier"))
             stopping = asyncio.Event()
             following = tasks.create_task(self.replication.run(stopping), name="replication")
             serving = [
@@ -139,6 +158,7 @@ class BrokerServer:
 
     async def close(self) -> None:
         """After ``run``: end workers and threads, then close the logs cleanly."""
+        await self.node.txn.close()
         await self.workers.close()
         await self.cleaning.close()
         await asyncio.to_thread(self._cold_readers.shutdown, wait=True)

@@ -151,6 +151,11 @@ class Cleaning:
             last_data_offsets=last_data_offsets(
                 hosted.log.producers.entries(), synced_end=hosted.log.synced_end
             ),
+            aborted=tuple(hosted.log.aborted_between(0, plan.first_uncleanable)),
+            producers={
+                one.producer_id: (one.producer_epoch, one.updated_at)
+                for one in hosted.log.producers.entries()
+            },
         )
         result = await self._worker.run(clean_segments, partial(OsDisk, disk.root), job)
         if result.damage is not None:

@@ -17,6 +17,7 @@ from tidemark.kafka.apis import APIS
 from tidemark.kafka.headers import HeaderReader, RequestHeader, response_header
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.runtime.send_queue import SendQueue
+from tidemark.runtime.transport_queue import TransportQueue
 
 from broker.shell.replies import Part, Reply, bytes_in, framed
 
@@ -31,6 +32,10 @@ LARGE_FRAME_BYTES: Final = 128 * 1024
 FRAME_BYTES_MIN: Final = 8
 QUEUED_PARTS_MAX: Final = 512
 HELD_BYTES_UNCHECKED: Final = 64 * 1024
+TURN_BYTES_MAX: Final = 512 * 1024
+"""After so many bytes of one connection the loop looks at the others. Left alone it reads up to 32
+times from a socket that fills the buffer each time, and who was first is served at others' cost.
+"""
 SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
 _LENGTH: Final = struct.Struct(">i")
@@ -60,11 +65,13 @@ class Connection(asyncio.BufferedProtocol):
         "_processing",
         "_queue",
         "_replies",
+        "_resting",
         "_small_frames",
         "_start",
         "_starved",
         "_swept_bytes",
         "_transport",
+        "_turn_bytes",
         "_view",
         "address",
         "ending",
@@ -90,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self.repeated_produces: dict[bytes, RepeatedProduce] = {}
         """What this client's usual Produce requests begin with, all of one length."""
         self._transport: asyncio.Transport | None = None
-        self._queue: SendQueue | None = None
+        self._queue: SendQueue | TransportQueue | None = None
         self._buffer = bytearray(0)
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -105,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked = False
         self._muted = False
         self._starved = False
+        self._turn_bytes = 0  # read since the loop last looked at other connections
+        self._resting = False
         self._closed = False
         self._swept_bytes = 0
 
@@ -122,13 +131,27 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._limits.buffered_bytes += BUFFER_BYTES_MIN
         self._replace_buffer(BUFFER_BYTES_MIN)
-        self._queue = SendQueue(
-            self.listener.loop,
-            transport.get_extra_info("socket").fileno(),
-            self.listener.cold_readers,
-            on_drained=self._drained,
-            on_broken=self.close,
-        )
+        self._queue = self._make_queue(self._transport)
+
+    def _make_queue(self, transport: asyncio.Transport) -> SendQueue | TransportQueue:
+        """Where there is TLS, bytes go through the transport; else past it, by sendfile."""
+        loop, threads = self.listener.loop, self.listener.cold_readers
+        if transport.get_extra_info("ssl_object") is not None:
+            return TransportQueue(
+                loop, transport, threads, on_drained=self._drained, on_broken=self.close
+            )
+        descriptor = transport.get_extra_info("socket").fileno()
+        return SendQueue(loop, descriptor, threads, on_drained=self._drained, on_broken=self.close)
+
+    def pause_writing(self) -> None:
+        """The transport holds enough; nothing is written to it but with TLS."""
+        if isinstance(self._queue, TransportQueue):
+            self._queue.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The transport takes more."""
+        if isinstance(self._queue, TransportQueue):
+            self._queue.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything that was held for this client."""
@@ -146,9 +169,9 @@ class Connection(asyncio.BufferedProtocol):
         self._view, self._buffer = memoryview(b""), bytearray(0)
 
     def eof_received(self) -> bool:
-        """The client sends no more; what it asked for is still answered."""
+        """The client sends no more; it is still answered, except by TLS, which closes both ways."""
         self.ending = self.touched = True
-        return not self.idle
+        return not self.idle and not isinstance(self._queue, TransportQueue)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to receive: behind what is there; of a large frame no more than its rest."""
@@ -160,8 +183,21 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes have come."""
         self._end += nbytes
         self.touched = True
-        if not self._closed:
-            self._process()
+        if self._closed:
+            return
+        if self._end in (self._frame_end, len(self._view)):
+            self._turn_bytes += nbytes
+            if self._turn_bytes >= TURN_BYTES_MAX:
+                self._resting = True
+                self.listener.loop.call_soon(self._rested)
+        else:
+            self._turn_bytes = 0  # the socket is empty: the loop goes on to the next
+        self._process()
+
+    def _rested(self) -> None:
+        """The others' turn is over."""
+        self._resting, self._turn_bytes = False, 0
+        self._update_reading()
 
     # -- frames
 
@@ -399,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._closed or self._transport is None:
             return
-        must_block = self._muted or self._starved or self._must_wait()
+        must_block = self._resting or self._muted or self._starved or self._must_wait()
         if must_block and not self._blocked:
             self._blocked = True
             self._transport.pause_reading()
@@ -440,7 +476,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._closed = True
         log.debug("connection closed: %s: %s", self.peer, reason)
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if isinstance(self._queue, TransportQueue):
+            self._transport.pause_reading()
+            self._transport.close()  # what it holds of answers goes out first
+        else:
             self._transport.abort()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import TopicImage
+from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import topic_resource
 from broker.core.partition import Partition
@@ -20,6 +21,7 @@ class HostedPartition:
     __slots__ = (
         "__weakref__",
         "counters",
+        "is_internal",
         "log",
         "manager",
         "partition",
@@ -30,6 +32,7 @@ class HostedPartition:
         "topic_id",
         "topic_partition",
         "turn",
+        "verifying",
     )
 
     def __init__(
@@ -42,6 +45,7 @@ class HostedPartition:
         self.log = hosted_log
         self.manager = manager
         self.resource = topic_resource(topic.name)
+        self.is_internal = topic.name in INTERNAL_TOPICS
         self.counters = TopicCounters()
         self.tail = object()
         """What followers' long polls wait for: the log's end, where consumers wait for the high
@@ -53,6 +57,8 @@ class HostedPartition:
         """
         self.turn: asyncio.Future[None] | None = None
         """Done when the last append that went through a worker is over: keeps their order."""
+        self.verifying: dict[int, asyncio.Future[None]] = {}
+        """By producer id: done when its last append that asked the coordinator first is over."""
 
 
 class AppendOutcome(NamedTuple):
@@ -78,3 +84,5 @@ class ReadOutcome(NamedTuple):
     log_start: int
     diverging: tuple[int, int] | None = None
     """(leader epoch, end offset) up to which a follower's log may be the leader's (KIP-595)."""
+    aborted: list[tuple[int, int]] | None = None
+    """(producer id, first offset) of aborted transactions in what was read; None: none."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
+from tidemark.runtime.tls import ServerTls
 
 from broker.config import Listener
 from broker.shell.connection import Connection
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 SWEEP_MS = 5_000
 BACKLOG = 1_024
+TLS_HANDSHAKE_S = 10
+TLS_SHUTDOWN_S = 5
+"""How long a client may take for either; then it is cut off."""
 
 
 class KafkaListener:
@@ -34,7 +38,10 @@ class KafkaListener:
         router: "RequestRouter",
         listener: Listener,
         cold_readers: Executor,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
+        """``tls`` where the listener's security protocol is SSL."""
         self.node = node
         self.router = router
         self.name = listener.name
@@ -44,6 +51,7 @@ class KafkaListener:
         self.requests_in_flight_max = node.config.requests_in_flight_max
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._listener = listener
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -70,6 +78,7 @@ class KafkaListener:
                 backlog=BACKLOG,
                 reuse_address=True,
                 start_serving=False,
+                **self._tls_options(),
             )
         except OSError as error:
             raise ServiceError(
@@ -78,6 +87,15 @@ class KafkaListener:
                 f" {error.strerror or error}; stop what listens there, or change listeners",
                 ExitCode.UNAVAILABLE,
             ) from None
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        return {
+            "ssl": self._tls.context,
+            "ssl_handshake_timeout": TLS_HANDSHAKE_S,
+            "ssl_shutdown_timeout": TLS_SHUTDOWN_S,
+        }
 
     async def run(self, accepting: asyncio.Event, stop: asyncio.Event, *, drain_s: float) -> None:
         """Serve from ``accepting`` until ``stop``, then drain for at most ``drain_s``."""

@@ -35,6 +35,7 @@ from broker.core.authorizer import Authorizer
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.partition import AppendPlan, Partition, Refusal, Repeated, Role
 from broker.core.quotas import Quotas
+from broker.shell.groups.coordinator import Groups
 from broker.shell.hosted import AppendOutcome as AppendOutcome
 from broker.shell.hosted import HostedPartition as HostedPartition
 from broker.shell.hosted import ReadOutcome as ReadOutcome
@@ -43,15 +44,16 @@ from broker.shell.limits import ConnectionLimits
 from broker.shell.metrics import BrokerCounters
 from broker.shell.parking_lot import ParkingLot
 from broker.shell.replication.follower_throttle import FollowerThrottle
+from broker.shell.txn_relay import TxnRelay
+from broker.shell.txn_verifier import TxnVerifier
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import OffsetOutOfRangeError
 from broker.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from tidemark.runtime.controller_client import ControllerClient
+    from tidemark.runtime.producer_ids import ProducerIds
     from tidemark.runtime.worker_pool import WorkerPool
-
-    from broker.shell.producer_ids import ProducerIds
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +124,14 @@ class BrokerNode:
         """Called when a batch awaits a group-commit round."""
         self.on_new_log: Callable[[LogManager, TopicPartition], None] = _nothing_made
         """Called before a log is made: nothing kept under its name is true of it."""
+        self.txn = TxnRelay()
+        self.txn_verifier: TxnVerifier | None = None
+        """Asked about transactional batches; None: transaction.partition.verification.enable is
+        off.
+        """
+        self.groups = Groups(
+            self, config.group_settings(), commit_timeout_ms=config.offsets_commit_timeout_ms
+        )
         self.topics_being_created: dict[str, asyncio.Future[None]] = {}
         """Automatic creations under way, by topic name."""
         self._feed_waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
@@ -264,7 +274,7 @@ class BrokerNode:
             now_ms=now_ms,
         )
         if not isinstance(plan, AppendPlan):
-            return self._not_planned(hosted, plan, acks)
+            return self.not_planned(hosted, plan, acks)
         if plan.log_append_time_ms >= 0:
             set_log_append_time(batch, plan.log_append_time_ms)
         # A plan has the fields of AppendInfo, and plain numbers: making either anew costs 0.3 us.
@@ -272,10 +282,9 @@ class BrokerNode:
         try:
             hosted.log.append((batch,), plan, now_ms)  # type: ignore[arg-type]
         except DiskError as failure:
-            return self._append_failed(hosted, plan, failure)
+            return self.append_failed(hosted, plan, failure)
         except LogDamagedError as damage:
-            self.note_damage(hosted, damage)
-            return self.refused(hosted, _DAMAGED)
+            return self.damaged(hosted, damage)
         gained_bytes = partition.appended(plan, now_ms)
         counters = hosted.counters
         counters.bytes_in += size_bytes
@@ -298,9 +307,10 @@ class BrokerNode:
             None,
         )
 
-    def _not_planned(
+    def not_planned(
         self, hosted: HostedPartition, plan: Repeated | Refusal, acks: int
     ) -> AppendOutcome:
+        """What is refused, or was appended before."""
         if isinstance(plan, Refusal):
             return self.refused(hosted, plan)
         end = plan.last + 1
@@ -319,7 +329,7 @@ class BrokerNode:
         has_lease = acks != 1 or self.has_lease()
         return not partition.acknowledgeable(end, acks, has_lease=has_lease)
 
-    def _append_failed(
+    def append_failed(
         self, hosted: HostedPartition, plan: AppendPlan, failure: DiskError
     ) -> AppendOutcome:
         """A full disk only stops writes, and heals; any other error takes the directory out of
@@ -328,6 +338,11 @@ class BrokerNode:
         full = isinstance(failure, DiskFullError)
         self.fence_directory(hosted.manager, failure)
         return self.refused(hosted, hosted.partition.append_failed(plan, fenced=not full))
+
+    def damaged(self, hosted: HostedPartition, damage: LogDamagedError) -> AppendOutcome:
+        """Nothing can be appended to a log whose end is lost."""
+        self.note_damage(hosted, damage)
+        return self.refused(hosted, _DAMAGED)
 
     @staticmethod
     def refused(hosted: HostedPartition, refusal: Refusal) -> AppendOutcome:
@@ -380,23 +395,43 @@ class BrokerNode:
         leader_epoch_expected: int = -1,
     ) -> ReadOutcome:
         """What is readable from ``fetch_offset``: slices of up to ``bytes_max`` bytes, the first
-        batch always whole.
-
-        Without transactions the last stable offset is the high watermark, so that both isolation
-        levels see the same.
+        batch always whole. ``read_committed``: below the last stable offset, with the aborted
+        transactions among it.
         """
         partition = hosted.partition
-        high_watermark, log_start = partition.high_watermark, partition.log_start
         refused = partition.epoch_refused(leader_epoch_expected)
         if refused is not None:
             return ReadOutcome(refused.error_code, None, -1, -1, -1)
-        if fetch_offset >= high_watermark:
-            if fetch_offset > partition.log_end:
-                return ReadOutcome(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, None, high_watermark, high_watermark, log_start
-                )
-            return ReadOutcome(ErrorCode.NONE, None, high_watermark, high_watermark, log_start)
-        return self.read_log(hosted, fetch_offset, bytes_max=bytes_max, end=high_watermark)
+        high_watermark, log_start = partition.high_watermark, partition.log_start
+        stable = partition.last_stable
+        end = stable if read_committed else high_watermark
+        if fetch_offset >= end:
+            code = (
+                ErrorCode.OFFSET_OUT_OF_RANGE
+                if fetch_offset > partition.log_end
+                else ErrorCode.NONE
+            )
+            return ReadOutcome(code, None, high_watermark, stable, log_start)
+        outcome = self.read_log(hosted, fetch_offset, bytes_max=bytes_max, end=end)
+        if not read_committed or outcome.read is None or not outcome.read.slices:
+            return outcome
+        return self._with_aborted(hosted, outcome, fetch_offset, end)
+
+    def _with_aborted(
+        self, hosted: HostedPartition, outcome: ReadOutcome, start: int, end: int
+    ) -> ReadOutcome:
+        assert outcome.read is not None
+        try:
+            aborted = hosted.log.aborted_in(start, outcome.read, end)
+        except DiskError as failure:
+            self.fence_directory(hosted.manager, failure)
+            return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
+        except LogDamagedError as damage:
+            self.note_damage(hosted, damage)
+            return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
+        if not aborted:
+            return outcome
+        return outcome._replace(aborted=[(txn.producer_id, txn.first_offset) for txn in aborted])
 
     def read_log(
         self, hosted: HostedPartition, fetch_offset: int, *, bytes_max: int, end: int
@@ -404,11 +439,12 @@ class BrokerNode:
         """Slices of the log below ``end``: whole batches, the first one however large."""
         partition = hosted.partition
         high_watermark, log_start = partition.high_watermark, partition.log_start
+        stable = partition.last_stable
         try:
             found = hosted.log.read(fetch_offset, bytes_max, end=end)
         except OffsetOutOfRangeError:
             return ReadOutcome(
-                ErrorCode.OFFSET_OUT_OF_RANGE, None, high_watermark, high_watermark, log_start
+                ErrorCode.OFFSET_OUT_OF_RANGE, None, high_watermark, stable, log_start
             )
         except DiskError as failure:
             self.fence_directory(hosted.manager, failure)
@@ -416,7 +452,7 @@ class BrokerNode:
         except LogDamagedError as damage:
             self.note_damage(hosted, damage)
             return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
-        return ReadOutcome(ErrorCode.NONE, found, high_watermark, high_watermark, log_start)
+        return ReadOutcome(ErrorCode.NONE, found, high_watermark, stable, log_start)
 
     # -- moves from maintenance
 

@@ -43,20 +43,24 @@ class FoundOffset(NamedTuple):
 
 
 def at_mark(
-    hosted: HostedPartition, timestamp: int, *, leader_epoch_expected: int = -1
+    hosted: HostedPartition,
+    timestamp: int,
+    *,
+    leader_epoch_expected: int = -1,
+    read_committed: bool = False,
 ) -> FoundOffset | None:
-    """The offset at a mark, or a refusal; None when ``timestamp`` needs ``at_time``."""
+    """The offset at a mark, or a refusal; None when ``timestamp`` needs ``at_time``. The latest is
+    the end of what a reader of that isolation level may fetch.
+    """
     partition = hosted.partition
     refused = partition.epoch_refused(leader_epoch_expected)
     if refused is not None:
         return FoundOffset(refused.error_code)
     if timestamp == LATEST_TIMESTAMP:
-        # Without transactions the last stable offset is the high watermark, at both isolation
-        # levels.
         # A new leader's watermark may be below what its predecessor told (KIP-207).
         if not partition.latest_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return _with_epoch(hosted, partition.last_stable, -1)
+        return _with_epoch(hosted, _end(hosted, read_committed=read_committed), -1)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _with_epoch(hosted, partition.log_start, -1)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
@@ -80,14 +84,17 @@ def at_replica_mark(hosted: HostedPartition, timestamp: int) -> FoundOffset | No
     return None
 
 
-async def at_time(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -> FoundOffset:
+async def at_time(
+    node: "BrokerNode", hosted: HostedPartition, timestamp: int, *, read_committed: bool = False
+) -> FoundOffset:
     """The first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first with the
-    highest timestamp.
+    highest timestamp, of what a reader of that isolation level may fetch.
     """
+    end = _end(hosted, read_committed=read_committed)
     try:
         if timestamp == MAX_TIMESTAMP:
-            return await _at_maximum(node, hosted)
-        return await _at_or_after(node, hosted, timestamp)
+            return await _at_maximum(node, hosted, end)
+        return await _at_or_after(node, hosted, timestamp, end)
     except DiskError as failure:
         node.fence_directory(hosted.manager, failure)
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -100,10 +107,15 @@ async def at_time(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -
         return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
 
 
-async def _at_maximum(node: "BrokerNode", hosted: HostedPartition) -> FoundOffset:
+def _end(hosted: HostedPartition, *, read_committed: bool) -> int:
+    partition = hosted.partition
+    return partition.last_stable if read_committed else partition.high_watermark
+
+
+async def _at_maximum(node: "BrokerNode", hosted: HostedPartition, end: int) -> FoundOffset:
     if not hosted.partition.latest_known:
         return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-    found = hosted.log.max_timestamp_batch(end=hosted.partition.high_watermark)
+    found = hosted.log.max_timestamp_batch(end=end)
     if found is None:
         return FoundOffset()
     batch = await asyncio.to_thread(_read, found)
@@ -112,15 +124,15 @@ async def _at_maximum(node: "BrokerNode", hosted: HostedPartition) -> FoundOffse
     return _with_epoch(hosted, *record) if record is not None else FoundOffset()
 
 
-async def _at_or_after(node: "BrokerNode", hosted: HostedPartition, timestamp: int) -> FoundOffset:
+async def _at_or_after(
+    node: "BrokerNode", hosted: HostedPartition, timestamp: int, end: int
+) -> FoundOffset:
     """After compaction a batch's header may promise a record that it has no more: then the next
     batch is asked.
     """
     start: int | None = None
     for _ in range(BATCHES_TRIED_MAX):
-        found = hosted.log.batch_for_timestamp(
-            timestamp, end=hosted.partition.high_watermark, start=start
-        )
+        found = hosted.log.batch_for_timestamp(timestamp, end=end, start=start)
         if found is None:
             return _no_record(hosted)
         batch = await asyncio.to_thread(_read, found)

@@ -6,6 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, ControllerEpoch, TopicId
 from tidemark.model.metadata import FeedPosition
+from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark_wire.v1 import common_pb2, controller_pb2, partition_store_pb2
 
 
@@ -85,13 +86,6 @@ class AlterationResult(NamedTuple):
     resource_name: str
     error_code: ErrorCode
     error_message: str | None = None
-
-
-class ProducerIdBlock(NamedTuple):
-    """``id_count`` producer ids from ``first`` on, ours alone."""
-
-    first: int
-    id_count: int
 
 
 Result = TypeVar("Result")
@@ -294,6 +288,10 @@ class AppendCommand(NamedTuple):
     acks: int
     timeout_ms: int
     batches: bytes
+    owner_epoch: int = 0
+    """Of a coordinator's shard; 0 for any other topic."""
+    takes_over: bool = False
+    transactional_id: str = ""
 
 
 class FetchCommand(NamedTuple):
@@ -345,6 +343,9 @@ def read_append(request: partition_store_pb2.AppendRequest) -> AppendCommand | E
         request.acks,
         request.timeout_ms,
         request.batches,
+        request.owner_epoch,
+        request.owner_takes_over,
+        request.transactional_id,
     )
 
 

@@ -55,7 +55,7 @@ class FilteredBatch(NamedTuple):
 def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -> FilteredBatch:
     """Apply the rule to exactly one batch whose CRC was checked. Raises RecordsError.
 
-    Control batches stay as they are: a marker may only go after all records of its transaction.
+    Control batches stay as they are: whether a marker may go is a matter of its whole transaction.
     """
     if header.is_control:
         return FilteredBatch(bytes(batch), header.record_count, 0)

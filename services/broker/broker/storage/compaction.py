@@ -51,6 +51,8 @@ MB).
 
 _WRITE_BYTES: Final = 1024 * 1024
 _UNKNOWN: Final[Mapping[int, int]] = {}
+_NOBODY: Final[Mapping[int, tuple[int, int]]] = {}
+_EPOCH_ABOVE_ALL: Final = 2**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,10 @@ class CleaningJob:
     records.
     """
     aborted: tuple[AbortedTxn, ...] = ()
+    producers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Producer id to its present epoch, and when it last wrote (ms): its latest marker tells who is
+    fenced, and stays.
+    """
     keys_max: int = KEYS_MAX
     index_interval_bytes: int = 4096
 
@@ -219,6 +225,7 @@ def job_for(
     now_ms: int,
     last_data_offsets: Mapping[int, int],
     aborted: tuple[AbortedTxn, ...] = (),
+    producers: Mapping[int, tuple[int, int]] = _NOBODY,
 ) -> CleaningJob:
     """The worker's job for a plan."""
     return CleaningJob(
@@ -231,6 +238,7 @@ def job_for(
         now_ms=now_ms,
         last_data_offsets=last_data_offsets,
         aborted=aborted,
+        producers=dict(producers),
         index_interval_bytes=config.index_interval_bytes,
     )
 
@@ -286,6 +294,11 @@ class _Round:
         self._job = job
         self._offsets: dict[bytes, int] = {}
         self._result = CleaningResult()
+        self._aborted: dict[int, list[AbortedTxn]] = {}
+        for txn in job.aborted:
+            self._aborted.setdefault(txn.producer_id, []).append(txn)
+        self._with_records: set[int] = set()
+        """Producers of whose transaction, as far as it was walked, something stays."""
 
     def run(self) -> CleaningResult:
         """The whole round; on damage, the cleaned files written so far are removed again."""
@@ -396,8 +409,30 @@ class _Round:
                 self._result.records_read += header.record_count
                 self._result.records_kept += filtered.records_kept
                 self._result.records_without_key += filtered.records_without_key
-                if filtered.batch is not None:
+                if filtered.batch is not None and not self._is_spent(header):
                     yield filtered.batch
+
+    def _is_spent(self, header: BatchHeader) -> bool:
+        """Whether a marker ends nothing any more: all records of its transaction are gone, readers
+        had delete.retention.ms, and later batches of the producer tell its epoch. Called for what
+        stays, in order.
+        """
+        producer_id = header.producer_id
+        if not header.is_control or producer_id < 0:
+            if header.is_transactional:
+                self._with_records.add(producer_id)
+            return False
+        ends_something = producer_id in self._with_records
+        self._with_records.discard(producer_id)
+        job = self._job
+        read_until = header.max_timestamp + job.delete_retention_ms
+        epoch, wrote_at = job.producers.get(producer_id, (_EPOCH_ABOVE_ALL, 0))
+        return (
+            not ends_something
+            and header.last_offset + 1 < self._result.clean_end
+            and read_until <= job.now_ms
+            and (header.producer_epoch < epoch or read_until <= wrote_at)
+        )
 
     def _retention(self, header: BatchHeader) -> Retention:
         job, clean_end = self._job, self._result.clean_end
@@ -442,9 +477,8 @@ class _Round:
         earlier ones.
         """
         return header.is_transactional and any(
-            txn.producer_id == header.producer_id
-            and txn.first_offset <= header.base_offset <= txn.last_offset
-            for txn in self._job.aborted
+            txn.first_offset <= header.base_offset <= txn.last_offset
+            for txn in self._aborted.get(header.producer_id, ())
         )
 
 

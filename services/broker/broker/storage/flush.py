@@ -12,7 +12,7 @@ from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, File
 
 from broker.storage.checkpoint import PARTITION_METADATA
 from broker.storage.directory import LogDirectory
-from broker.storage.segment import INDEX, TIME_INDEX, Segment
+from broker.storage.segment import INDEX, TIME_INDEX, TXN_INDEX, Segment
 
 if TYPE_CHECKING:
     from broker.storage.log import Log
@@ -135,13 +135,16 @@ class UnsyncedBytes:
     ) -> tuple[tuple[File, ...], tuple[str, ...]]:
         """Files and directories to sync for all that is there now. Raises DiskError, undone.
 
-        Index files of rolled segments come along: they are not looked at again by recovery.
+        Index files of rolled segments come along: they are not looked at again by recovery; so do
+        those of aborted transactions, which recovery believes as far as the log is synced.
         """
         disk = shared.disk
         files = []
         for segment in self._segments:
             files.append(shared.warm(segment))
             segment.write_indexes(disk)
+            if segment.txns.aborted:
+                files += _existing(disk, segment.stem, (TXN_INDEX,))
             if segment is not active:
                 files += _existing(disk, segment.stem, (INDEX, TIME_INDEX))
         directories: tuple[str, ...] = ()

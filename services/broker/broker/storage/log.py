@@ -1,25 +1,24 @@
 """Log: one partition's records on disk: append, read, roll, truncate, retain, sync."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import Final
 
 from tidemark.codec.record_batch import Buffer
 from tidemark.model.ids import TopicId
 from tidemark.model.topic_configs import TopicConfig
 from tidemark.model.topics import TopicPartition
-from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import DiskError, DiskFullError, File
 
 from broker.storage import checkpoint
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.flush import FlushRound, LogSync, UnsyncedBytes
+from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import Recovered, replay_producers
 from broker.storage.retention import removable_count, roll_ms
 from broker.storage.segment import RELATIVE_OFFSET_MAX, AppendInfo, Segment, SegmentView
 from broker.storage.segment_files import new_segment, retire, swap_in
 from broker.storage.segment_map import (
-    EMPTY_READ,
     LogRead,
     LogSlice,
     OffsetOutOfRangeError,
@@ -31,7 +30,7 @@ __all__ = ("AppendInfo", "Log", "LogDamagedError", "LogRead", "LogSlice", "Offse
 _NEVER: Final = 2**63 - 1
 
 
-class Log:
+class Log(ReadableLog):
     """One replica's log.
 
     Invariant: log_start <= log_end, recovery_point <= log_end; the last segment is the active one;
@@ -41,15 +40,9 @@ class Log:
     __slots__ = (
         "__weakref__",
         "_epoch_written",
-        "_segments",
-        "_shared",
         "_snapshots",
         "config",
-        "damage",
-        "directory",
         "epochs",
-        "log_end",
-        "log_start",
         "producers",
         "size_bytes",
         "tail_lost",
@@ -90,6 +83,8 @@ class Log:
 
     def _settle(self, recovered: Recovered, now_ms: int) -> None:
         """After recovery: keep what it found anew, cool every segment, note what is unsynced."""
+        with contextlib.suppress(DiskFullError):  # starts fenced; told again by the next start
+            self._segments.index_aborted(self.producers.newly_aborted)
         if recovered.epochs_changed:
             with contextlib.suppress(DiskFullError):  # starts fenced; the batches tell them again
                 self._write_epochs()
@@ -249,64 +244,10 @@ class Log:
             checkpoint.write_epochs(self._shared.disk, path, self.epochs.entries())
         self._epoch_written = self.epochs.latest
 
-    # -- read
-
-    def read(self, offset: int, bytes_max: int, *, end: int) -> LogRead:
-        """Whole batches from the one that holds ``offset`` on, up to offset ``end`` (exclusive).
-
-        ``end`` is a batch boundary, the high watermark or the log's end. At most ``bytes_max``
-        bytes, unless the first batch alone is longer. Empty from ``end`` on. Raises
-        OffsetOutOfRangeError, LogDamagedError, DiskError.
-        """
-        if not self.log_start <= offset <= self.log_end:
-            raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
-        if offset >= end:
-            return EMPTY_READ
-        try:
-            return self._segments.read(offset, bytes_max, end, self.log_end)
-        except FrameError as error:
-            self._raise_damaged(error)
-
-    def batch_for_timestamp(
-        self, timestamp: int, *, end: int, start: int | None = None
-    ) -> LogSlice | None:
-        """The first batch with a timestamp >= ``timestamp``, in [``start`` or log start, ``end``).
-
-        The record is found inside by who may read records; should the batch have it below the log
-        start, go on with ``start`` behind the batch.
-        """
-        first = self.log_start if start is None else max(start, self.log_start)
+    def index_aborted(self) -> None:
+        """Note the transactions that a marker just appended has aborted. Raises DiskError."""
         with self._guarded():
-            return self._segments.first_at_or_after(timestamp, first, end)
-
-    def max_timestamp_batch(self, *, end: int) -> LogSlice | None:
-        """The first batch that has the largest timestamp of all below ``end``."""
-        with self._guarded():
-            return self._segments.max_timestamp_batch(self.log_start, end)
-
-    def segments(self) -> tuple[SegmentView, ...]:
-        """All segments, oldest first; the last one is active."""
-        return self._segments.views(self.log_end)
-
-    def report_damage(self, what: str) -> None:
-        """Someone found bytes that are not what was written. The first finding is kept."""
-        if self.damage is None:
-            self.damage = what
-
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """A disk that fails fences the directory; a bad batch is this log's own."""
-        try:
-            yield
-        except FrameError as error:
-            self._raise_damaged(error)
-        except DiskError as error:
-            self._shared.fence(error)
-            raise
-
-    def _raise_damaged(self, error: FrameError) -> NoReturn:
-        self.report_damage(f"{self.directory} at byte {error.position}: {error.what}")
-        raise LogDamagedError(self.directory, error.position, error.what) from error
+            self._segments.index_aborted(self.producers.newly_aborted)
 
     # -- roll
 
@@ -360,6 +301,7 @@ class Log:
                 self.unsynced.cut_to(end)
                 self._shared.save_recovery_points()
             segments.cut(last, position, self.config.index_interval_bytes)
+            last.txns.cut_to(self._shared.disk, end)
             self._retire(segments.segments[kept:])
             segments.replace(segments.segments[:kept])
             self.files_changed()
@@ -401,6 +343,7 @@ class Log:
         now_ms, segments = self._shared.now_ms, self._segments
         with self._guarded():
             replay_producers(self._shared.disk, segments.segments, span, self.producers, now_ms)
+            segments.index_aborted(self.producers.newly_aborted)
         segments.note_warm()
 
     # -- removal of what is old

@@ -6,34 +6,39 @@
           each: int32 base sequence, int32 last sequence, int64 base offset, int64 last offset,
                 int64 timestamp
 
-Version 1, big-endian. Kafka keeps the last batch only; we keep all five, so that a retry of any
-batch in flight is recognised after a restart too.
+then int32 owner epoch (-1), int32 transactions that ended and may not be replicated
+    each: int64 first offset, int64 marker's offset
+
+Version 2, big-endian; version 1 ends behind the producers. Kafka keeps the last batch only; we keep
+all five, so that a retry of any batch in flight is recognised after a restart too.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from crc32c import crc32c
 from tidemark.storage.disk import Disk
 
-from broker.core.producers import ProducedBatch, ProducerEntry, ProducerTable
+from broker.core.producers import ProducedBatch, ProducerEntry, ProducerState, ProducerTable
 from broker.storage.checkpoint import CheckpointError, NewerVersionError
 
 SUFFIX: Final = ".snapshot"
 KEPT: Final = 3
-_VERSION: Final = 1
+_VERSION: Final = 2
+_WITHOUT_TXNS: Final = 1
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhiqqb")
 _BATCH: Final = struct.Struct(">iiqqq")
+_OWNER: Final = struct.Struct(">ii")
+_ENDED: Final = struct.Struct(">qq")
 
 
-def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+def encode_snapshot(state: ProducerState) -> bytes:
     """A snapshot file's content."""
-    body, count = [b""], 0
-    for entry in entries:
-        count += 1
+    body = [_COUNT.pack(len(state.entries))]
+    for entry in state.entries:
         body.append(
             _PRODUCER.pack(
                 entry.producer_id,
@@ -45,19 +50,20 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
             )
         )
         body += [_BATCH.pack(*batch) for batch in entry.batches]
-    body[0] = _COUNT.pack(count)
+    body.append(_OWNER.pack(state.owner_epoch, len(state.ended)))
+    body += [_ENDED.pack(*one) for one in state.ended]
     content = b"".join(body)
     return _HEAD.pack(_VERSION, crc32c(content)) + content
 
 
-def decode_snapshot(path: str, content: bytes) -> list[ProducerEntry]:
+def decode_snapshot(path: str, content: bytes) -> ProducerState:
     """Raises NewerVersionError, or CheckpointError when the bytes are not what was written."""
     if len(content) < _HEAD.size + _COUNT.size:
         raise CheckpointError(path, "too short for a producer snapshot")
     version, crc = _HEAD.unpack_from(content)
     if version > _VERSION:
         raise NewerVersionError(path, f"version {version} is newer than this release knows")
-    if version != _VERSION or crc != crc32c(memoryview(content)[_HEAD.size :]):
+    if version not in (_WITHOUT_TXNS, _VERSION) or crc != crc32c(memoryview(content)[_HEAD.size :]):
         raise CheckpointError(path, "not the bytes that were written")
     (count,) = _COUNT.unpack_from(content, _HEAD.size)
     entries, at = [], _HEAD.size + _COUNT.size
@@ -72,7 +78,14 @@ def decode_snapshot(path: str, content: bytes) -> list[ProducerEntry]:
             ProducerEntry(producer_id, epoch, coordinator_epoch, txn_first, updated_at, batches)
         )
         at = end
-    return entries
+    if version == _WITHOUT_TXNS:
+        return ProducerState(tuple(entries))
+    owner_epoch, ended_count = _OWNER.unpack_from(content, at)
+    at += _OWNER.size
+    ended = tuple(
+        _ENDED.unpack_from(content, at + number * _ENDED.size) for number in range(ended_count)
+    )
+    return ProducerState(tuple(entries), owner_epoch, ended)
 
 
 def _path(directory: str, offset: int) -> str:
@@ -94,7 +107,7 @@ class ProducerSnapshots:
         """Keep the table as it is at ``offset``; all but the latest few snapshots go."""
         if self.offsets and self.offsets[-1] == offset:
             return
-        content = encode_snapshot(producers.entries())
+        content = encode_snapshot(producers.state())
         self._disk.replace_whole(_path(self._directory, offset), content, sync=False)
         self.offsets.append(offset)
         self._remove(self.offsets[:-KEPT])

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidemark.codec.control_record import ControlRecord, read_control
 from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.records import RecordsError
 from tidemark.storage.batch_walk import FrameError, walk_batches
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk import Disk, File
 
 from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
@@ -128,11 +130,21 @@ def replay_producers(
         if segment.base_offset >= end or not segment.size_bytes:
             continue
         file = segment.warm(disk)
-        for _, header in walk_headers(file, segment.locate(start), segment.size_bytes):
+        for position, header in walk_headers(file, segment.locate(start), segment.size_bytes):
             if header.base_offset >= end:
                 break
             if header.base_offset >= start:
-                producers.replay(header, now)
+                producers.replay(header, now, control_at(file, position, header))
+
+
+def control_at(file: File, position: int, header: BatchHeader) -> ControlRecord | None:
+    """What the control batch at ``position`` says; None for any other. Raises FrameError."""
+    if not header.is_control:
+        return None
+    try:
+        return read_control(file.read_at(position, header.size_bytes), header)
+    except RecordsError as problem:
+        raise FrameError(position, str(problem)) from problem
 
 
 class _Scan:
@@ -270,6 +282,7 @@ class _Scan:
         elif synced <= RELATIVE_OFFSET_MAX:
             index.truncate_to_offset(synced)
             times.truncate_to_offset(synced)
+        segment.txns.cut_to(self._disk, self._plan.recovery_point)
         last, position = index.boundary(segment.size_bytes)
         if position and not segment.begins_batch(position, last):
             index.truncate_to_position(0)
@@ -306,8 +319,10 @@ class _Scan:
         if header.partition_leader_epoch > self._found.epochs.latest:
             self._found.epochs.assign(header.partition_leader_epoch, base)
             self._found.epochs_changed = True
-        if base >= self._replay_from and header.producer_id >= 0:
-            self._found.producers.replay(header, self._plan.now_ms)
+        if base >= self._replay_from and (header.producer_id >= 0 or header.is_control):
+            assert segment.file is not None
+            control = control_at(segment.file, position, header)
+            self._found.producers.replay(header, self._plan.now_ms, control)
 
     def _damaged(self, segment: Segment, error: FrameError) -> bool:
         """A bad batch among the synced ones: what follows cannot be found, and is not touched."""

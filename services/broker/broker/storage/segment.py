@@ -7,6 +7,7 @@ are in memory, until the pool cools it. Index entries are written behind the log
 """
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from broker.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from broker.storage.time_index import TimeIndex
+from broker.storage.txn_index import TxnIndex
 
 LOG: Final = ".log"
 INDEX: Final = ".index"
@@ -122,11 +124,13 @@ class Segment:
         "roll_after_timestamp",
         "size_bytes",
         "times",
+        "txns",
     )
 
     file: File | None
     index: OffsetIndex
     times: TimeIndex
+    txns: TxnIndex
 
     def __init__(self, directory: str, base_offset: int, size_bytes: int, created_ms: int) -> None:
         self.directory = directory
@@ -162,6 +166,11 @@ class Segment:
         self.times = TimeIndex.decode(
             self._read_index(disk, TIME_INDEX, create), RELATIVE_OFFSET_MAX
         )
+        path = self.stem + TXN_INDEX
+        try:
+            self.txns = TxnIndex(path, []) if create else TxnIndex.load(disk, path)
+        except ValueError as problem:
+            raise FrameError(0, str(problem)) from problem
         self.file = file
         return file
 
@@ -180,7 +189,7 @@ class Segment:
         if self.file is not None:
             self.write_indexes(disk)
             self.file = None
-            del self.index, self.times
+            del self.index, self.times, self.txns
 
     def reopen(self, disk: Disk) -> File:
         """A new handle after the file was cut, so that slices of the old one stay void."""
@@ -386,6 +395,14 @@ class Segment:
                 break
             end = at + header.size_bytes
         return end - position
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset not below that of the batch at ``position``, by the index; None when it has no
+        entry from there on.
+        """
+        index = self.index
+        at = bisect_left(index.positions, position)
+        return self.base_offset + index.offsets[at] if at < len(index) else None
 
     def first_at_or_after(
         self, timestamp: int, start_offset: int, end_offset: int

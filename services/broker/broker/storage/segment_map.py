@@ -23,6 +23,7 @@ from broker.storage.segment import (
     SegmentView,
     walk_headers,
 )
+from broker.storage.txn_index import AbortedTxn, aborted_between
 
 RECENT_BATCHES: Final = 64
 """Batches whose position is remembered, so that caught-up readers need no look at the file."""
@@ -134,6 +135,43 @@ class SegmentMap:
         self.recent.clear()
         segment.reopen(self._shared.disk)
         segment.rebuild_indexes(interval_bytes)
+
+    # -- transactions
+
+    def index_aborted(self, newly: list[AbortedTxn]) -> None:
+        """Note aborted transactions, each with the segment that holds its marker; ``newly`` is
+        empty afterwards.
+        """
+        for txn in newly:
+            segment = self.segments[self.index_of(txn.last_offset)]
+            self._shared.warm(segment)
+            segment.txns.add(self._shared.disk, txn)
+        newly.clear()
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
+        """Those with a record in [start, end), by marker."""
+        found: list[AbortedTxn] = []
+        for segment in self.segments[self.index_of(start) :]:
+            self._shared.warm(segment)
+            aborted = segment.txns.aborted
+            found += aborted_between(aborted, start, end)
+            if aborted and aborted[-1].last_stable >= end:
+                break  # later markers end transactions that begin behind it
+        return found
+
+    def offset_bound(self, read: LogRead, end: int) -> int:
+        """An offset not below any record of what was read, and at most ``end``."""
+        last = read.slices[-1]
+        at = next(
+            (at for at, one in enumerate(self.segments) if one.file is last.file),
+            len(self.segments),
+        )
+        if at == len(self.segments):
+            return end
+        bound = self.segments[at].offset_bound(last.position + last.length)
+        if bound is None:
+            bound = self._bases[at + 1] if at + 1 < len(self._bases) else end
+        return min(bound, end)
 
     # -- reading; FrameError where a batch on the way is damaged
 

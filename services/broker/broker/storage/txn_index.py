@@ -7,20 +7,17 @@ last stable offset when the marker was written.
 
 import struct
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from tidemark.storage.disk import Disk
+
+from broker.core.open_txns import AbortedTxn
+
+__all__ = ("AbortedTxn", "TxnIndex", "aborted_between", "decode_aborted", "encode_aborted")
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
-
-
-class AbortedTxn(NamedTuple):
-    """One aborted transaction of one producer: its records, first to last offset inclusive."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable: int
 
 
 def encode_aborted(aborted: Iterable[AbortedTxn]) -> bytes:
@@ -42,3 +39,51 @@ def decode_aborted(path: str, content: bytes) -> list[AbortedTxn]:
 def aborted_between(aborted: Iterable[AbortedTxn], start: int, end: int) -> list[AbortedTxn]:
     """Those with a record in [start, end)."""
     return [txn for txn in aborted if txn.last_offset >= start and txn.first_offset < end]
+
+
+class TxnIndex:
+    """The aborted transactions of one segment: those whose marker it holds. Written at once, since
+    nothing but the log's own walk could tell them again.
+    """
+
+    __slots__ = ("_path", "aborted")
+
+    def __init__(self, path: str, aborted: list[AbortedTxn]) -> None:
+        self._path = path
+        self.aborted = aborted
+        """In the order of their markers."""
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "TxnIndex":
+        """From its file, if there is one. Raises DiskError, ValueError for a newer version."""
+        try:
+            content = disk.read_whole(path)
+        except FileNotFoundError:
+            content = b""
+        return cls(path, decode_aborted(path, content))
+
+    def add(self, disk: Disk, txn: AbortedTxn) -> None:
+        """One more, unless it is known: a walk of the log may come by its marker again."""
+        if any(known.last_offset == txn.last_offset for known in reversed(self.aborted)):
+            return
+        position = len(self.aborted) * ENTRY_BYTES
+        file = disk.open(self._path, create=True)
+        try:
+            if file.size_bytes != position:
+                file.truncate(position)
+            file.write_at(position, [encode_aborted((txn,))])
+        finally:
+            file.close()
+        self.aborted.append(txn)
+
+    def cut_to(self, disk: Disk, end: int) -> None:
+        """Forget those whose marker is at or beyond ``end``: the log was truncated there."""
+        kept = [txn for txn in self.aborted if txn.last_offset < end]
+        if len(kept) == len(self.aborted):
+            return
+        self.aborted = kept
+        file = disk.open(self._path)
+        try:
+            file.truncate(len(kept) * ENTRY_BYTES)
+        finally:
+            file.close()

@@ -18,11 +18,14 @@ from tidemark.model.metadata import (
     BrokerImage,
     ClusterDelta,
     ClusterImage,
+    CoordinatorImage,
     FeedPosition,
     PartitionImage,
     TopicImage,
 )
 from tidemark.model.topics import metric_name
+
+from controller.core.shard_owners import Owners, check_owners
 
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 FIRST_PARTITION_EPOCH: Final = PartitionEpoch(0)
@@ -38,6 +41,8 @@ class StoredCluster:
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     finalized_features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    coordinators: tuple[CoordinatorImage, ...] = ()
+    shards: Mapping[str, Owners] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,19 @@ class PutProducerIds(NamedTuple):
     next_producer_id: int
 
 
-StoreOp = PutBroker | PutPartition | PutTopic | DropTopic | PutBrokerConfigs | PutProducerIds
+class PutShards(NamedTuple):
+    """One kind's registered coordinators, and who owns which shard: one value, so that a shard
+    never belongs to somebody unknown.
+    """
+
+    kind: str
+    coordinators: tuple[CoordinatorImage, ...]
+    owners: Owners
+
+
+StoreOp = (
+    PutBroker | PutPartition | PutTopic | DropTopic | PutBrokerConfigs | PutProducerIds | PutShards
+)
 
 
 def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
@@ -120,6 +137,16 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         yield PutBrokerConfigs(broker, configs)
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
+    yield from _shard_ops(image, delta)
+
+
+def _shard_ops(image: ClusterImage, delta: ClusterDelta) -> Iterator[PutShards]:
+    kinds = {one.kind for one in delta.coordinators_changed}
+    kinds |= {kind for kind, _ in delta.coordinators_gone} | delta.shards_changed.keys()
+    coordinators, shards = image.coordinators_after(delta)
+    for kind in sorted(kinds):
+        registered = tuple(one for one in coordinators.values() if one.kind == kind)
+        yield PutShards(kind, registered, shards.get(kind, ()))
 
 
 def _assignment(topic: TopicImage) -> list[tuple[BrokerId, ...]]:
@@ -166,6 +193,8 @@ class Cluster:
             topics_by_id={topic.topic_id: topic for topic in stored.topics},
             broker_configs=stored.broker_configs,
             finalized_features=stored.finalized_features,
+            coordinators={one.key: one for one in stored.coordinators},
+            shards=stored.shards,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()
@@ -217,6 +246,8 @@ class Cluster:
                 check_partition(partition)
         assert +counted.preferred == +self.loads.preferred, "preferred leaders are counted"
         assert +counted.replicas == +self.loads.replicas, "replicas are counted"
+        for kind, owners in image.shards.items():
+            check_owners(owners, {number for one, number in image.coordinators if one == kind})
 
 
 def check_partition(partition: PartitionImage) -> None:

@@ -10,12 +10,17 @@ from tidemark.model.ids import NO_BROKER, InstantMs
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
 
 from controller.core.cluster import Change, Cluster, fence, store_ops
+from controller.core.coordinators import (
+    Coordinators,
+    decide_acquire_shard,
+    decide_register_coordinator,
+)
 from controller.core.effects import (
     CloseFeed,
     Effect,
     OpenFeed,
-    ProducerIds,
     Publish,
+    RemoveCoordinatorZnode,
     RemoveLiveZnode,
     Reply,
     Resign,
@@ -24,6 +29,7 @@ from controller.core.effects import (
 )
 from controller.core.eligible import decide_configs
 from controller.core.inputs import (
+    AcquireShard,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
@@ -41,7 +47,9 @@ from controller.core.inputs import (
     FeedRegained,
     Input,
     LiveBrokersChanged,
+    LiveCoordinatorsChanged,
     RegisterBroker,
+    RegisterCoordinator,
     StoreFailed,
     StoreWritten,
     Tick,
@@ -53,8 +61,9 @@ from controller.core.leaderships import (
     due_elections,
     rebalance,
 )
-from controller.core.liveness import NOBODY, LiveListing, newer, vanished
+from controller.core.liveness import NOBODY, CoordinatorListing, LiveListing, newer, vanished
 from controller.core.offices import Offices
+from controller.core.producer_ids import decide_producer_ids
 from controller.core.reassignments import decide_reassignments
 from controller.core.registration import decide_registration
 from controller.core.topics import (
@@ -64,7 +73,6 @@ from controller.core.topics import (
     decide_delete_topics,
 )
 
-PRODUCER_ID_BLOCK: Final = 1_000
 DESERTED: Final = "no broker listens: another controller may be reached"
 
 
@@ -77,6 +85,8 @@ class Limits:
     feed_lost_fence_ms: int = 500
     deserted_resign_ms: int = 20_000  # since the term began; 0: never
     rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
+    shard_moves_max: int = 5  # of a kind, at a time, for the sake of balance
+    shard_move_interval_ms: int = 1_000
 
     def __post_init__(self) -> None:
         assert self.requests_waiting_max > 0, "requests_waiting_max"
@@ -116,6 +126,7 @@ class Controller:
         self._waiting: deque[Asked] = deque()
         self._write_ids = 0
         self._offices: Offices | None = None
+        self._coordinators: Coordinators | None = None
         self._elections_may_be_due = False
         self._rebalance_at: InstantMs | None = None
 
@@ -143,6 +154,9 @@ class Controller:
             case LiveBrokersChanged(listing):
                 self._listing = newer(listing, self._listing)
                 effects = []
+            case LiveCoordinatorsChanged(coordinators):
+                self._see_coordinators(coordinators)
+                effects = []
             case FeedAcknowledged() | FeedLost() | FeedRegained():
                 effects = self._on_feed(stimulus, now)
             case Tick():
@@ -156,9 +170,13 @@ class Controller:
 
         While a change is on its way nothing is decided: its outcome comes first, however late.
         """
-        if self._offices is None or self._writing is not None:
+        if self._offices is None or self._coordinators is None or self._writing is not None:
             return None
-        deadlines = [self._offices.next_deadline(now), self._rebalance_at]
+        deadlines = [
+            self._offices.next_deadline(now),
+            self._coordinators.next_deadline(may_fence=self._offices.is_heard),
+            self._rebalance_at,
+        ]
         due = min((one for one in deadlines if one is not None), default=None)
         return None if due is None else max(due, now)
 
@@ -175,6 +193,8 @@ class Controller:
         self._cluster.check()
         if self._writing is None:
             assert not self._dead(self._cluster), "the dead are fenced"
+            assert self._coordinators is not None, "the active knows the coordinators"
+            assert not self._coordinators.vanished(self._cluster.image), "the dead own nothing"
             assert not self._waiting, "nobody waits for nothing"
 
     # Roles.
@@ -192,6 +212,12 @@ class Controller:
             begun_at=now,
             deserted_ms=limits.deserted_resign_ms,
         )
+        self._coordinators = Coordinators(
+            elected.coordinators,
+            fence_ms=limits.feed_lost_fence_ms,
+            moves_max=limits.shard_moves_max,
+            move_interval_ms=limits.shard_move_interval_ms,
+        )
         self._elections_may_be_due = True
         if limits.rebalance_interval_ms:
             self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
@@ -205,7 +231,7 @@ class Controller:
             refused.append(_not_controller(self._writing.reply.request_id))
         refused += [_not_controller(asked.request.request_id) for asked in self._waiting]
         self._role = Role.STANDBY
-        self._cluster = self._offices = self._rebalance_at = None
+        self._cluster = self._offices = self._coordinators = self._rebalance_at = None
         self._writing = None
         self._waiting.clear()
         self._listing = NOBODY
@@ -254,7 +280,7 @@ class Controller:
         self, stimulus: FeedAcknowledged | FeedLost | FeedRegained, now: InstantMs
     ) -> list[Effect]:
         offices = self._offices
-        if offices is None:
+        if offices is None or self._is_of_coordinator(stimulus, now):
             return []
         match stimulus:
             case FeedAcknowledged(broker_epoch, position):
@@ -265,6 +291,27 @@ class Controller:
             case FeedRegained(broker_epoch):
                 offices.stream_regained(broker_epoch)
         return []
+
+    def _is_of_coordinator(
+        self, stimulus: FeedAcknowledged | FeedLost | FeedRegained, now: InstantMs
+    ) -> bool:
+        """Whether it is a coordinator's stream; then that is all there is to do."""
+        assert self._cluster is not None, "only the active has a feed"
+        assert self._coordinators is not None, "only the active has a feed"
+        epoch = stimulus.broker_epoch
+        registered = self._cluster.image.coordinators.values()
+        if not any(one.coordinator_epoch == epoch for one in registered):
+            return False
+        match stimulus:
+            case FeedLost():
+                self._coordinators.stream_lost(epoch, now)
+            case FeedRegained():
+                self._coordinators.stream_regained(epoch)
+        return True
+
+    def _see_coordinators(self, listing: CoordinatorListing) -> None:
+        if self._coordinators is not None:
+            self._coordinators.see(listing)
 
     def _on_store_failed(self, write_id: int, reason: str) -> list[Effect]:
         if self._writing is None or self._writing.write_id != write_id:
@@ -279,6 +326,8 @@ class Controller:
             return [_not_controller(request_id)]
         if isinstance(asked, RegisterBroker):
             self._listing = newer(asked.listing, self._listing)
+        if isinstance(asked, RegisterCoordinator):
+            self._see_coordinators(asked.listing)
         if len(self._waiting) >= self._limits.requests_waiting_max:
             words = f"{len(self._waiting)} requests are waiting for the controller already"
             return [Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)]
@@ -309,14 +358,21 @@ class Controller:
     def _look_around(self, cluster: Cluster, now: InstantMs) -> list[Effect]:
         """Who is gone, and for how long; whose stream has been broken for too long."""
         assert self._offices is not None, "only the active looks"
+        assert self._coordinators is not None, "only the active looks"
         brokers = cluster.image.brokers
         self._offices.see(brokers, self._listing, now)
         if self._offices.newly_released(now):
             self._elections_may_be_due = True
-        return [
-            RemoveLiveZnode(broker.broker_id, broker.incarnation_id)
-            for broker in self._offices.to_fence(brokers, now)
+        silent = self._offices.to_fence(brokers, now)
+        effects: list[Effect] = [
+            RemoveLiveZnode(one.broker_id, one.incarnation_id) for one in silent
         ]
+        if self._offices.is_heard:
+            effects += [
+                RemoveCoordinatorZnode(one.kind, one.coordinator_id, one.incarnation_id)
+                for one in self._coordinators.to_fence(cluster.image, now)
+            ]
+        return effects
 
     def _dead(self, cluster: Cluster) -> tuple[BrokerImage, ...]:
         """Who counts as alive and has no session any more. Nobody, when that is everybody and some
@@ -337,6 +393,7 @@ class Controller:
     def _unasked(self, cluster: Cluster, now: InstantMs) -> Change | None:
         """What is to be written without anyone asking: the dead are fenced first."""
         assert self._offices is not None, "only the active decides"
+        assert self._coordinators is not None, "only the active decides"
         dead = self._dead(cluster)
         if dead:
             return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
@@ -345,6 +402,9 @@ class Controller:
             if elected is not None:
                 return elected
             self._elections_may_be_due = False
+        moved = self._coordinators.due(cluster.image, now)
+        if moved is not None:
+            return moved
         if self._rebalance_at is not None and now >= self._rebalance_at:
             self._rebalance_at = InstantMs(now + self._limits.rebalance_interval_ms)
             return rebalance(cluster)
@@ -374,11 +434,22 @@ class Controller:
             case AlterConfigs():
                 return decide_configs(cluster, asked)
             case AllocateProducerIds():
-                return _decide_producer_ids(cluster, asked)
+                return decide_producer_ids(cluster, asked)
             case RegisterBroker():
                 return decide_registration(cluster, asked, self._listing)
+            case RegisterCoordinator() | AcquireShard():
+                return self._dispatch_coordinator(cluster, asked)
             case _:
                 return _dispatch_partitions(cluster, asked)
+
+    def _dispatch_coordinator(
+        self, cluster: Cluster, asked: RegisterCoordinator | AcquireShard
+    ) -> tuple[Change | None, Result]:
+        if isinstance(asked, AcquireShard):
+            return decide_acquire_shard(cluster, asked)
+        assert self._coordinators is not None, "only the active decides"
+        listing = self._coordinators.listing(asked.listing.kind)
+        return decide_register_coordinator(cluster, asked, listing)
 
 
 def _dispatch_partitions(
@@ -400,21 +471,3 @@ def _dispatch_partitions(
 
 def _not_controller(request_id: int) -> Reply:
     return Reply(request_id, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
-
-
-def _decide_producer_ids(
-    cluster: Cluster, asked: AllocateProducerIds
-) -> tuple[Change | None, ProducerIds]:
-    broker = cluster.image.brokers.get(asked.broker_id)
-    if broker is None:
-        raise TidemarkError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {asked.broker_id} found."
-        )
-    if broker.broker_epoch != asked.broker_epoch:
-        raise TidemarkError(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {asked.broker_id} has epoch {broker.broker_epoch}, not {asked.broker_epoch}",
-        )
-    first = cluster.next_producer_id
-    change = Change(ClusterDelta(), next_producer_id=first + PRODUCER_ID_BLOCK)
-    return change, ProducerIds(first, PRODUCER_ID_BLOCK)

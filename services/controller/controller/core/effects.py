@@ -53,6 +53,21 @@ class ProducerIds:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class CoordinatorRegistered:
+    """A coordinator's entitlement."""
+
+    coordinator_epoch: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAcquired:
+    """Under which epoch the owner of a shard writes from now on."""
+
+    owner_epoch: int
+
+
 class PartitionResult(NamedTuple):
     """What became of one partition of a request."""
 
@@ -100,6 +115,8 @@ Result = (
     | tuple[ConfigResult, ...]
     | Registered
     | ProducerIds
+    | CoordinatorRegistered
+    | ShardAcquired
     | None
 )
 
@@ -139,6 +156,15 @@ class RemoveLiveZnode(Effect):
     """Fence an incarnation that does not listen any more: its live znode is to go."""
 
     broker_id: BrokerId
+    incarnation_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveCoordinatorZnode(Effect):
+    """The same of a coordinator's."""
+
+    kind: str
+    coordinator_id: int
     incarnation_id: bytes
 
 

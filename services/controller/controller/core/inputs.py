@@ -13,10 +13,10 @@ from tidemark.model.ids import (
     InstantMs,
     TopicId,
 )
-from tidemark.model.metadata import BrokerImage, FeedPosition
+from tidemark.model.metadata import BrokerImage, CoordinatorImage, FeedPosition
 
 from controller.core.cluster import StoredCluster
-from controller.core.liveness import LiveListing
+from controller.core.liveness import CoordinatorListing, LiveListing
 
 Assignment = tuple[int, tuple[BrokerId, ...]]
 """Partition number and its replicas, preferred first."""
@@ -40,6 +40,8 @@ class Elected:
     controller_epoch: ControllerEpoch
     stored: StoredCluster
     listing: LiveListing
+    coordinators: tuple[CoordinatorListing, ...] = ()
+    """One for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,17 @@ class LiveBrokersChanged:
     """Who has a ZooKeeper session now."""
 
     listing: LiveListing
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCoordinatorsChanged:
+    """Which coordinators of one kind have a ZooKeeper session now."""
+
+    listing: CoordinatorListing
+
+
+# A stream is known by the epoch of the registration that it belongs to: a broker's, or a
+# coordinator's; both are numbers of one sequence.
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +224,44 @@ class AlterConfigs:
     validate_only: bool = False
 
 
+class CoordinatorRef(NamedTuple):
+    """One incarnation of one coordinator replica."""
+
+    kind: str
+    coordinator_id: int
+    incarnation_id: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A broker asks for a block of producer ids that nobody else ever gets."""
+    """A broker, or a coordinator, asks for a block of producer ids that nobody else ever gets."""
 
     request: Request
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
+    coordinator: CoordinatorRef | None = None
+    """Who asks, where it is no broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterCoordinator:
+    """``coordinator.coordinator_epoch`` is the transaction that made its live znode; -1: there is
+    none. ``listing`` was read after the coordinator asked.
+    """
+
+    request: Request
+    coordinator: CoordinatorImage
+    cluster_id: str
+    listing: CoordinatorListing
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireShard:
+    """The owner of a shard begins to serve it, from its log: under an owner epoch of its own."""
+
+    request: Request
+    coordinator: CoordinatorRef
+    shard: int
 
 
 class IsrMember(NamedTuple):
@@ -300,6 +344,8 @@ Asked = (
     | ElectLeaders
     | AlterReassignments
     | ControlledShutdown
+    | RegisterCoordinator
+    | AcquireShard
 )
 Input = (
     Elected
@@ -307,6 +353,7 @@ Input = (
     | StoreWritten
     | StoreFailed
     | LiveBrokersChanged
+    | LiveCoordinatorsChanged
     | FeedAcknowledged
     | FeedLost
     | FeedRegained

@@ -1,11 +1,13 @@
-"""Who is there: a broker lives while the live znode of its registered incarnation does."""
+"""Who is there: a broker lives while the live znode of its registered incarnation does; so does a
+coordinator.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidemark.model.ids import BrokerId
-from tidemark.model.metadata import BrokerImage
+from tidemark.model.metadata import BrokerImage, CoordinatorImage
 
 
 class Incarnation(NamedTuple):
@@ -24,6 +26,21 @@ class LiveListing:
 
 
 NOBODY: Final = LiveListing(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorListing:
+    """Every incarnation of one kind with a session, as of a ZooKeeper transaction: id and
+    incarnation id.
+    """
+
+    kind: str
+    zxid: int
+    live: frozenset[tuple[int, bytes]] = field(default_factory=frozenset)
+
+    def has(self, coordinator: CoordinatorImage) -> bool:
+        """Whether this very incarnation has one."""
+        return (coordinator.coordinator_id, coordinator.incarnation_id) in self.live
 
 
 def incarnation_of(broker: BrokerImage) -> Incarnation:

@@ -137,6 +137,11 @@ class Offices:
         self._streams.add(broker_epoch)
         self._deserted_at = None
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether any broker listens to us: where none does it is we who may be cut off."""
+        return bool(self._streams)
+
     def hears(self, brokers: Iterable[BrokerImage]) -> bool:
         """Whether one of them listens to us."""
         return any(broker.broker_epoch in self._streams for broker in brokers)

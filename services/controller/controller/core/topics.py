@@ -28,6 +28,13 @@ UNSET: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The one name that Kafka reserves; other names with two underscores are anyone's."""
 
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""They hold the state of groups and transactions. Brokers create them when first needed;
+whoever may create topics may do so before, with other counts, as in Kafka.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
@@ -260,6 +267,8 @@ def decide_delete_topics(
             results.append(_unknown(ref))
         elif topic.name in twice:
             results.append(_duplicate(topic.name))
+        elif topic.name in INTERNAL_TOPICS:
+            results.append(_refused(topic.name, _undeletable(topic.name)))
         else:
             deleted.append(topic)
             results.append(_granted(topic))
@@ -267,6 +276,15 @@ def decide_delete_topics(
         return None, tuple(results)
     delta = ClusterDelta(topics_deleted=tuple(topic.topic_id for topic in deleted))
     return Change(delta), tuple(results)
+
+
+def _undeletable(name: str) -> TidemarkError:
+    """Kafka deletes them when an administrator says so; nothing would be left of what they hold."""
+    return TidemarkError(
+        ErrorCode.INVALID_REQUEST,
+        f"Topic '{name}' is internal: deleting it would lose the durable state of every group or"
+        " transaction of this cluster.",
+    )
 
 
 def _find(cluster: Cluster, ref: TopicRef) -> TopicImage | None:
@@ -319,6 +337,12 @@ def _grow(draft: _Draft, more: MorePartitions) -> TopicImage:
     if topic is None:
         raise TidemarkError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{more.name}' does not exist."
+        )
+    if topic.name in INTERNAL_TOPICS:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST,
+            f"The number of partitions of internal topic '{topic.name}' cannot be changed: names"
+            " would fall into other partitions than those that hold their state.",
         )
     present = len(topic.partitions)
     added = more.partition_count - present

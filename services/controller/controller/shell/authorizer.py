@@ -6,7 +6,7 @@ from enum import Enum
 class Operation(Enum):
     """Kafka's operations, as far as a controller is asked for them."""
 
-    CLUSTER_ACTION = "cluster-action"  # what brokers do
+    CLUSTER_ACTION = "cluster-action"  # what brokers and coordinators do
     CREATE = "create"
     DELETE = "delete"
     ALTER = "alter"
@@ -17,6 +17,8 @@ class Authorizer:
     """Allows everything."""
 
     def authorize(self, principal: str, operation: Operation, resource: str) -> bool:
-        """Whether ``principal`` may; ``resource`` is "topic:<name>", "broker:<id>" or "cluster"."""
+        """Whether ``principal`` may; ``resource`` is "topic:<name>", "broker:<id>",
+        "coordinator:<kind>:<id>" or "cluster".
+        """
         del principal, operation, resource
         return True

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidemark.model.ids import NO_BROKER
-from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, PartitionImage
+from tidemark.model.metadata import (
+    NO_COORDINATOR,
+    BrokerImage,
+    ClusterDelta,
+    ClusterImage,
+    PartitionImage,
+)
 from tidemark.runtime.metrics import Tally, Timings
 from tidemark.runtime.telemetry import fields
 
@@ -103,6 +109,7 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
     for word in ("started", "ended"):
         moved = (change.name for change in changes if change.reassignment == word)
         _log_partitions(f"reassignments {word}", moved, version)
+    _log_coordinators(before, delta, version)
     for name in delta.broker_configs_changed:
         words = fields(broker=name or "default", version=version)
         log.info("broker configuration changed", extra=words)
@@ -126,6 +133,30 @@ def _log_broker(before: BrokerImage | None, broker: BrokerImage, version: int) -
         what = "broker registered"
     words = fields(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, version=version)
     log.info(what, extra=words)
+
+
+def _log_coordinators(before: ClusterImage, delta: ClusterDelta, version: int) -> None:
+    for one in delta.coordinators_changed:
+        words = fields(
+            kind=one.kind,
+            coordinator_id=one.coordinator_id,
+            coordinator_epoch=one.coordinator_epoch,
+            version=version,
+        )
+        log.info("coordinator registered", extra=words)
+    for kind, number in delta.coordinators_gone:
+        words = fields(kind=kind, coordinator_id=number, version=version)
+        log.warning("coordinator gone", extra=words)
+    for kind, owners in delta.shards_changed.items():
+        was = {one.shard: one.coordinator_id for one in before.shards.get(kind, ())}
+        moved = [
+            f"{one.shard}:{one.coordinator_id}"
+            for one in owners
+            if was.get(one.shard, NO_COORDINATOR) != one.coordinator_id
+        ]
+        if moved:
+            words = fields(**shortened("shards", moved), kind=kind, version=version)
+            log.info("shards assigned", extra=words)
 
 
 def _log_topics(before: ClusterImage, delta: ClusterDelta, version: int) -> None:

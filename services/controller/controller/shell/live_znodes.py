@@ -1,4 +1,6 @@
-"""Fences brokers on the machine's behalf: removes live znodes, beside the writing of state."""
+"""Fences brokers and coordinators on the machine's behalf: removes live znodes, beside the writing
+of state.
+"""
 
 import asyncio
 import logging
@@ -28,9 +30,9 @@ class LiveZnodes:
     def __init__(self, session: ZkSession, store: ZkStore) -> None:
         self._session = session
         self._store = store
-        self._waiting: Inbox[zk_paths.LiveBroker] = Inbox(inputs_max=WAITING_MAX)
+        self._waiting: Inbox[zk_paths.LiveZnode] = Inbox(inputs_max=WAITING_MAX)
 
-    def remove(self, live: zk_paths.LiveBroker) -> None:
+    def remove(self, live: zk_paths.LiveZnode) -> None:
         """Remove it soon. Beyond the bound the session's timeout has to do."""
         if not self._waiting.put_nowait(live):
             log.warning("live znode not removed, too many wait", extra=fields(path=live.path))
@@ -40,7 +42,7 @@ class LiveZnodes:
         while not term.over:
             await self._remove(await self._waiting.get(), term)
 
-    async def _remove(self, live: zk_paths.LiveBroker, term: Term) -> None:
+    async def _remove(self, live: zk_paths.LiveZnode, term: Term) -> None:
         while not term.over:
             try:
                 await self._store.remove_live(live)

@@ -36,7 +36,7 @@ class FeedLimits:
 
 
 class FeedListener(Protocol):
-    """Hears how the streams of registered brokers fare, while the feed is open."""
+    """Hears how the streams of registered brokers and coordinators fare, while the feed is open."""
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
         """The broker has applied everything up to there."""
@@ -49,7 +49,9 @@ class FeedListener(Protocol):
 
 
 class Subscription:
-    """One stream. An update with an error code is its last one."""
+    """One stream. An update with an error code is its last one. ``broker_epoch`` may be a
+    coordinator's: both come from one sequence.
+    """
 
     def __init__(self, name: str, broker_epoch: BrokerEpoch, updates_max: int) -> None:
         self.name = name
@@ -163,13 +165,13 @@ class MetadataFeed:
         self._image, self._snapshot = image, None
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Send a delta to all; a broker that has registered anew loses its old stream."""
+        """Send a delta to all; who has registered anew, or is gone, loses its old stream."""
         assert self._image is not None, "the feed is closed"
         self._image, self._snapshot = image, None
         update = delta_update(delta, image.position, image.controller_id)
         for subscription in self._subscriptions:
             subscription.offer(update)
-        if delta.brokers_changed:
+        if delta.brokers_changed or delta.coordinators_changed or delta.coordinators_gone:
             for subscription in self._subscriptions:
                 if not self._entitled(subscription.broker_epoch):
                     subscription.end(ErrorCode.STALE_BROKER_EPOCH)
@@ -280,4 +282,7 @@ class MetadataFeed:
         assert self._image is not None, "the feed is closed"
         if broker_epoch == NOT_A_BROKER:
             return True
-        return any(broker.broker_epoch == broker_epoch for broker in self._image.brokers.values())
+        brokers, coordinators = self._image.brokers.values(), self._image.coordinators.values()
+        return any(one.broker_epoch == broker_epoch for one in brokers) or any(
+            one.coordinator_epoch == broker_epoch for one in coordinators
+        )

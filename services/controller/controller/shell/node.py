@@ -9,17 +9,24 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, ControllerId, InstantMs
-from tidemark.model.metadata import BrokerImage, ClusterImage, FeedPosition
+from tidemark.model.metadata import (
+    COORDINATOR_KINDS,
+    BrokerImage,
+    ClusterImage,
+    CoordinatorImage,
+    FeedPosition,
+)
 from tidemark.runtime import zk_paths
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.inbox import Inbox
 from tidemark.runtime.telemetry import fields
-from tidemark.runtime.zk_session import SessionState, ZkError, ZkSession
+from tidemark.runtime.zk_session import OnChange, SessionState, ZkError, ZkSession
 
 from controller.config import ControllerConfig
 from controller.core.controller import DESERTED, Controller, Limits, Role
@@ -28,6 +35,7 @@ from controller.core.effects import (
     Effect,
     OpenFeed,
     Publish,
+    RemoveCoordinatorZnode,
     RemoveLiveZnode,
     Reply,
     Resign,
@@ -42,12 +50,13 @@ from controller.core.inputs import (
     FeedRegained,
     Input,
     LiveBrokersChanged,
+    LiveCoordinatorsChanged,
     Request,
     StoreFailed,
     StoreWritten,
     Tick,
 )
-from controller.core.liveness import LiveListing
+from controller.core.liveness import CoordinatorListing, LiveListing
 from controller.core.topics import TopicDefaults
 from controller.shell.authorizer import Authorizer
 from controller.shell.changes import ElectionStats, report
@@ -58,8 +67,10 @@ from controller.shell.zk_store import ZkStore
 
 log = logging.getLogger(__name__)
 
-_NO_ZNODE: Final = BrokerEpoch(-1)
+_NO_ZNODE: Final = -1
 _BEATS_PER_SILENCE: Final = 4
+
+Listing = TypeVar("Listing", LiveListing, CoordinatorListing)
 
 
 class ControllerNode:
@@ -177,12 +188,16 @@ class ControllerNode:
                 duty.cancel()
 
     async def _lead(self, term: Term, store: ZkStore) -> None:
-        """Load, become active, then tell the machine whenever brokers come or go."""
+        """Load, become active, then tell the machine whenever brokers, coordinators come or go."""
         started_at = self._clock.now_ms()
         try:
             stored = await store.load()
-            changed = asyncio.Event()
-            listing = await store.live_brokers(changed.set)
+            brokers_changed = asyncio.Event()
+            listing = await store.live_brokers(brokers_changed.set)
+            changed = {kind: asyncio.Event() for kind in COORDINATOR_KINDS}
+            coordinators = [
+                await store.live_coordinators(kind, changed[kind].set) for kind in changed
+            ]
         except ZkError as error:
             term.end(f"loading the state failed: {error}")
             return
@@ -197,17 +212,32 @@ class ControllerNode:
                 took_ms=self._clock.now_ms() - started_at,
             ),
         )
-        self.take(Elected(self.controller_id, term.controller_epoch, stored, listing))
+        epoch, found = term.controller_epoch, tuple(coordinators)
+        self.take(Elected(self.controller_id, epoch, stored, listing, found))
+
+        async def tell_brokers(on_change: OnChange) -> None:
+            self.take(LiveBrokersChanged(await store.live_brokers(on_change)))
+
+        async def tell_coordinators(kind: str, on_change: OnChange) -> None:
+            self.take(LiveCoordinatorsChanged(await store.live_coordinators(kind, on_change)))
+
+        async with asyncio.TaskGroup() as watches:
+            watches.create_task(self._watch(term, brokers_changed, tell_brokers))
+            for kind, event in changed.items():
+                watches.create_task(self._watch(term, event, partial(tell_coordinators, kind)))
+
+    async def _watch(
+        self, term: Term, changed: asyncio.Event, tell: Callable[[OnChange], Awaitable[None]]
+    ) -> None:
+        """``tell`` again and again, whenever what it read before has changed."""
         while not term.over:
             await changed.wait()
             changed = asyncio.Event()
             try:
-                listing = await store.live_brokers(changed.set)
+                await tell(changed.set)
             except ZkError:
                 changed.set()  # the connection broke: read again when it is back
                 await self._session.wait_connected()
-                continue
-            self.take(LiveBrokersChanged(listing))
 
     async def _write(self, term: Term, store: ZkStore) -> None:
         while True:
@@ -278,9 +308,8 @@ class ControllerNode:
                 accepted = self._writes.put_nowait(effect)
                 assert accepted, "the machine has one write under way at a time"
                 self._write_began = self._clock.now_ms()
-            case RemoveLiveZnode(broker_id, incarnation_id):
-                assert self._live_znodes is not None, "only the active one fences"
-                self._live_znodes.remove(zk_paths.LiveBroker(broker_id, incarnation_id))
+            case RemoveLiveZnode() | RemoveCoordinatorZnode():
+                self._remove_live(effect)
             case OpenFeed(image):
                 self.feed.open(image)
             case Publish():
@@ -297,6 +326,14 @@ class ControllerNode:
                     reply.set_result(effect)
             case _:
                 raise AssertionError(f"an effect nobody performs: {effect}")
+
+    def _remove_live(self, effect: RemoveLiveZnode | RemoveCoordinatorZnode) -> None:
+        assert self._live_znodes is not None, "only the active one fences"
+        match effect:
+            case RemoveLiveZnode(broker_id, incarnation_id):
+                self._live_znodes.remove(zk_paths.LiveBroker(broker_id, incarnation_id))
+            case RemoveCoordinatorZnode(kind, number, incarnation_id):
+                self._live_znodes.remove(zk_paths.LiveCoordinator(kind, number, incarnation_id))
 
     def _publish(self, effect: Publish) -> None:
         before = self.feed.image
@@ -335,15 +372,36 @@ class ControllerNode:
         store = self._store
         if store is None:
             return None
-        path = zk_paths.LiveBroker(broker.broker_id, broker.incarnation_id).path
-        try:
-            await self._session.sync(zk_paths.LIVE_BROKERS)
-            stat = await self._session.exists(path)
-            listing = await store.live_brokers()
-        except ZkError as error:
-            log.info("live brokers not read", extra=fields(reason=str(error)))
+        live = zk_paths.LiveBroker(broker.broker_id, broker.incarnation_id)
+        found = await self._read_live(zk_paths.LIVE_BROKERS, live, store.live_brokers)
+        return None if found is None else (BrokerEpoch(found[0]), found[1])
+
+    async def find_live_coordinator(
+        self, coordinator: CoordinatorImage
+    ) -> tuple[int, CoordinatorListing] | None:
+        """The same for a coordinator."""
+        store, kind = self._store, coordinator.kind
+        if store is None:
             return None
-        return (_NO_ZNODE if stat is None else BrokerEpoch(stat.created_zxid)), listing
+        if kind not in COORDINATOR_KINDS:
+            return _NO_ZNODE, CoordinatorListing(kind, -1)
+        live = zk_paths.LiveCoordinator(
+            kind, coordinator.coordinator_id, coordinator.incarnation_id
+        )
+        parent = zk_paths.live_coordinators(kind)
+        return await self._read_live(parent, live, lambda: store.live_coordinators(kind))
+
+    async def _read_live(
+        self, parent: str, live: zk_paths.LiveZnode, read: Callable[[], Awaitable[Listing]]
+    ) -> tuple[int, Listing] | None:
+        try:
+            await self._session.sync(parent)
+            stat = await self._session.exists(live.path)
+            listing = await read()
+        except ZkError as error:
+            log.info("live znodes not read", extra=fields(reason=str(error)))
+            return None
+        return (_NO_ZNODE if stat is None else stat.created_zxid), listing
 
 
 async def _wait(happened: asyncio.Future[None]) -> None:

@@ -1,11 +1,12 @@
 """The controller's HTTP door: a first piece of Confluent's REST v3, and the operator's pages."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from fastapi import FastAPI
 from prometheus_client.registry import CollectorRegistry
 from tidemark.model.ids import NO_BROKER
-from tidemark.model.metadata import TopicImage
+from tidemark.model.metadata import COORDINATOR_KINDS, NO_COORDINATOR, TopicImage
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsApplication
 from tidemark.runtime.service_config import version
@@ -52,6 +53,18 @@ def measure(node: ControllerNode, metrics: Metrics) -> None:
     metrics.computed_one(f"{prefix}_offlinepartitionscount", lambda: _offline(node))
     metrics.computed_one(f"{prefix}_activebrokercount", lambda: _brokers(node, fenced=False))
     metrics.computed_one(f"{prefix}_fencedbrokercount", lambda: _brokers(node, fenced=True))
+    metrics.computed(
+        "tidemark_controller_coordinators",
+        lambda: _coordinators(node),
+        "registered replicas of coordinator services",
+        ("kind",),
+    )
+    metrics.computed(
+        "tidemark_controller_unowned_shards",
+        lambda: _unowned(node),
+        "shards that no coordinator serves",
+        ("kind",),
+    )
     metrics.computed_one(
         f"{prefix}_preferredreplicaimbalancecount",
         lambda: _not_preferred(node),
@@ -109,6 +122,20 @@ def _brokers(node: ControllerNode, *, fenced: bool) -> int:
     if node.image is None:
         return 0
     return sum(broker.fenced is fenced for broker in node.image.brokers.values())
+
+
+def _coordinators(node: ControllerNode) -> list[tuple[tuple[str, ...], float]]:
+    registered = () if node.image is None else node.image.coordinators
+    counts = Counter(kind for kind, _ in registered)
+    return [((kind,), float(counts[kind])) for kind in COORDINATOR_KINDS]
+
+
+def _unowned(node: ControllerNode) -> list[tuple[tuple[str, ...], float]]:
+    shards = {} if node.image is None else node.image.shards
+    return [
+        ((kind,), float(sum(one.coordinator_id == NO_COORDINATOR for one in shards.get(kind, ()))))
+        for kind in COORDINATOR_KINDS
+    ]
 
 
 def _feed_lags(node: ControllerNode) -> list[tuple[tuple[str, ...], float]]:

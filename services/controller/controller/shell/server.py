@@ -9,6 +9,7 @@ from tidemark_wire.v1 import controller_pb2_grpc
 
 from controller.shell.node import ControllerNode
 from controller.shell.rpc import (
+    acquire_shard,
     allocate_producer_ids,
     alter_configs,
     alter_partitions,
@@ -19,6 +20,7 @@ from controller.shell.rpc import (
     delete_topics,
     elect_leaders,
     register_broker,
+    register_coordinator,
     watch_metadata,
 )
 from controller.shell.rpc.call import Context
@@ -98,6 +100,18 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
     ) -> pb.ControlledShutdownResponse:
         """See rpc/controlled_shutdown.py."""
         return await controlled_shutdown.handle(self._node, request, context)
+
+    async def RegisterCoordinator(  # noqa: N802
+        self, request: pb.RegisterCoordinatorRequest, context: Context
+    ) -> pb.RegisterCoordinatorResponse:
+        """See rpc/register_coordinator.py."""
+        return await register_coordinator.handle(self._node, request, context)
+
+    async def AcquireShard(  # noqa: N802
+        self, request: pb.AcquireShardRequest, context: Context
+    ) -> pb.AcquireShardResponse:
+        """See rpc/acquire_shard.py."""
+        return await acquire_shard.handle(self._node, request, context)
 
 
 def make_server(listen: str, node: ControllerNode) -> GrpcServer:

@@ -37,11 +37,12 @@ from controller.core.cluster import (
     PutBrokerConfigs,
     PutPartition,
     PutProducerIds,
+    PutShards,
     PutTopic,
     StoredCluster,
     StoreOp,
 )
-from controller.core.liveness import Incarnation, LiveListing
+from controller.core.liveness import CoordinatorListing, Incarnation, LiveListing
 from controller.shell import znodes
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,10 @@ class ZkStore:
         await self._remove_orphans({topic.topic_id for topic in topics})
         brokers = await self._load_children(zk_paths.REGISTERED_BROKERS)
         configs = await self._load_children(zk_paths.BROKER_CONFIGS)
+        shards = {
+            kind: znodes.read_shards(kind, content)
+            for kind, content in await self._load_children(zk_paths.SHARDS)
+        }
         (producer_ids,) = await self._read([zk_paths.PRODUCER_IDS])
         return StoredCluster(
             cluster_id=cluster["cluster_id"],
@@ -100,6 +105,8 @@ class ZkStore:
             },
             finalized_features=dict(cluster.get("features", {})),
             next_producer_id=0 if producer_ids is None else int(producer_ids["next"]),
+            coordinators=tuple(one for found, _ in shards.values() for one in found),
+            shards={kind: owners for kind, (_, owners) in shards.items()},
         )
 
     async def _load_cluster(self) -> dict[str, Any]:
@@ -169,9 +176,18 @@ class ZkStore:
         names, stat = await self._session.children(zk_paths.LIVE_BROKERS, on_change)
         return LiveListing(stat.children_zxid, frozenset(_incarnations(names)))
 
+    async def live_coordinators(
+        self, kind: str, on_change: OnChange | None = None
+    ) -> CoordinatorListing:
+        """The same of one kind of coordinators."""
+        parent = zk_paths.live_coordinators(kind)
+        names, stat = await self._session.children(parent, on_change)
+        live = frozenset(_coordinators(kind, names))
+        return CoordinatorListing(kind, stat.children_zxid, live)
+
     # Writing.
 
-    async def remove_live(self, live: zk_paths.LiveBroker) -> None:
+    async def remove_live(self, live: zk_paths.LiveZnode) -> None:
         """Fence an incarnation: its live znode is gone afterwards, whoever removed it.
 
         Raises FencedError; after another ZkError it may or may not be gone: repeat.
@@ -218,6 +234,8 @@ class ZkStore:
                 return [Put(zk_paths.broker_configs(broker), data)]
             case PutProducerIds(following):
                 return [Put(zk_paths.PRODUCER_IDS, zk_paths.encode({"next": following}))]
+            case PutShards(kind, coordinators, owners):
+                return [Put(zk_paths.shards(kind), znodes.write_shards(coordinators, owners))]
 
     async def write_steps(self, steps: Sequence[Step]) -> None:
         """Write what was planned, as ``write`` does."""
@@ -293,6 +311,16 @@ def _incarnations(names: Iterable[str]) -> Iterator[Incarnation]:
             log.warning("znode ignored", extra=fields(reason=str(error)))
         else:
             yield Incarnation(live.broker_id, live.incarnation_id)
+
+
+def _coordinators(kind: str, names: Iterable[str]) -> Iterator[tuple[int, bytes]]:
+    for name in names:
+        try:
+            live = zk_paths.LiveCoordinator.parse(kind, name)
+        except zk_paths.UnknownZnodeFormatError as error:
+            log.warning("znode ignored", extra=fields(reason=str(error)))
+        else:
+            yield live.coordinator_id, live.incarnation_id
 
 
 def chunks(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -11,7 +11,14 @@ from tidemark.model.ids import (
     PartitionEpoch,
     TopicId,
 )
-from tidemark.model.metadata import BrokerImage, Endpoint, PartitionImage, TopicImage
+from tidemark.model.metadata import (
+    BrokerImage,
+    CoordinatorImage,
+    Endpoint,
+    PartitionImage,
+    ShardOwner,
+    TopicImage,
+)
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -61,6 +68,42 @@ def read_broker(content: Content) -> BrokerImage:
         log_dir_ids=tuple(map(bytes.fromhex, content.get("log_dir_ids", ()))),
         shutting_down=content.get("shutting_down", False),
     )
+
+
+def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[ShardOwner]) -> bytes:
+    """One kind's registered coordinators, and who owns each shard, in the shards' order."""
+    return zk_paths.encode(
+        {
+            "coordinators": [
+                {
+                    "coordinator_id": one.coordinator_id,
+                    "coordinator_epoch": one.coordinator_epoch,
+                    "incarnation_id": one.incarnation_id.hex(),
+                    "grpc_endpoint": one.grpc_endpoint,
+                }
+                for one in coordinators
+            ],
+            "owners": [[one.coordinator_id, one.owner_epoch] for one in owners],
+        }
+    )
+
+
+def read_shards(
+    kind: str, content: Content
+) -> tuple[tuple[CoordinatorImage, ...], tuple[ShardOwner, ...]]:
+    """The inverse."""
+    coordinators = tuple(
+        CoordinatorImage(
+            kind=kind,
+            coordinator_id=one["coordinator_id"],
+            incarnation_id=bytes.fromhex(one["incarnation_id"]),
+            grpc_endpoint=one["grpc_endpoint"],
+            coordinator_epoch=one["coordinator_epoch"],
+        )
+        for one in content["coordinators"]
+    )
+    owners = tuple(ShardOwner(shard, *owner) for shard, owner in enumerate(content["owners"]))
+    return coordinators, owners
 
 
 def write_topic(topic: TopicImage) -> bytes:

@@ -83,7 +83,11 @@ REFUSED = {
     "negative count": ({"record_count": -5}, ErrorCode.INVALID_RECORD),
     "count and delta": ({"last_offset_delta": 9}, ErrorCode.INVALID_RECORD),
     "control batch": ({"attributes": 0x20}, ErrorCode.INVALID_RECORD),
-    "transactional": ({"attributes": 0x10}, ErrorCode.INVALID_TXN_STATE),
+    "transactional without producer": ({"attributes": 0x10}, ErrorCode.INVALID_RECORD),
+    "not verified": (
+        {"attributes": 0x10, "producer_id": 9, "producer_epoch": 0, "base_sequence": 0},
+        ErrorCode.INVALID_TXN_STATE,
+    ),
     "append time set by client": ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),
     "delete horizon": ({"attributes": 0x40}, ErrorCode.INVALID_RECORD),
     "codec 5": ({"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),

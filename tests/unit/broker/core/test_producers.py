@@ -1,9 +1,11 @@
 """Idempotence against its plain twin: remember every record ever sent."""
 
 import pytest
+from broker.core.open_txns import AbortedTxn
 from broker.core.producers import (
     ACCEPTED,
     BATCHES_KEPT,
+    ENDED,
     Duplicate,
     ProducerTable,
     Refused,
@@ -11,6 +13,7 @@ from broker.core.producers import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidemark.codec.control_record import EndTxnMarker, OwnerRecord
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.errors import ErrorCode
 
@@ -28,7 +31,7 @@ def sent(table: ProducerTable, batch: BatchHeader, offset: int, now: int = 0) ->
     return verdict
 
 
-def code(verdict: Verdict) -> ErrorCode:
+def code(verdict: object) -> ErrorCode:
     assert isinstance(verdict, Refused), verdict
     return verdict.error_code
 
@@ -101,7 +104,7 @@ def test_a_snapshot_keeps_the_whole_window() -> None:
     table, restored = ProducerTable(), ProducerTable()
     for sequence in range(7):
         sent(table, header(sequence), sequence, now=sequence)
-    restored.restore(table.entries())
+    restored.restore(table.state())
     assert restored.entries() == table.entries()
     assert restored.check(header(2), 0) == Duplicate(2, 2, 5)
     assert code(restored.check(header(1), 0)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -111,6 +114,93 @@ def test_a_control_batch_moves_the_epoch_and_no_sequence() -> None:
     table = ProducerTable()
     sent(table, header(0), 0)
     marker = header(-1, epoch=1)._replace(attributes=0x30)
-    table.replay(marker, now=9)
+    table.replay(marker, 9, EndTxnMarker(commits=True, coordinator_epoch=1))
     (entry,) = table.entries()
     assert (entry.producer_epoch, entry.last_sequence, entry.updated_at) == (1, -1, 9)
+
+
+def marker(offset: int, epoch: int = 0, *, producer_id: int = 7) -> BatchHeader:
+    made = header(-1, epoch=epoch, producer_id=producer_id)
+    return made._replace(attributes=0x30, base_offset=offset)
+
+
+def in_transaction(table: ProducerTable, sequence: int, offset: int, *, epoch: int = 0) -> None:
+    made = header(sequence, epoch=epoch)
+    table.appended(made._replace(attributes=0x10), offset, 0)
+
+
+@pytest.mark.feature("M01")
+def test_a_transaction_is_open_from_its_first_record_until_its_marker_is_replicated() -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10)
+    in_transaction(table, 1, 11)
+    assert table.txns.last_stable(20) == 10
+    table.replay(marker(12), 0, EndTxnMarker(commits=True, coordinator_epoch=1))
+    assert [table.txns.last_stable(end) for end in (12, 13)] == [10, 13]
+
+
+def test_an_aborted_transaction_is_told_to_the_index() -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10)
+    table.replay(marker(12), 0, EndTxnMarker(commits=False, coordinator_epoch=1))
+    assert table.newly_aborted == [AbortedTxn(7, 10, 12, 13)]
+
+
+@pytest.mark.feature("L02")
+@pytest.mark.feature("L16")
+@pytest.mark.parametrize(
+    ("epoch", "bumped", "heard"),
+    [
+        (4, False, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (5, False, ErrorCode.NONE),
+        (5, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (6, True, ErrorCode.NONE),
+    ],
+)
+def test_a_marker_of_an_older_transaction_ends_no_newer_one(
+    epoch: int, bumped: bool, heard: ErrorCode
+) -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10, epoch=5)
+    end = EndTxnMarker(commits=True, coordinator_epoch=1)
+    verdict = table.check_marker(7, epoch, end, bumped=bumped)
+    assert (verdict.error_code if isinstance(verdict, Refused) else ErrorCode.NONE) == heard
+
+
+def test_a_repeated_marker_is_known() -> None:
+    table, end = ProducerTable(), EndTxnMarker(commits=True, coordinator_epoch=1)
+    in_transaction(table, 0, 10, epoch=5)
+    table.replay(marker(12, 6), 0, end)
+    assert table.check_marker(7, 6, end, bumped=True) == ENDED
+
+
+def test_a_deposed_coordinator_ends_nothing() -> None:
+    table = ProducerTable()
+    table.replay(marker(12), 0, EndTxnMarker(commits=True, coordinator_epoch=3))
+    verdict = table.check_marker(
+        7, 0, EndTxnMarker(commits=True, coordinator_epoch=2), bumped=False
+    )
+    assert code(verdict) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10)
+    assert code(table.check_transaction(header(1))) == ErrorCode.INVALID_TXN_STATE
+    assert table.check_transaction(header(1)._replace(attributes=0x10)) is None
+
+
+@pytest.mark.feature("L13", "L16")
+def test_the_next_transaction_waits_for_the_marker_of_the_last() -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10, epoch=1)
+    following = header(0, epoch=2)._replace(attributes=0x10)
+    assert not table.is_open(7, 2)
+    assert code(table.check_transaction(following)) == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_the_owner_of_a_shard_only_rises() -> None:
+    table = ProducerTable()
+    for epoch in (3, 2):
+        table.replay(marker(0, -1, producer_id=-1), 0, OwnerRecord(epoch))
+    assert table.owner_epoch == 3

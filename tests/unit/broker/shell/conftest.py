@@ -8,14 +8,13 @@ import pytest
 from broker.config import BrokerConfig
 from broker.shell.hosting import Hosting
 from broker.shell.node import BrokerNode
-from broker.shell.producer_ids import ProducerIds
-from broker.shell.wire_mapping import ProducerIdBlock
 from broker.storage.log_manager import LogManager
 from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition, PartitionImage, TopicImage
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.os_disk import OsDisk
+from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
 from tidemark.runtime.worker_pool import WorkerPool
 
 MakeNode = Callable[[Mapping[str, str]], BrokerNode]

@@ -1,8 +1,15 @@
-"""What a replica tells of its own log to a tool that watches it catch up."""
+"""Marks and times as readers of each isolation level see them; what a replica tells of its own log
+to a tool that watches it catch up.
+"""
 
-from broker.shell.offset_lookup import at_mark, at_replica_mark
+import asyncio
+
+import pytest
+from broker.shell.offset_lookup import at_mark, at_replica_mark, at_time
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
+from unit.broker.shell.node_worlds import World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 
@@ -33,3 +40,36 @@ def test_other_marks_are_the_leaders_to_tell_and_a_failed_log_tells_nothing() ->
     assert at_replica_mark(world.hosted(), MAX_TIMESTAMP) is None
     world.hosted().partition.become_failed()
     assert at_replica_mark(world.hosted(), LATEST_TIMESTAMP) is None
+
+
+def with_an_open_transaction() -> World:
+    """Offset 0 of a transaction, and 1 behind it."""
+    one = World()
+    one.show(topic())
+    asked = one.hosted().partition.verifications
+    asked.answer(7, asked.ask(7, 0))
+    transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    one.append(b"in", acks=-1, attributes_extra=TRANSACTIONAL_BIT, **transaction)
+    one.append(b"behind")
+    return one
+
+
+@pytest.mark.feature("M01", "M06")
+@pytest.mark.parametrize(("read_committed", "end"), [(False, 2), (True, 0)])
+def test_the_latest_is_where_a_reader_of_that_isolation_level_ends(
+    read_committed: bool, end: int
+) -> None:
+    hosted = with_an_open_transaction().hosted()
+    found = at_mark(hosted, LATEST_TIMESTAMP, read_committed=read_committed)
+    assert found is not None
+    assert found.offset == end
+
+
+@pytest.mark.parametrize(("read_committed", "offset"), [(False, 0), (True, -1)])
+@pytest.mark.parametrize("timestamp", [0, MAX_TIMESTAMP])
+def test_a_time_is_looked_up_among_what_a_reader_may_fetch(
+    timestamp: int, read_committed: bool, offset: int
+) -> None:
+    one = with_an_open_transaction()
+    looked_up = at_time(one.node, one.hosted(), timestamp, read_committed=read_committed)
+    assert asyncio.run(looked_up).offset == offset

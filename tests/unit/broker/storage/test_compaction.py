@@ -18,7 +18,12 @@ from broker.storage.txn_index import AbortedTxn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.compression import CODEC_NAMES, ZSTD
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import (
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    set_base_offset_and_epoch,
+)
 from tidemark.codec.records import Record, build_batch, read_records
 from tidemark.model.topic_configs import topic_config
 from tidemark.model.topics import TopicPartition
@@ -382,3 +387,51 @@ def test_a_group_spans_no_more_offsets_than_an_index_can_name() -> None:
     segments = [view(0, 2**31), view(2**31, 2**31 + 1)]
     assert len(group_segments(segments, 1 << 30)) == 2
     assert len(group_segments([view(0, 5), view(5, 2**31)], 1 << 30)) == 1
+
+
+def transactions(*ends: tuple[str, int]) -> list[bytes]:
+    """Producer 7 writes a key in a transaction and ends it in this epoch, once for each; at 2i and
+    2i + 1.
+    """
+    batches = []
+    for number, (key, epoch) in enumerate(ends):
+        who: dict[str, Any] = {"producer_id": 7, "producer_epoch": epoch}
+        put = [(0, key.encode(), b"v", ())]
+        batches.append(
+            build_batch(put, base_offset=2 * number, attributes_extra=TRANSACTIONAL_BIT, **who)
+        )
+        end = bytearray(build_marker(EndTxnMarker(True, 1), timestamp=0, **who))
+        set_base_offset_and_epoch(end, 0, 2 * number + 1, 0)  # type: ignore[arg-type]
+        batches.append(bytes(end))
+    return batches
+
+
+@pytest.mark.feature("E07")
+@pytest.mark.parametrize(
+    ("producers", "kept"),
+    [
+        ({7: (2, 0)}, [4, 5, 6, 7]),  # of epochs before the present one
+        ({7: (1, 0)}, [1, 3, 4, 5, 6, 7]),  # of the present one
+        ({7: (1, NOW)}, [4, 5, 6, 7]),  # of the present one, which is told again later
+        ({}, [4, 5, 6, 7]),  # of a producer long forgotten
+    ],
+)
+def test_markers_go_with_the_last_record_of_their_transaction(
+    producers: dict[int, tuple[int, int]], kept: list[int]
+) -> None:
+    disk = MemDisk()
+    content = transactions(("a", 1), ("a", 1), ("a", 1), ("b", 1))
+    views = [write_segment(disk, 0, content, 8)]
+    cleaned = clean_segments(lambda: disk, job(views, producers=producers))
+    assert [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)] == kept
+
+
+def test_a_marker_stays_while_its_readers_have_time() -> None:
+    disk = MemDisk()
+    views = [write_segment(disk, 0, transactions(("a", 1), ("a", 1)), 4)]
+    cleaned = clean_segments(lambda: disk, job(views, delete_retention_ms=2 * NOW))
+    assert [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)] == [
+        1,
+        2,
+        3,
+    ]

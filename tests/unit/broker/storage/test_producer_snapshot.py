@@ -1,7 +1,14 @@
 """Producer snapshots: read back as written, refused when damaged, the latest usable one counts."""
 
+import struct
+
 import pytest
-from broker.core.producers import ProducedBatch, ProducerEntry, ProducerTable
+from broker.core.producers import (
+    ProducedBatch,
+    ProducerEntry,
+    ProducerState,
+    ProducerTable,
+)
 from broker.storage.checkpoint import CheckpointError, NewerVersionError
 from broker.storage.producer_snapshot import (
     KEPT,
@@ -9,6 +16,7 @@ from broker.storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.storage.mem_disk import MemDisk
@@ -25,14 +33,35 @@ ENTRIES = st.lists(
 ENTRY = ProducerEntry(7, 1, -1, -1, 5, (ProducedBatch(0, 4, 10, 14, 99),))
 
 
-@given(ENTRIES)
-def test_entries_are_read_back(entries: list[ProducerEntry]) -> None:
-    assert decode_snapshot("s", encode_snapshot(entries)) == entries
+STATES = st.builds(
+    ProducerState,
+    ENTRIES.map(tuple),
+    st.integers(-1, 2**31 - 1),
+    st.lists(st.tuples(INT64, INT64), max_size=3).map(tuple),
+)
+
+
+@given(STATES)
+def test_a_state_is_read_back(state: ProducerState) -> None:
+    assert decode_snapshot("s", encode_snapshot(state)) == state
+
+
+@pytest.mark.feature("L02")
+def test_open_and_unreplicated_transactions_survive() -> None:
+    table, restored = table_of(ENTRY._replace(current_txn_first_offset=10)), ProducerTable()
+    restored.restore(decode_snapshot("s", encode_snapshot(table.state())))
+    assert restored.txns.last_stable(50) == 10
+
+
+def test_a_snapshot_of_version_1_has_no_transactions() -> None:
+    body = encode_snapshot(ProducerState((ENTRY,)))[6:-8]
+    content = struct.pack(">hI", 1, crc32c(body)) + body
+    assert decode_snapshot("s", content) == ProducerState((ENTRY,))
 
 
 @given(st.integers(0, 10**6))
 def test_any_flipped_bit_is_noticed(place: int) -> None:
-    content = bytearray(encode_snapshot([ENTRY]))
+    content = bytearray(encode_snapshot(ProducerState((ENTRY,))))
     content[place // 8 % len(content)] ^= 1 << place % 8
     with pytest.raises((CheckpointError, NewerVersionError)):
         decode_snapshot("s", bytes(content))
@@ -40,7 +69,7 @@ def test_any_flipped_bit_is_noticed(place: int) -> None:
 
 def table_of(entry: ProducerEntry) -> ProducerTable:
     table = ProducerTable()
-    table.restore([entry])
+    table.restore(ProducerState((entry,)))
     return table
 
 

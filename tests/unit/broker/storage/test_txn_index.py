@@ -4,10 +4,12 @@ import pytest
 from broker.storage.txn_index import (
     ENTRY_BYTES,
     AbortedTxn,
+    TxnIndex,
     aborted_between,
     decode_aborted,
     encode_aborted,
 )
+from tidemark.storage.mem_disk import MemDisk
 
 ABORTED = [AbortedTxn(7, 10, 20, 10), AbortedTxn(8, 15, 30, 15)]
 
@@ -29,3 +31,14 @@ def test_a_newer_version_is_refused_by_name() -> None:
 )
 def test_those_that_reach_into_a_range_count(start: int, end: int, producers: list[int]) -> None:
     assert [txn.producer_id for txn in aborted_between(ABORTED, start, end)] == producers
+
+
+def test_the_file_follows_what_is_added_and_cut() -> None:
+    disk = MemDisk()
+    disk.make_directory("orders-0")
+    index = TxnIndex.load(disk, "orders-0/x.txnindex")
+    for txn in (*ABORTED, ABORTED[1]):
+        index.add(disk, txn)
+    assert TxnIndex.load(disk, "orders-0/x.txnindex").aborted == ABORTED
+    index.cut_to(disk, 30)
+    assert TxnIndex.load(disk, "orders-0/x.txnindex").aborted == ABORTED[:1]

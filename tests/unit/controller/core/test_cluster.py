@@ -8,6 +8,7 @@ from controller.core.cluster import (
     PutBrokerConfigs,
     PutPartition,
     PutProducerIds,
+    PutShards,
     PutTopic,
     check_partition,
     new_partition,
@@ -15,8 +16,15 @@ from controller.core.cluster import (
 )
 from controller.core.elections import demote
 from tidemark.model.ids import BrokerId
-from tidemark.model.metadata import ClusterDelta, FeedPosition
-from unit.controller.worlds import a_broker, a_cluster, a_topic, applied, topic_id
+from tidemark.model.metadata import TXN, ClusterDelta, FeedPosition, ShardOwner
+from unit.controller.worlds import (
+    a_broker,
+    a_cluster,
+    a_coordinator,
+    a_topic,
+    applied,
+    topic_id,
+)
 
 
 def test_a_change_moves_the_feed_by_one() -> None:
@@ -86,6 +94,28 @@ def test_everything_else_is_one_znode_each() -> None:
         PutBrokerConfigs("", {"log.retention.ms": "1"}),
         PutProducerIds(7),
     ]
+
+
+def test_coordinators_and_their_shards_are_one_value() -> None:
+    one, two = a_coordinator(1), a_coordinator(2)
+    cluster = a_cluster(coordinators=(one,))
+    first = Change(ClusterDelta(shards_changed={TXN: (ShardOwner(0, 1, 1), ShardOwner(1, 1, 1))}))
+    applied(cluster, first)
+    delta = ClusterDelta(
+        coordinators_changed=(two,),
+        coordinators_gone=(one.key,),
+        shards_changed={TXN: (ShardOwner(0, 2, 2), ShardOwner(1, -1, 1))},
+    )
+    (put,) = store_ops(cluster.image, Change(delta))
+    assert put == PutShards(TXN, (two,), (ShardOwner(0, 2, 2), ShardOwner(1, -1, 1)))
+    assert applied(cluster, Change(delta)).image.coordinators == {two.key: two}
+
+
+def test_a_shard_of_a_stranger_is_our_bug() -> None:
+    cluster = a_cluster()
+    cluster.apply(Change(ClusterDelta(shards_changed={TXN: (ShardOwner(0, 1, 1),)})))
+    with pytest.raises(AssertionError, match="registered"):
+        cluster.check()
 
 
 def test_a_new_partition_is_led_by_its_first_live_replica() -> None:

@@ -1,5 +1,5 @@
 from controller.core.liveness import NOBODY, alive, newer, vanished
-from unit.controller.worlds import a_broker, listing
+from unit.controller.worlds import a_broker, a_coordinator, coordinator_listing, listing
 
 
 def test_a_broker_vanishes_with_the_znode_of_its_incarnation() -> None:
@@ -27,3 +27,9 @@ def test_the_listing_of_the_later_transaction_counts() -> None:
 def test_the_fenced_do_not_count_as_alive() -> None:
     brokers = {broker.broker_id: broker for broker in (a_broker(1), a_broker(2, fenced=True))}
     assert alive(brokers) == {1}
+
+
+def test_a_coordinator_lives_with_the_znode_of_its_incarnation() -> None:
+    one, restarted = a_coordinator(1), a_coordinator(1, epoch=900)
+    assert coordinator_listing(1, one).has(one)
+    assert not coordinator_listing(1, one).has(restarted)

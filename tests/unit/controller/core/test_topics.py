@@ -10,6 +10,7 @@ from controller.core.inputs import (
 )
 from controller.core.inputs import Request as Asked
 from controller.core.topics import (
+    INTERNAL_TOPICS,
     TopicDefaults,
     decide_create_partitions,
     decide_create_topics,
@@ -98,6 +99,22 @@ def test_a_topic_has_a_bounded_number_of_replicas() -> None:
     asked = CreatePartitions(REQUEST, (MorePartitions("a", 6),), dice=0)
     _, (result,) = decide_create_partitions(a_cluster(a_topic("a", (1,))), asked, small)
     assert result.error is ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_internal_topics_are_made_as_asked_and_neither_deleted_nor_grown(name: str) -> None:
+    configs = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    result = one_result(a_cluster(), new_topic(name, 50, 3, configs=configs))
+    assert (result.error, result.partition_count, result.configs) == (ErrorCode.NONE, 50, configs)
+    cluster = a_cluster(a_topic(name, (1, 2)))
+    change, (refused,) = decide_delete_topics(
+        cluster, DeleteTopics(REQUEST, (TopicRef("", topic_id(name)),))
+    )
+    assert (change, refused.error) == (None, ErrorCode.INVALID_REQUEST)
+    assert "is internal" in refused.message
+    more = CreatePartitions(REQUEST, (MorePartitions(name, 6),), dice=0)
+    change, (refused,) = decide_create_partitions(cluster, more, DEFAULTS)
+    assert (change, refused.error) == (None, ErrorCode.INVALID_REQUEST)
 
 
 def test_names_with_two_underscores_are_anyones() -> None:

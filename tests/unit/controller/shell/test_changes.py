@@ -6,8 +6,15 @@ from dataclasses import replace
 import pytest
 from controller.shell.changes import PartitionChange, changes_of, report, shortened
 from tidemark.model.ids import NO_BROKER, BrokerId
-from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition, PartitionImage
-from unit.controller.worlds import a_topic
+from tidemark.model.metadata import (
+    TXN,
+    ClusterDelta,
+    ClusterImage,
+    FeedPosition,
+    PartitionImage,
+    ShardOwner,
+)
+from unit.controller.worlds import a_coordinator, a_topic
 
 TOPIC = a_topic("orders", (1, 2, 3), (2, 3, 1))
 ONE = TOPIC.partitions[0]
@@ -68,3 +75,24 @@ def test_elections_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture)
 def test_a_long_list_is_cut() -> None:
     cut = shortened("topics", [f"t{number}" for number in range(12)])
     assert cut == {"count": 12, "topics": ",".join(f"t{n}" for n in range(10)) + " and 2 more"}
+
+
+def test_moves_of_shards_are_told_and_mere_acquisitions_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = a_coordinator(1)
+    before = replace(
+        image_of(ONE), shards={TXN: (ShardOwner(0, 1, 1), ShardOwner(1, 2, 1), ShardOwner(2))}
+    )
+    delta = ClusterDelta(
+        coordinators_changed=(one,),
+        coordinators_gone=((TXN, 2),),
+        shards_changed={TXN: (ShardOwner(0, 1, 2), ShardOwner(1, 1, 2), ShardOwner(2, -1, 0))},
+    )
+    epoch, version = before.position
+    after = before.apply(delta, FeedPosition(epoch, version + 1), before.controller_id)
+    with caplog.at_level(logging.INFO):
+        assert report(before, delta, after) == (0, 0)
+    told = [record.message for record in caplog.records]
+    assert told == ["coordinator registered", "coordinator gone", "shards assigned"]
+    assert "1:1" in str(caplog.records[-1].__dict__)

@@ -7,7 +7,7 @@ import pytest
 from controller.shell.metadata_feed import NOT_A_BROKER, FeedLimits, MetadataFeed, Subscription
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterDelta, FeedPosition
-from unit.controller.worlds import a_broker, a_cluster
+from unit.controller.worlds import a_broker, a_cluster, a_coordinator
 
 EPOCH = BrokerEpoch(101)  # of broker 1 in a_cluster
 
@@ -94,3 +94,30 @@ def test_the_end_of_a_term_loses_nobody(feed: MetadataFeed, heard: Heard) -> Non
     with stream(feed):
         feed.close("")
     assert heard.words == ["101 regained"]
+
+
+# Coordinators, whose epochs are numbers of the same sequence.
+
+
+def test_a_coordinators_stream_is_told_and_ends_with_its_registration(
+    heard: Heard,
+) -> None:
+    one = a_coordinator(1)
+    feed = MetadataFeed(FeedLimits(), heard)
+    image = a_cluster(coordinators=(one,)).image
+    feed.open(image)
+    with stream(feed, BrokerEpoch(one.coordinator_epoch)) as subscription:
+        gone = ClusterDelta(coordinators_gone=(one.key,))
+        epoch, version = image.position
+        after = image.apply(gone, FeedPosition(epoch, version + 1), image.controller_id)
+        feed.publish(gone, after)
+        assert subscription.over
+    assert heard.words == [f"{one.coordinator_epoch} regained"]
+
+
+def test_who_is_no_coordinator_any_more_may_not_follow_as_one(heard: Heard) -> None:
+    feed = MetadataFeed(FeedLimits(), heard)
+    feed.open(a_cluster().image)
+    with stream(feed, BrokerEpoch(a_coordinator(1).coordinator_epoch)) as subscription:
+        assert subscription.over
+    assert heard.words == []

@@ -1,6 +1,28 @@
-from controller.shell.zk_store import BYTES_MAX, OPS_MAX, Put, Remove, Step, chunks
+from collections.abc import Awaitable, Callable
+
+import pytest
+from controller.core.cluster import PutShards, StoredCluster
+from controller.core.liveness import CoordinatorListing
+from controller.shell.zk_election import ZkElection
+from controller.shell.zk_store import (
+    BYTES_MAX,
+    OPS_MAX,
+    FencedError,
+    Put,
+    Remove,
+    Step,
+    ZkStore,
+    chunks,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sim.loop import SimLoop
+from sim.test_zookeeper import World
+from sim.zk_adapter import SimZkSession
+from tidemark.model.ids import ControllerId
+from tidemark.model.metadata import TXN, ShardOwner
+from tidemark.runtime import zk_paths
+from unit.controller.worlds import a_coordinator
 
 PUTS = st.builds(
     Put, st.text("/a", min_size=1, max_size=9), st.integers(0, BYTES_MAX // 2).map(bytes)
@@ -21,3 +43,78 @@ def test_chunks_keep_order_and_fit_in_a_transaction(steps: list[Step]) -> None:
 def test_a_chunk_leaves_room_for_the_check_of_the_epoch() -> None:
     sizes = [len(chunk) for chunk in chunks([Remove("/x")] * (2 * OPS_MAX))]
     assert sizes == [OPS_MAX - 1, OPS_MAX - 1, 2]
+
+
+# On a simulated ZooKeeper.
+
+
+def run(use: Callable[[SimZkSession], Awaitable[None]]) -> None:
+    world = World()
+    loop = SimLoop(world.queue)  # type: ignore[abstract]  # I/O is left out on purpose
+
+    async def main() -> None:
+        await use(SimZkSession(world.one))
+
+    task = loop.create_task(main())
+    world.queue.run(5_000)
+    assert task.done(), "stuck"
+    task.result()
+
+
+async def new_store(session: SimZkSession) -> ZkStore:
+    election = ZkElection(session, ControllerId(1))
+    election.grpc_endpoint = "one:1"
+    return ZkStore(session, (await election.campaign()).epoch_version)
+
+
+async def load(store: ZkStore) -> StoredCluster:
+    """As another process would: of what it knows to be there nothing is remembered."""
+    return await ZkStore(store._session, store._epoch_version).load()
+
+
+def test_shards_are_read_as_they_were_written() -> None:
+    one, two = a_coordinator(1), a_coordinator(2)
+    owners = (ShardOwner(0, 1, 7), ShardOwner(1, 2, 9))
+
+    async def use(session: SimZkSession) -> None:
+        store = await new_store(session)
+        assert (await store.load()).shards == {}
+        await store.write([PutShards(TXN, (one, two), owners)])
+        await store.write([PutShards(TXN, (one,), (owners[0], ShardOwner(1, -1, 9)))])
+        found = await load(store)
+        assert found.coordinators == (one,)
+        assert found.shards == {TXN: (owners[0], ShardOwner(1, -1, 9))}
+
+    run(use)
+
+
+def test_a_deposed_controller_assigns_nothing() -> None:
+    async def use(session: SimZkSession) -> None:
+        store = await new_store(session)
+        await store.load()
+        old = ZkStore(session, store._epoch_version - 1)
+        with pytest.raises(FencedError):
+            await old.write([PutShards(TXN, (), (ShardOwner(0, -1, 1),))])
+        assert (await load(store)).shards == {}
+
+    run(use)
+
+
+def test_live_coordinators_are_listed_and_removed() -> None:
+    live = zk_paths.LiveCoordinator(TXN, 3, b"incarnation")
+
+    async def use(session: SimZkSession) -> None:
+        store = await new_store(session)
+        await store.load()
+        woken: list[bool] = []
+        before = await store.live_coordinators(TXN, lambda: woken.append(True))
+        await session.create(live.path, ephemeral=True)
+        await session.create(f"{zk_paths.live_coordinators(TXN)}/nonsense")
+        found = await store.live_coordinators(TXN)
+        assert found == CoordinatorListing(TXN, found.zxid, frozenset({(3, b"incarnation")}))
+        assert found.zxid > before.zxid
+        assert woken == [True]
+        await store.remove_live(live)
+        assert (await store.live_coordinators(TXN)).live == frozenset()
+
+    run(use)

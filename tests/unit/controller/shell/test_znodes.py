@@ -5,7 +5,8 @@ import pytest
 from controller.shell import znodes
 from controller.shell.znodes import DamagedStoreError
 from tidemark.model.ids import BrokerId
-from unit.controller.worlds import a_broker, a_topic
+from tidemark.model.metadata import TXN, CoordinatorImage, ShardOwner
+from unit.controller.worlds import a_broker, a_coordinator, a_topic
 
 
 def test_a_broker_comes_back_as_it_went() -> None:
@@ -33,3 +34,16 @@ def test_a_partition_that_is_missing_is_named() -> None:
 def test_a_partitions_znode_is_small() -> None:
     (partition,) = a_topic("orders", (1, 2, 3)).partitions
     assert len(znodes.write_partition(partition)) < 100
+
+
+@pytest.mark.parametrize("coordinators", [(), (a_coordinator(1), a_coordinator(2))])
+def test_shards_come_back_as_they_went(coordinators: tuple[CoordinatorImage, ...]) -> None:
+    owners = (ShardOwner(0, 1, 7), ShardOwner(1, -1, 3), ShardOwner(2))
+    data = znodes.write_shards(coordinators, owners)
+    assert json.loads(data)["format"] == 1
+    assert znodes.read_shards(TXN, json.loads(data)) == (coordinators, owners)
+
+
+def test_fifty_shards_are_a_small_znode() -> None:
+    owners = tuple(ShardOwner(n, 1 + n % 3, 100_000) for n in range(50))
+    assert len(znodes.write_shards(tuple(map(a_coordinator, (1, 2, 3))), owners)) < 1_200

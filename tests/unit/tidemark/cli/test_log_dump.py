@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import typer
-from broker.core.producers import ProducedBatch, ProducerEntry
+from broker.core.producers import ProducedBatch, ProducerEntry, ProducerState
 from broker.storage.checkpoint import write_epochs, write_offsets
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.producer_snapshot import encode_snapshot
@@ -155,7 +155,7 @@ def write_all_kinds(directory: Path) -> None:
     (directory / f"{NAME}.index").write_bytes(index.encode_unwritten())
     (directory / f"{NAME}.timeindex").write_bytes(times.encode_unwritten())
     (directory / f"{NAME}.txnindex").write_bytes(encode_aborted([AbortedTxn(7, 1, 2, 1)]))
-    (directory / f"{NAME}.snapshot").write_bytes(encode_snapshot([entry]))
+    (directory / f"{NAME}.snapshot").write_bytes(encode_snapshot(ProducerState((entry,), 3)))
     disk = OsDisk(directory)
     write_epochs(disk, "leader-epoch-checkpoint", [(0, 0), (4, 1_000)])
     offsets = {TopicPartition("orders", 0): 12}
@@ -182,7 +182,8 @@ def test_every_kind_of_file_that_the_broker_writes(tmp_path: Path) -> None:
                 "open_txn_first_offset": -1,
                 "updated_at": 1_700_000_000_000,
                 "batches": ["3..4@1002..1003"],
-            }
+            },
+            {"owner_epoch": 3, "ended_unreplicated": 0},
         ],
         "leader-epoch-checkpoint": [
             {"leader_epoch": 0, "start_offset": 0},

@@ -25,7 +25,7 @@ def test_help_names_every_group(
 ) -> None:
     assert run(monkeypatch, "--help") == ExitCode.OK
     text = capsys.readouterr().out
-    assert all(name in text for name in ("dev", "topic", "log", "Exit codes"))
+    assert all(name in text for name in ("dev", "topic", "group", "txn", "log", "Exit codes"))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_help_names_every_group(
         ("dev", "up", "--port", "client"),
         ("dev", "up", "--brokers", "10"),
         ("topic", "alter", "a"),
+        ("group", "reset", "g"),
+        ("group", "reset", "g", "--to-latest", "--shift-by", "1"),
+        ("group", "reset", "g", "--by-duration", "soon"),
+        ("txn", "abort"),
+        ("txn", "abort", "x", "--topic", "t"),
     ],
 )
 def test_wrong_arguments_have_their_own_code(

@@ -7,6 +7,7 @@ import uvloop
 from tidemark.client.config import ConsumerConfig, ProducerConfig
 from tidemark.client.consumer import Consumer
 from tidemark.client.producer import Producer
+from unit.tidemark.client.memory_groups import MemoryGroups
 from unit.tidemark.client.memory_transport import MemoryTransport
 
 Result = TypeVar("Result")
@@ -24,6 +25,13 @@ def producer_on(transport: MemoryTransport, **settings: Any) -> Producer:
     producer = Producer("memory:1", config, partitioner=partitioner, **settings)
     producer._session._make_transport = lambda group: transport  # type: ignore[method-assign]
     return producer
+
+
+def member_on(groups: MemoryGroups, **settings: Any) -> Consumer:
+    """A consumer of group g over coordinators in memory."""
+    consumer = consumer_on(groups.cluster, **{"group_id": "g", **settings})
+    consumer._session.kafka = groups.kafka  # type: ignore[method-assign]
+    return consumer
 
 
 def consumer_on(transport: MemoryTransport, **settings: Any) -> Consumer:

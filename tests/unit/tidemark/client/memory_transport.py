@@ -87,6 +87,15 @@ class MemoryLog:
         rules.appended(header, base_offset)
         return ProduceOutcome(0, base_offset)
 
+    def append_control(self, batch: bytes) -> None:
+        stamped = bytearray(batch)
+        set_base_offset_and_epoch(stamped, 0, Offset(self.end), LeaderEpoch(0))
+        self.batches.append(bytes(stamped))
+        self.end += 1
+
+    def headers(self) -> list[BatchHeader]:
+        return [read_header(batch) for batch in self.batches]
+
     def records(self) -> list[Record]:
         return [
             record
@@ -117,6 +126,7 @@ class MemoryTransport:
         self.leaders = {partition: 1 + partition.partition % 2 for partition in self.partitions}
         self.faults: deque[str | ErrorCode] = deque()
         self.requests = 0
+        self.transactional_ids: list[str | None] = []
         self.held = asyncio.Event()
         self.held.set()
         self._producer_ids = 1000
@@ -150,9 +160,16 @@ class MemoryTransport:
         return ProducerIdentity(self._producer_ids, 0)
 
     async def produce(
-        self, broker_id: int, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int
+        self,
+        broker_id: int,
+        items: Sequence[ProduceItem],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
         await self.held.wait()
+        self.transactional_ids.append(transactional_id)
         self.requests += 1
         fault = self.faults.popleft() if self.faults else None
         if fault == "lost":

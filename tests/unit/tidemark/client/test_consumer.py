@@ -5,7 +5,7 @@ import pytest
 from tidemark.client.consumer import Consumer
 from tidemark.client.errors import (
     ClientClosedError,
-    NotAvailableYetError,
+    ClientConfigError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -223,11 +223,15 @@ def test_offsets_of_logs_are_looked_up() -> None:
     run(work())
 
 
-def test_groups_are_not_there_yet_and_the_error_says_what_to_use() -> None:
-    with pytest.raises(NotAvailableYetError, match=r"use assign\(\)"):
-        Consumer("h:1", group_id="g")
-    with pytest.raises(NotAvailableYetError):
-        Consumer("h:1").subscribe(["t"])
+def test_what_needs_a_group_says_so() -> None:
+    async def work() -> None:
+        async with consumer_on(filled([1])) as consumer:
+            with pytest.raises(ClientConfigError, match=r"subscribe\(\) needs a group_id"):
+                consumer.subscribe(["t"])
+            with pytest.raises(ClientConfigError, match=r"commit\(\) needs a group_id"):
+                await consumer.commit()
+
+    run(work())
 
 
 def test_wrong_calls_are_refused() -> None:

@@ -5,9 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.client.batches import PendingBatch
 from tidemark.client.errors import (
+    ClientError,
     DuplicateSequenceNumber,
     InvalidSequenceNumber,
     MessageTooLargeError,
+    error_for,
 )
 from tidemark.client.partition_queue import (
     PRODUCER_EPOCH_MAX,
@@ -253,3 +255,36 @@ def test_whatever_the_network_does_records_are_there_once_and_in_order(script: l
     acknowledged = [batch for batch in exchange.batches if batch.error is None]
     assert {batch.number for batch in acknowledged} <= set(written)
     assert all(written[batch.base_offset] == batch.number for batch in acknowledged)
+
+
+def transactional(identity: ProducerIdentity = ProducerIdentity(7, 3)) -> PartitionQueue:  # noqa: B008
+    queue = PartitionQueue(PARTITION, idempotent=True, transactional=True)
+    queue.renew(identity)
+    return queue
+
+
+def test_a_batch_given_up_ends_sending_until_the_next_transaction() -> None:
+    queue = transactional()
+    add(queue, 2)
+    first = queue.take(0, 1)
+    queue.on_refused(first, Refusal(ErrorCode.INVALID_TXN_STATE), 0)
+    assert not queue.can_send(10), "the epoch is the coordinator's to raise"
+    assert [batch.error is None for batch in queue.cut(failure())] == [False]
+    queue.renew(ProducerIdentity(7, 4))
+    add(queue, 1)
+    again = queue.take(10, 1)
+    assert (again.producer_epoch, again.sequence, again.transactional) == (4, 0, True)
+
+
+def test_a_cut_queue_awaits_what_is_in_flight_and_retries_nothing() -> None:
+    queue = transactional()
+    add(queue, 2)
+    first = queue.take(0, 1)
+    queue.cut(failure())
+    assert not queue.is_idle
+    queue.on_refused(first, Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    assert queue.is_idle
+
+
+def failure() -> ClientError:
+    return error_for(ErrorCode.OPERATION_NOT_ATTEMPTED, "aborted")

@@ -5,8 +5,12 @@ from itertools import islice
 import pytest
 from tidemark.client import producer as async_producer
 from tidemark.client.errors import ClientClosedError, ClientConfigError
+from tidemark.client.group_types import NoListener
 from tidemark.client.session import Session
 from tidemark.client.sync import Consumer, Producer
+from tidemark.client.sync_transactions import TransactionalProducer
+from tidemark.model.topics import TopicPartition
+from unit.tidemark.client.memory_transactions import MemoryTransactions
 from unit.tidemark.client.memory_transport import MemoryTransport
 
 
@@ -71,3 +75,50 @@ def test_a_failure_at_close_is_raised_in_the_callers_thread(memory: MemoryTransp
 def test_the_async_producer_is_what_runs(memory: MemoryTransport) -> None:
     with Producer("h:1") as producer:
         assert isinstance(producer._client, async_producer.Producer)
+
+
+@pytest.fixture
+def coordinators(memory: MemoryTransport, monkeypatch: pytest.MonkeyPatch) -> MemoryTransactions:
+    """Of groups and transactions, for every client of the test."""
+    found = MemoryTransactions(memory)
+
+    async def kafka(session: Session) -> MemoryTransactions:
+        return found
+
+    monkeypatch.setattr(Session, "kafka", kafka)
+    return found
+
+
+def test_a_listener_may_call_its_consumer(coordinators: MemoryTransactions) -> None:
+    zero = TopicPartition("t", 0)
+    with Producer("h:1", linger_ms=0) as producer:
+        producer.send_many("t", [(None, b"v")] * 5)
+    with Consumer("h:1", group_id="g", auto_offset_reset="earliest") as consumer:
+
+        class Commits(NoListener):
+            def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+                consumer.commit({zero: 3})
+
+        consumer.subscribe(["t"], Commits())
+        while not consumer.poll(timeout_ms=50):
+            pass
+        consumer.unsubscribe()
+        assert consumer.committed([zero]) == {zero: (3, "", -1)}
+        assert consumer.group_metadata().member_id == ""
+
+
+def test_transactions_without_await(coordinators: MemoryTransactions) -> None:
+    with TransactionalProducer("h:1", transactional_id="x", linger_ms=0) as producer:
+        producer.init()
+        with producer.transaction():
+            producer.send("t", b"1")
+            producer.send_many("t", [(None, b"2")])
+        with pytest.raises(KeyError):
+            fails_midway(producer)
+    assert [committed for *_, committed in coordinators.outcomes] == [True, False]
+
+
+def fails_midway(producer: TransactionalProducer) -> None:
+    with producer.transaction():
+        producer.send("t", b"3")
+        raise KeyError

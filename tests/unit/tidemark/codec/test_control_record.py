@@ -1,7 +1,13 @@
 """Markers that end a transaction: Kafka's layout, round trip, malformed ones."""
 
 import pytest
-from tidemark.codec.control_record import EndTxnMarker, build_marker, read_marker
+from tidemark.codec.control_record import (
+    EndTxnMarker,
+    OwnerRecord,
+    build_marker,
+    build_owner,
+    read_control,
+)
 from tidemark.codec.record_batch import CONTROL_BIT, read_header
 from tidemark.codec.records import RecordsError, build_batch, read_records
 
@@ -14,7 +20,14 @@ def test_a_marker_comes_back(commits: bool) -> None:
     assert header.is_control
     assert header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, -1)
-    assert read_marker(batch, header) == marker
+    assert read_control(batch, header) == marker
+
+
+def test_a_change_of_owner_comes_back() -> None:
+    batch = build_owner(OwnerRecord(9), timestamp=1_000)
+    header = read_header(batch)
+    assert (header.is_control, header.is_transactional, header.producer_id) == (True, False, -1)
+    assert read_control(batch, header) == OwnerRecord(9)
 
 
 def test_layout_is_kafkas() -> None:
@@ -26,7 +39,7 @@ def test_layout_is_kafkas() -> None:
 
 def test_other_control_records_are_not_markers() -> None:
     batch = build_batch([(0, b"\x00\x00\x00\x02", b"", ())], attributes_extra=CONTROL_BIT)
-    assert read_marker(batch, read_header(batch)) is None
+    assert read_control(batch, read_header(batch)) is None
 
 
 @pytest.mark.parametrize(
@@ -35,4 +48,4 @@ def test_other_control_records_are_not_markers() -> None:
 def test_malformed_markers_are_refused(key: bytes | None, value: bytes) -> None:
     batch = build_batch([(0, key, value, ())], attributes_extra=CONTROL_BIT)
     with pytest.raises(RecordsError):
-        read_marker(batch, read_header(batch))
+        read_control(batch, read_header(batch))

@@ -10,8 +10,10 @@ from tidemark.model.ids import (
 from tidemark.model.metadata import (
     ClusterDelta,
     ClusterImage,
+    CoordinatorImage,
     FeedPosition,
     PartitionImage,
+    ShardOwner,
     TopicImage,
 )
 
@@ -59,3 +61,48 @@ def test_the_feed_never_goes_back() -> None:
 
 def test_a_new_controllers_first_version_is_later_than_any_of_the_old_one() -> None:
     assert FeedPosition(ControllerEpoch(2), 0) > FeedPosition(ControllerEpoch(1), 10**9)
+
+
+# Coordinators and shards.
+
+
+def coordinator(number: int, epoch: int = 5) -> CoordinatorImage:
+    return CoordinatorImage("txn", number, bytes([number]), f"host:{number}", epoch)
+
+
+def changed(*owners: ShardOwner) -> ClusterDelta:
+    return ClusterDelta(shards_changed={"txn": owners})
+
+
+def test_coordinators_come_change_and_go() -> None:
+    delta = ClusterDelta(coordinators_changed=(coordinator(1), coordinator(2)))
+    image = ClusterImage().apply(delta, at(1), ONE)
+    again = ClusterDelta(
+        coordinators_changed=(coordinator(2, epoch=6),), coordinators_gone=(("txn", 1),)
+    )
+    after = image.apply(again, at(2), ONE)
+    assert after.coordinators == {("txn", 2): coordinator(2, epoch=6)}
+    assert len(image.coordinators) == 2
+
+
+def test_only_the_shards_that_changed_change() -> None:
+    image = ClusterImage().apply(changed(ShardOwner(0, 1, 1), ShardOwner(1, 2, 1)), at(1), ONE)
+    image = image.apply(changed(ShardOwner(1, 1, 2), ShardOwner(2)), at(2), ONE)
+    assert image.shards == {"txn": (ShardOwner(0, 1, 1), ShardOwner(1, 1, 2), ShardOwner(2, -1, 0))}
+
+
+def test_whom_to_ask_about_a_shard() -> None:
+    delta = ClusterDelta(
+        coordinators_changed=(coordinator(1),),
+        shards_changed={"txn": (ShardOwner(0, 1, 1), ShardOwner(1))},
+    )
+    image = ClusterImage().apply(delta, at(1), ONE)
+    assert image.shard_owner("txn", 0) == coordinator(1)
+    assert [image.shard_owner("txn", shard) for shard in (-1, 1, 2)] == [None] * 3
+    assert image.shard_owner("share", 0) is None
+
+
+def test_a_delta_without_coordinators_leaves_them_as_they_are() -> None:
+    image = ClusterImage().apply(changed(ShardOwner(0)), at(1), ONE)
+    after = image.apply(ClusterDelta(topics_changed=(topic("orders", 1),)), at(2), ONE)
+    assert after.shards is image.shards

@@ -34,6 +34,15 @@ class ScriptedController(controller_pb2_grpc.ControllerServicer):
     async def RegisterBroker(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("RegisterBroker", request)
 
+    async def RegisterCoordinator(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("RegisterCoordinator", request)
+
+    async def AcquireShard(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("AcquireShard", request)
+
+    async def AllocateProducerIds(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("AllocateProducerIds", request)
+
     async def WatchMetadata(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         requests = aiter(request_iterator)
         self.asked.append(await anext(requests))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.ids import (
@@ -13,9 +15,11 @@ from tidemark.model.metadata import (
     BrokerImage,
     ClusterDelta,
     ClusterImage,
+    CoordinatorImage,
     Endpoint,
     FeedPosition,
     PartitionImage,
+    ShardOwner,
     TopicImage,
 )
 from tidemark.runtime.metadata_wire import (
@@ -61,6 +65,20 @@ TOPICS = st.builds(
     configs=CONFIGS,
     partitions=st.lists(PARTITIONS, max_size=3).map(tuple),
 )
+KINDS = st.sampled_from(["txn", "share"])
+COORDINATORS = st.builds(
+    CoordinatorImage,
+    kind=KINDS,
+    coordinator_id=st.integers(0, 9),
+    incarnation_id=st.binary(min_size=16, max_size=16),
+    grpc_endpoint=NAMES,
+    coordinator_epoch=st.integers(-1, 2**63 - 1),
+)
+OWNERS = st.lists(
+    st.builds(ShardOwner, st.integers(0, 5), st.integers(-1, 9), INT32),
+    max_size=4,
+    unique_by=lambda one: one.shard,
+).map(lambda owners: tuple(sorted(owners)))
 DELTAS = st.builds(
     ClusterDelta,
     brokers_changed=st.lists(BROKERS, max_size=2).map(tuple),
@@ -73,6 +91,9 @@ DELTAS = st.builds(
     ),
     broker_configs_changed=st.dictionaries(st.sampled_from(["", "1", "2"]), CONFIGS, max_size=2),
     finalized_features=st.dictionaries(NAMES, INT32, max_size=2),
+    coordinators_changed=st.lists(COORDINATORS, max_size=2).map(tuple),
+    coordinators_gone=st.lists(st.tuples(KINDS, st.integers(0, 9)), max_size=2).map(tuple),
+    shards_changed=st.dictionaries(KINDS, OWNERS, max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)
@@ -105,3 +126,35 @@ def test_a_snapshot_holds_all_that_deltas_brought(delta: ClusterDelta) -> None:
     start = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
     theirs = start.apply(delta, SECOND, CONTROLLER)
     assert apply_update(ClusterImage(), over_the_wire(snapshot_update(theirs))) == (theirs, None)
+
+
+# Mixed versions: controllers of the last release know of no coordinators.
+
+
+def without_coordinators(update: pb.MetadataUpdate) -> pb.MetadataUpdate:
+    """As the last release sends it: without the fields that it does not have."""
+    old = over_the_wire(update)
+    for name in ("coordinators", "shards"):
+        old.snapshot.ClearField(name)
+    return old
+
+
+@given(DELTAS)
+@settings(max_examples=10, deadline=None)
+def test_a_snapshot_of_the_last_release_has_no_coordinators(delta: ClusterDelta) -> None:
+    start = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
+    theirs = start.apply(delta, SECOND, CONTROLLER)
+    image, _ = apply_update(ClusterImage(), without_coordinators(snapshot_update(theirs)))
+    assert image == replace(theirs, coordinators={}, shards={})
+
+
+def test_a_delta_of_the_last_release_leaves_coordinators_as_they_are() -> None:
+    delta = ClusterDelta(shards_changed={"txn": (ShardOwner(0, 1, 1),)})
+    start = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
+    ours = start.apply(delta, SECOND, CONTROLLER)
+    third = FeedPosition(ControllerEpoch(7), 2)
+    old = pb.MetadataUpdate(position=pb.MetadataUpdate().position, controller_id=3)
+    old.position.controller_epoch, old.position.version = third
+    old.delta.brokers_gone.append(1)
+    after, _ = apply_update(ours, over_the_wire(old))
+    assert after.shards == ours.shards

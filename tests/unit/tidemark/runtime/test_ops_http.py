@@ -1,13 +1,55 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
 from tidemark.runtime.metrics import Metrics
-from tidemark.runtime.ops_http import AddressTakenError, Health, OpsServer
+from tidemark.runtime.ops_http import AddressTakenError, OpsServer
+from tidemark.runtime.service_config import HostPort
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+class Door:
+    """One server and one client for all tests here: to stop a server takes a tenth of a second.
+
+    ``problem`` is what it answers when asked for its readiness.
+    """
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.problem: str | None = None
+        self._runner = runner
+        self._open = AsyncExitStack()
+        self.server = OpsServer(
+            "127.0.0.1:0", Metrics("broker").registry, ready=lambda: self.problem
+        )
+
+    async def start(self) -> None:
+        await self._open.enter_async_context(self.server)
+        client = httpx.AsyncClient(base_url=f"http://{self.server.address}", trust_env=False)
+        self._client = await self._open.enter_async_context(client)
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+    def ask(self, ask: Ask, *, problem: str | None = None) -> httpx.Response:
+        self.problem = problem
+        return self._runner.run(_answer(ask(self._client)))
+
+
+async def _answer(answer: Awaitable[httpx.Response]) -> httpx.Response:
+    return await answer
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    with asyncio.Runner() as runner:
+        door = Door(runner)
+        runner.run(door.start())
+        yield door
+        runner.run(door.stop())
 
 
 @pytest.fixture(autouse=True)
@@ -18,79 +60,64 @@ def _level_as_it_was() -> Iterator[None]:
     logging.getLogger("example").setLevel(logging.NOTSET)
 
 
-def asked(ask: Ask, *, ready: Health = lambda: None) -> httpx.Response:
-    async def main() -> httpx.Response:
-        async with (
-            OpsServer("127.0.0.1:0", Metrics("broker").registry, ready=ready) as server,
-            httpx.AsyncClient(base_url=f"http://{server.address}", trust_env=False) as client,
-        ):
-            return await ask(client)
-
-    return asyncio.run(main())
-
-
-def test_metrics_are_served_as_text() -> None:
-    answer = asked(lambda client: client.get("/metrics"))
+def test_metrics_are_served_as_text(door: Door) -> None:
+    answer = door.ask(lambda client: client.get("/metrics"))
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
     assert "tidemark_build_info" in answer.text
 
 
-def test_a_scraper_that_asks_gets_open_metrics() -> None:
+def test_a_scraper_that_asks_gets_open_metrics(door: Door) -> None:
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-    answer = asked(lambda client: client.get("/metrics", headers=accept))
+    answer = door.ask(lambda client: client.get("/metrics", headers=accept))
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
 
 
-def test_a_service_that_answers_lives() -> None:
-    answer = asked(lambda client: client.get("/livez"), ready=lambda: "not yet")
+def test_a_service_that_answers_lives(door: Door) -> None:
+    answer = door.ask(lambda client: client.get("/livez"), problem="not yet")
     assert (answer.status_code, answer.text) == (200, "ok\n")
 
 
-def test_readiness_says_why_not() -> None:
-    answer = asked(lambda client: client.get("/readyz"), ready=lambda: "no controller")
+def test_readiness_says_why_not(door: Door) -> None:
+    answer = door.ask(lambda client: client.get("/readyz"), problem="no controller")
     assert (answer.status_code, answer.text) == (503, "no controller\n")
 
 
-def test_head_has_no_body() -> None:
-    answer = asked(lambda client: client.head("/readyz"))
+def test_head_has_no_body(door: Door) -> None:
+    answer = door.ask(lambda client: client.head("/readyz"))
     assert (answer.status_code, answer.content) == (200, b"")
 
 
 @pytest.mark.parametrize("body", ["debug", '"DEBUG"', '{"level": "DEBUG"}'])
-def test_the_log_level_is_changed_while_running(body: str) -> None:
-    answer = asked(lambda client: client.put("/loglevel", content=body))
+def test_the_log_level_is_changed_while_running(door: Door, body: str) -> None:
+    answer = door.ask(lambda client: client.put("/loglevel", content=body))
     assert answer.json()["level"] == "DEBUG"
     assert logging.getLogger().level == logging.DEBUG
 
 
-def test_one_loggers_level_is_changed() -> None:
-    asked(lambda client: client.put("/loglevel?logger=example", content="ERROR"))
+def test_one_loggers_level_is_changed(door: Door) -> None:
+    door.ask(lambda client: client.put("/loglevel?logger=example", content="ERROR"))
     assert logging.getLogger("example").level == logging.ERROR
 
 
 @pytest.mark.parametrize(
     ("body", "status"), [("LOUD", 400), ("{", 400), (b"\xff", 400), ("x" * 2_000, 413)]
 )
-def test_a_level_that_cannot_be_is_refused(body: str | bytes, status: int) -> None:
-    assert asked(lambda client: client.put("/loglevel", content=body)).status_code == status
+def test_a_level_that_cannot_be_is_refused(door: Door, body: str | bytes, status: int) -> None:
+    assert door.ask(lambda client: client.put("/loglevel", content=body)).status_code == status
 
 
-def test_other_paths_and_methods_are_refused() -> None:
-    assert asked(lambda client: client.get("/nothing")).status_code == 404
-    assert asked(lambda client: client.post("/metrics")).status_code == 405
+def test_other_paths_and_methods_are_refused(door: Door) -> None:
+    assert door.ask(lambda client: client.get("/nothing")).status_code == 404
+    assert door.ask(lambda client: client.post("/metrics")).status_code == 405
 
 
-async def _listen_twice() -> None:
-    registry = Metrics("broker").registry
-    async with (
-        OpsServer("127.0.0.1:0", registry, ready=lambda: None) as first,
-        OpsServer(str(first.address), registry, ready=lambda: None),
-    ):
+async def _listen_at(address: HostPort) -> None:
+    async with OpsServer(str(address), Metrics("broker").registry, ready=lambda: None):
         pass
 
 
-def test_a_taken_port_names_the_key_to_change() -> None:
+def test_a_taken_port_names_the_key_to_change(door: Door) -> None:
     with pytest.raises(AddressTakenError, match=r"or change ops\.listen"):
-        asyncio.run(_listen_twice())
+        asyncio.run(_listen_at(door.server.address))

@@ -1,8 +1,10 @@
 import asyncio
+import logging
 
 import grpc
 import grpc.aio
 import pytest
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # not in the stubs
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tidemark.runtime.ops_http import AddressTakenError
@@ -55,3 +57,21 @@ async def _listen_twice() -> None:
 def test_a_taken_port_names_the_key_to_change() -> None:
     with pytest.raises(AddressTakenError, match=r"or change grpc\.listen"):
         asyncio.run(_listen_twice())
+
+
+async def _answer_nobody(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is logged when grpc's core says that an answer found no caller, and when it fails
+    otherwise.
+    """
+    core = logging.getLogger("grpc._cython.cygrpc")
+    async with make_grpc_server("127.0.0.1:0", [], lambda _: None):
+        for problem in (cygrpc.ExecuteBatchError("execute_batch"), RuntimeError("a bug")):
+            try:
+                raise problem
+            except type(problem):
+                core.exception("raised in a servicer method")
+    return [str(record.exc_info and record.exc_info[1]) for record in caplog.records]
+
+
+def test_an_answer_that_finds_no_caller_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    assert asyncio.run(_answer_nobody(caplog)) == ["a bug"]

@@ -1,7 +1,7 @@
 import pytest
 from tidemark.model.ids import BrokerId, TopicId
 from tidemark.runtime import zk_paths
-from tidemark.runtime.zk_paths import LiveBroker, UnknownZnodeFormatError
+from tidemark.runtime.zk_paths import LiveBroker, LiveCoordinator, UnknownZnodeFormatError
 
 
 def test_a_live_znodes_name_says_who_it_is() -> None:
@@ -43,3 +43,16 @@ def test_paths_are_where_the_map_says() -> None:
     assert zk_paths.broker_configs("") == "/configs/brokers/default"
     assert zk_paths.broker_of_configs("default") == ""
     assert zk_paths.broker_of_configs("4") == "4"
+
+
+def test_a_coordinators_live_znode_is_below_its_kind() -> None:
+    live = LiveCoordinator("txn", 7, b"\xab\xcd")
+    assert live.path == "/coordinators/txn/7-abcd"
+    assert LiveCoordinator.parse("txn", "7-abcd") == live
+    with pytest.raises(UnknownZnodeFormatError, match="/coordinators/txn/7-: expected"):
+        LiveCoordinator.parse("txn", "7-")
+
+
+def test_every_parent_is_made_at_the_beginning_of_a_term() -> None:
+    assert zk_paths.live_coordinators("txn") in zk_paths.PERSISTENT_PARENTS
+    assert zk_paths.shards("txn") == "/shards/txn"

@@ -6,28 +6,33 @@ far.
 """
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidemark.kafka.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
     read_api_versions_request,
     write_api_versions_response,
 )
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
-
-from broker.shell.kafka import find_coordinator
+from tidemark.model.metadata import FeedPosition
 
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
 
 CLIENT_NAMED_FROM: Final = 3
-# Where less is advertised than the codec has.
-_MAX: Final[Mapping[ApiKey, int]] = {ApiKey.FIND_COORDINATOR: find_coordinator.ADVERTISED_MAX}
+_SUPPORTED: Final = (
+    SupportedFeature("group.version", 0, 1),
+    SupportedFeature("transaction.version", 0, 2),
+)
+_GROUPS_V1: Final = FinalizedFeature("group.version", 1, 1)
+_TRANSACTIONS_V2: Final = FinalizedFeature("transaction.version", 2, 2)
+_VERSION_BITS: Final = 40
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -37,7 +42,7 @@ def handle(
     """The table of this broker."""
     version = header.api_version
     table = [
-        ApiVersion(int(key), APIS[key].advertised_min, _MAX.get(key, APIS[key].max))
+        ApiVersion(int(key), APIS[key].advertised_min, APIS[key].max)
         for key in connection.listener.router.served()
     ]
     if not APIS[ApiKey.API_VERSIONS].serves(version):
@@ -52,10 +57,27 @@ def handle(
         response = ApiVersionsResponse(int(ErrorCode.INVALID_REQUEST), [])
         connection.answer(header, write_api_versions_response(version, response))
         return
-    image = node.image
     response = ApiVersionsResponse(
         int(ErrorCode.NONE),
         table,
-        finalized_features_epoch=max(image.position.version, 0),
+        supported_features=_SUPPORTED,
+        finalized_features_epoch=features_epoch(node.image.position),
+        finalized_features=finalized_features(node),
     )
     connection.answer(header, write_api_versions_response(version, response))
+
+
+def finalized_features(node: "BrokerNode") -> list[FinalizedFeature]:
+    """What clients may rely on. Transactions v2 leave it to partitions' leaders to add them to the
+    transaction: without verification these would not.
+    """
+    if node.txn_verifier is None:
+        return [_GROUPS_V1]
+    return [_GROUPS_V1, _TRANSACTIONS_V2]
+
+
+def features_epoch(position: FeedPosition) -> int:
+    """A number that rises with the metadata, over changes of the controller too: clients take
+    features only with a higher one than they have seen.
+    """
+    return (max(position.controller_epoch, 0) << _VERSION_BITS) + max(position.version, 0)

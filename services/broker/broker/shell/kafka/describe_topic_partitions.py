@@ -11,10 +11,9 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import ClusterImage, PartitionImage
-from tidemark.model.topics import topic_name_problem
+from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, topic_resource
-from broker.shell.auto_creation import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode

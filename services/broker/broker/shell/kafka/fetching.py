@@ -14,7 +14,7 @@ from tidemark.kafka.fetch import (
 )
 from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import TopicId
+from tidemark.model.ids import InstantMs, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import FetchPlan, PartitionKey
@@ -24,7 +24,7 @@ from broker.shell.node import HostedPartition, ReadOutcome
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
     from broker.shell.node import BrokerNode
-    from broker.shell.replies import Part
+    from broker.shell.replies import Part, Reply
 
 READ_COMMITTED: Final = 1
 LEADER_FROM: Final = 12
@@ -144,31 +144,49 @@ class Fetch:
 
     def park(self, reads: Reads) -> None:
         """Wait for bytes. Without room to wait the answer goes out as it is."""
-        node, connection, header = self._node, self._connection, self._header
-        reply = connection.later(header)
+        connection = self._connection
+        reply = connection.later(self._header)
+        due = InstantMs(self._node.clock.now_ms() + self._request.wait_ms_max)
+        self._park(reply, reads, due)
+
+    def _park(self, reply: "Reply", reads: Reads, due: InstantMs) -> None:
+        node, connection, request = self._node, self._connection, self._request
+        committed_only = request.isolation_level == READ_COMMITTED
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - what is there is answered either way
             reply.on_gone = None
             # Not from inside the append that woke us: its own answer goes first, and a request that
             # appends to several partitions wakes us once.
-            connection.listener.loop.call_soon(finish)
+            connection.listener.loop.call_soon(finish, fulfilled)
 
-        def finish() -> None:
-            if not connection.closed:
-                reply.send(self.answer(self.read()))
+        def finish(fulfilled: bool) -> None:  # noqa: FBT001
+            if connection.closed:
+                return
+            found = self.read()
+            if committed_only and fulfilled and self._must_wait_on(found, due):
+                self._park(reply, found, due)
+            else:
+                reply.send(self.answer(found))
 
+        now = node.clock.now_ms()
         parked = node.parked.park_fetch(
             [self._watched(one.hosted) for one in reads.reads if one.hosted is not None],
-            bytes_missing=self._request.bytes_min - reads.size_bytes,
-            now=node.clock.now_ms(),
-            wait_ms=self._request.wait_ms_max,
+            # What becomes readable by a marker is not what was appended: look at every move.
+            bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
+            now=now,
+            wait_ms=max(0, due - now),
             wake=wake,
         )
         if parked is None:
-            finish()
+            finish(False)  # noqa: FBT003
             return
-        request = parked
-        reply.on_gone = lambda: node.parked.cancel(request)
+        waiting = parked
+        reply.on_gone = lambda: node.parked.cancel(waiting)
+
+    def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
+        """Whether the high watermark moved, but the last stable offset did not move enough."""
+        enough = reads.size_bytes >= self._request.bytes_min or reads.failed
+        return not enough and self._node.clock.now_ms() < due
 
     def answer(self, reads: Reads) -> "list[Part]":
         """The response's pieces with the records' slices between them."""
@@ -178,9 +196,9 @@ class Fetch:
         slices: list[tuple[Part, ...]] = []
         leaders: set[int] = set()
         served: list[PartitionKey] = []
-        aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
+        none_aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
         for key, hosted, outcome in reads.reads:
-            error_code, found, high_watermark, last_stable, log_start, diverging = outcome
+            error_code, found, high_watermark, last_stable, log_start, diverging, aborted = outcome
             size = found.length_bytes if found is not None else 0
             self._count(hosted, size, error_code)
             if session is not None:
@@ -205,7 +223,7 @@ class Fetch:
                 log_start,
                 diverging,
                 leader,
-                aborted,
+                aborted or none_aborted,
                 -1,
                 size,
             )

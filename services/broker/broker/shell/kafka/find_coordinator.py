@@ -1,45 +1,99 @@
-"""FindCoordinator (10): nobody coordinates groups or transactions yet.
+"""FindCoordinator (10): who coordinates a group or a transaction.
 
-It is served all the same, because librdkafka takes lz4 to be supported only where version 0 of it
-is advertised, and otherwise sends the batches of lz4 producers uncompressed, without a word. No
-version above 0 is advertised: there transactional producers begin, and theirs fail at once by that.
+A group's is the broker that leads its partition of __consumer_offsets (E02). Transactions are the
+txn-coordinators', to whom every broker relays: any broker is named, by the id's hash, so that the
+clients of one id come to one broker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from tidemark.codec.java_hash import shard_for_name
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import BrokerImage
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+from broker.core.authorizer import Operation, group_resource, transactional_id_resource
+from broker.shell.internal_topics import ensure_internal_topic
+from broker.shell.txn_relay import broker_of
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
     from broker.shell.request_router import RequestContext
 
-ADVERTISED_MAX: Final = 0
 BATCHED_FROM: Final = 4
 """Several keys in a request (KIP-699)."""
 GROUP: Final = 0
+TRANSACTION: Final = 1
+_TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
-async def handle(_: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
-    """The same for every key of a kind; there is nothing to authorize."""
-    nobody = _nobody(request.key_type)
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One answer for each key."""
     if context.api_version >= BATCHED_FROM:
-        return {"coordinators": [{"key": key, **nobody} for key in request.coordinator_keys]}
-    return nobody
+        keys = request.coordinator_keys
+        found = await _coordinators(node, context, request.key_type, keys)
+        return {"coordinators": [{"key": key, **one} for key, one in zip(keys, found, strict=True)]}
+    (found_one,) = await _coordinators(node, context, request.key_type, [request.key])
+    return found_one
 
 
-def _nobody(key_type: int) -> dict[str, object]:
-    code = ErrorCode.UNSUPPORTED_VERSION
+async def _coordinators(
+    node: BrokerNode, context: RequestContext, key_type: int, keys: Iterable[str]
+) -> list[dict[str, object]]:
+    topic = _TOPICS.get(key_type)
+    if topic is None:
+        words = "share groups are not served." if key_type == 2 else f"key type {key_type}?"
+        return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
+    code = await ensure_internal_topic(node, context, topic)
+    if code is not ErrorCode.NONE:
+        return [_nobody(code, f"{topic} is being created; ask again.") for _ in keys]
+    return [_coordinator(node, context, key_type, key) for key in keys]
+
+
+def _coordinator(
+    node: BrokerNode, context: RequestContext, key_type: int, key: str
+) -> dict[str, object]:
+    allowed = node.authorizer.authorize
     if key_type == GROUP:
-        # librdkafka's consumers ask for their group's coordinator even when they only assign
-        # partitions: a final error would reach a user who never wanted a group.
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not allowed(context.principal, Operation.DESCRIBE, group_resource(key)):
+            return _nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        broker = _leader(node, key)
+    else:
+        if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
+            return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
+        broker = broker_of(node, key)
+    # None that is fenced, as in Metadata: clients that gave the broker up for that would remember
+    # it as the coordinator again.
+    endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
+    if broker is None or endpoint is None:
+        return _nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader at the moment; ask again.")
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "error_message": "",
+        "node_id": broker.broker_id,
+        "host": endpoint.host,
+        "port": endpoint.port,
+    }
+
+
+def _leader(node: BrokerNode, group_id: str) -> BrokerImage | None:
+    topic = node.image.topics.get(CONSUMER_OFFSETS)
+    if topic is None:
+        return None
+    leader: BrokerId = topic.partitions[shard_for_name(group_id, len(topic.partitions))].leader
+    return node.image.brokers.get(leader)
+
+
+def _nobody(code: ErrorCode, words: str) -> dict[str, object]:
     return {
         "error_code": int(code),
-        "error_message": "Consumer groups and transactions are not served.",
+        "error_message": words,
         "node_id": -1,
         "host": "",
         "port": -1,

@@ -1,4 +1,6 @@
-"""InitProducerId (22): a producer id for an idempotent producer (KIP-98). No transactions yet."""
+"""InitProducerId (22): a producer id for an idempotent producer (KIP-98), or a session of a
+transactional id, which fences all sessions before it and ends what they left open (KIP-360).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,13 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_PRODUCER
+from tidemark.model.topics import TRANSACTION_STATE
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.internal_topics import ensure_internal_topic
+from broker.shell.kafka.txn_calls import known_to, may, producer_of
+from broker.shell.relay import caller_of
+from broker.shell.txn_relay import Granted
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
@@ -17,26 +24,23 @@ if TYPE_CHECKING:
 
 NO_PRODUCER_EPOCH: Final = -1
 FIRST_PRODUCER_EPOCH: Final = 0
-
-TRANSACTIONAL_REFUSAL: Final = ErrorCode.UNSUPPORTED_VERSION
-"""What a transactional id is told while there are no transactions. A coordinator error would be
-retried for ever; this one every client treats as final, and says that the broker does not have what
-was asked for.
-"""
+FENCED_KNOWN_FROM: Final = 4
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
-    """A new id with epoch 0. What id the producer had before does not matter without a
-    transactional id.
-    """
+    """Without a transactional id, what id the producer had before does not matter."""
     refused = _refusal(node, request, context)
     if refused is not None:
-        return _answer(refused)
-    try:
-        producer_id = await node.producer_ids.next()
-    except TidemarkError as failure:
-        return _answer(failure.code)
-    return _answer(ErrorCode.NONE, producer_id, FIRST_PRODUCER_EPOCH)
+        granted = Granted(refused)
+    elif request.transactional_id is None:
+        granted = await _next_producer(node)
+    else:
+        granted = await _next_session(node, request, context)
+    return {
+        "error_code": int(known_to(context.api_version, granted.error_code, FENCED_KNOWN_FROM)),
+        "producer_id": granted.producer_id,
+        "producer_epoch": granted.producer_epoch,
+    }
 
 
 def _refusal(node: BrokerNode, request: Struct, context: RequestContext) -> ErrorCode | None:
@@ -45,22 +49,28 @@ def _refusal(node: BrokerNode, request: Struct, context: RequestContext) -> Erro
     if request.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if request.transactional_id is not None:
-        return TRANSACTIONAL_REFUSAL
-    if not node.authorizer.authorize(context.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
+        if not may(node, context, Operation.WRITE, request.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not node.authorizer.authorize(context.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
 
 
-def _answer(
-    error_code: ErrorCode,
-    producer_id: int = NO_PRODUCER,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-) -> dict[str, object]:
-    return {
-        "error_code": int(error_code),
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-    }
+async def _next_producer(node: BrokerNode) -> Granted:
+    try:
+        producer_id = await node.producer_ids.next()
+    except TidemarkError as failure:
+        return Granted(failure.code)
+    return Granted(ErrorCode.NONE, producer_id, FIRST_PRODUCER_EPOCH)
+
+
+async def _next_session(node: BrokerNode, request: Struct, context: RequestContext) -> Granted:
+    code = await ensure_internal_topic(node, context, TRANSACTION_STATE)
+    if code is not ErrorCode.NONE:
+        return Granted(code)
+    return await node.txn.init(
+        caller_of(context), producer_of(request), request.transaction_timeout
+    )
 
 
 HANDLED: Final = ((ApiKey.INIT_PRODUCER_ID, handle),)

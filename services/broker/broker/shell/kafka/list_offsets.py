@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsRequest,
     ListOffsetsResult,
     ListOffsetsTopicResult,
     read_list_offsets_request,
@@ -15,6 +16,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.kafka.fetching import READ_COMMITTED
 from broker.shell.node import HostedPartition
 from broker.shell.offset_lookup import FoundOffset, at_mark, at_replica_mark, at_time
 
@@ -55,17 +57,20 @@ def handle(
             elif asked[topic, query.partition] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                debugs = request.replica_id == DEBUGGING_REPLICA
-                found = _at_once(node, topic, query, results, timed, of_replica=debugs)
+                hosted = node.find(topic, NO_TOPIC_ID, query.partition)
+                found = _at_once(hosted, query, request)
+                if found is None and not isinstance(hosted, ErrorCode):
+                    timed.append((results, len(results), hosted, query.timestamp))
             results.append(_result(version, query.partition, found or FoundOffset()))
     if not timed:
         connection.answer(header, write_list_offsets_response(version, topics))
         return
     reply = connection.later(header)
+    committed = request.isolation_level == READ_COMMITTED
 
     async def look_up() -> None:
         for results, index, hosted, timestamp in timed:
-            found = await at_time(node, hosted, timestamp)
+            found = await at_time(node, hosted, timestamp, read_committed=committed)
             results[index] = _result(version, results[index].partition, found)
         reply.send([write_list_offsets_response(version, topics)])
 
@@ -73,24 +78,21 @@ def handle(
 
 
 def _at_once(
-    node: "BrokerNode",
-    topic: str,
-    query: ListOffsetsPartition,
-    results: list[ListOffsetsResult],
-    timed: list[Timed],
-    *,
-    of_replica: bool,
+    hosted: HostedPartition | ErrorCode, query: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> FoundOffset | None:
-    """The answer, or None and an entry in ``timed``."""
-    hosted = node.find(topic, NO_TOPIC_ID, query.partition)
+    """The answer, or None when the log must be asked."""
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
-    if of_replica and (own := at_replica_mark(hosted, query.timestamp)) is not None:
-        return own
-    found = at_mark(hosted, query.timestamp, leader_epoch_expected=query.current_leader_epoch)
-    if found is None:
-        timed.append((results, len(results), hosted, query.timestamp))
-    return found
+    if request.replica_id == DEBUGGING_REPLICA:
+        own = at_replica_mark(hosted, query.timestamp)
+        if own is not None:
+            return own
+    return at_mark(
+        hosted,
+        query.timestamp,
+        leader_epoch_expected=query.current_leader_epoch,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
 
 
 def _result(version: int, partition: int, found: FoundOffset) -> ListOffsetsResult:

@@ -22,10 +22,10 @@ from tidemark.kafka.primitives import NodeEndpoint
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
-from tidemark.model.topics import topic_name_problem
+from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.auto_creation import INTERNAL_TOPICS, create_topics, topics_to_create
+from broker.shell.auto_creation import create_topics, topics_to_create
 from broker.shell.request_router import context_of
 
 if TYPE_CHECKING:

@@ -23,12 +23,14 @@ from tidemark.kafka.produce import (
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
+from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.kafka import leader_hints
 from broker.shell.node import AppendOutcome, HostedPartition
+from broker.shell.verified_append import VerifiedAppend, must_verify
 
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7
 HINTS_FROM: Final = 10
+TRANSACTIONS_V2_FROM: Final = 12
+"""The partition leader adds the partition to the transaction (KIP-890)."""
 REPEATED_MAX: Final = 256
 """Partitions that one connection produces to and that are recognised by their first bytes."""
 NO_ERROR: Final = int(ErrorCode.NONE)
@@ -56,7 +60,8 @@ def handle(
                 _handle_repeated(node, connection, header, known, records)
                 return
     request = read_produce_request(body, header.api_version)
-    _remember(connection, header.api_version, request)
+    if request.transactional_id is None:
+        _remember(connection, header.api_version, request)
     _handle_request(node, connection, header, request, len(body))
 
 
@@ -84,8 +89,10 @@ def _handle_repeated(
     """As ``_handle_request``, for one batch for a partition that was asked for before."""
     version, acks, timeout_ms, topic, topic_id, partition, _ = known
     hosted = node.find(topic, topic_id, partition)
-    if isinstance(hosted, ErrorCode) or not node.authorizer.authorize(
-        connection.principal, Operation.WRITE, hosted.resource
+    if (
+        isinstance(hosted, ErrorCode)
+        or hosted.is_internal
+        or not node.authorizer.authorize(connection.principal, Operation.WRITE, hosted.resource)
     ):
         hosted = _topic_refused(node, connection, topic, topic_id) or hosted
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
@@ -125,15 +132,18 @@ def _handle_request(
     acks, now_ms = request.acks, node.clock.wall_ms()
     topics: list[ProduceTopicResult] = []
     produce: _Produce | None = None
+    transactional = request.transactional_id is not None
     for topic, topic_id, partitions in request.topics:
         results: list[ProducePartitionResult] = []
         topics.append((topic, topic_id, results))
         refused = _topic_refused(node, connection, topic, topic_id)
-        if refused is None and request.transactional_id is not None:
-            refused = ErrorCode.INVALID_TXN_STATE
         for partition, records in partitions:
             hosted = refused or node.find(topic, topic_id, partition)
-            if isinstance(hosted, ErrorCode) or not _is_usual(hosted, records, version):
+            if (
+                isinstance(hosted, ErrorCode)
+                or not _is_usual(hosted, records, version)
+                or (transactional and records is not None and must_verify(hosted, records))
+            ):
                 produce = produce or _Produce(node, connection, header, request, topics)
                 produce.take_unusual(hosted, partition, records, results)
                 continue
@@ -241,9 +251,10 @@ class _Produce:
             results.append(problem._replace(partition=partition))
             return
         assert records is not None
-        if must_inspect(hosted, records):
+        work = self._detour(hosted, records)
+        if work is not None:
             results.append(ProducePartitionResult(partition, NO_ERROR))
-            self._inspect(hosted, bytes(records), results)
+            self._run(work, hosted, results)
             return
         outcome = self._node.append_batch(
             hosted, records, self._request.acks, self._node.clock.wall_ms()
@@ -263,13 +274,35 @@ class _Produce:
         elif outcome.must_wait:
             self._waits.append(_Wait(CommitWait.of(hosted, outcome.end), results, len(results)))
 
-    def _inspect(
-        self, hosted: HostedPartition, records: bytes, results: list[ProducePartitionResult]
+    def _detour(
+        self, hosted: HostedPartition, records: memoryview
+    ) -> VerifiedAppend | InspectedAppend | None:
+        """An append that the coordinator or a worker must see first takes its turn now, in the
+        order of requests.
+        """
+        acks, transactional_id = self._request.acks, self._request.transactional_id
+        if transactional_id is not None and must_verify(hosted, records):
+            return VerifiedAppend(
+                self._node,
+                hosted,
+                bytes(records),
+                acks=acks,
+                transactional_id=transactional_id,
+                transactions_v2=self._header.api_version >= TRANSACTIONS_V2_FROM,
+            )
+        if must_inspect(hosted, records):
+            return InspectedAppend(self._node, hosted, bytes(records), acks=acks)
+        return None
+
+    def _run(
+        self,
+        work: VerifiedAppend | InspectedAppend,
+        hosted: HostedPartition,
+        results: list[ProducePartitionResult],
     ) -> None:
-        """Take the partition's next turn now, in the order of requests; a task does the work."""
+        """A task does the work."""
         self._working += 1
         index = len(results) - 1
-        work = InspectedAppend(self._node, hosted, records, acks=self._request.acks)
 
         async def run() -> None:
             outcome = await work.run()
@@ -394,7 +427,7 @@ def _topic_refused(
         topic = known.name
     if not node.authorizer.authorize(connection.principal, Operation.WRITE, topic_resource(topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return None
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else None
 
 
 def _records_refused(records: memoryview | None, version: int) -> ProducePartitionResult | None:

@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
+from tidemark.codec.control_record import read_control
 from tidemark.codec.record_batch import (
     CRC_START,
     HEADER_BYTES,
@@ -11,6 +12,7 @@ from tidemark.codec.record_batch import (
     MAGIC_V2,
     read_header,
 )
+from tidemark.codec.records import RecordsError
 from tidemark.runtime.telemetry import fields
 
 from broker.core.partition import AppendPlan
@@ -37,6 +39,8 @@ def append_records(
             partition.appended(plan, now_ms)
             position += plan.size_bytes
         taken += count
+    if partition.producers.newly_aborted:
+        hosted.log.index_aborted()
     if position:
         node.counters.replication_bytes_in += position
         if partition.limits.flush_group:
@@ -67,7 +71,13 @@ def _admit(
                 ),
             )
             return plans, "a batch does not match its CRC"
-        admitted = hosted.partition.admit_replicated(header, size, leader_epoch, plan)
+        control = None
+        if header.is_control:
+            try:
+                control = read_control(records[position : position + size], header)
+            except RecordsError as problem:
+                return plans, f"a control batch that cannot be read: {problem}"
+        admitted = hosted.partition.admit_replicated(header, size, leader_epoch, plan, control)
         if not isinstance(admitted, AppendPlan):
             return plans, admitted.message
         plan = admitted

@@ -15,7 +15,9 @@ from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
 from broker.shell.rpc.byte_budget import ByteBudget
-from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, send
+from broker.shell.rpc.owned_append import append_owned
+from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
+from broker.shell.verified_append import VerifiedAppend
 from broker.shell.wire_mapping import AppendCommand, read_append
 
 APPENDS_IN_FLIGHT_MAX: Final = 256
@@ -55,7 +57,7 @@ class AppendStream:
             loops.create_task(self._append(), name="append-requests")
 
     async def _append(self) -> None:
-        while (request := await self._context.read()) is not END_OF_STREAM:
+        while (request := await receive(self._context)) is not END_OF_STREAM:
             await self._room.acquire()
             async with self._bytes_in_flight.hold(len(request.batches)):
                 pending = await self._take(request)
@@ -78,7 +80,10 @@ class AppendStream:
         if not node.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
             return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         hosted.counters.produces += 1
-        outcome = await self._write(hosted, command)
+        if hosted.is_internal:
+            outcome = append_owned(node, hosted, command, self._caller.principal)
+        else:
+            outcome = await self._write(hosted, command)
         throttle_ms = 0
         if node.quotas.enabled:
             throttle_ms = node.quotas.produced(
@@ -93,6 +98,8 @@ class AppendStream:
     async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
         """Into the log, in one go where no record must be looked at first."""
         view = memoryview(command.batches)
+        if command.transactional_id:
+            return await self._write_in_transaction(hosted, command)
         if hosted.rule is None and hosted.turn is None:
             return self._append_now(hosted, command, view)
         outcome: AppendOutcome | None = None
@@ -116,6 +123,29 @@ class AppendStream:
             first = first or outcome
         if outcome is None or first is None or end < len(view):
             return self._append_now(hosted, command, view[end:])  # no whole batch: refused as such
+        return outcome._replace(base_offset=first.base_offset)
+
+    async def _write_in_transaction(
+        self, hosted: HostedPartition, command: AppendCommand
+    ) -> AppendOutcome:
+        """Each batch once the coordinator knows that the partition is in the transaction."""
+        outcome: AppendOutcome | None = None
+        first: AppendOutcome | None = None
+        for position, header in iterate_headers(command.batches):
+            batch = command.batches[position : position + header.size_bytes]
+            outcome = await VerifiedAppend(
+                self._node,
+                hosted,
+                batch,
+                acks=command.acks,
+                transactional_id=command.transactional_id,
+                transactions_v2=True,
+            ).run()
+            if outcome.error_code is not ErrorCode.NONE:
+                return outcome
+            first = first or outcome
+        if outcome is None or first is None:
+            return self._append_now(hosted, command, memoryview(b""))  # refused as no batch
         return outcome._replace(base_offset=first.base_offset)
 
     def _append_now(

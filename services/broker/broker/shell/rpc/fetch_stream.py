@@ -15,7 +15,7 @@ from broker.core.authorizer import Operation, topic_resource
 from broker.shell.node import BrokerNode, HostedPartition, ReadOutcome
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
-from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, send
+from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
 from broker.shell.wire_mapping import FetchCommand, read_fetch
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class FetchStream:
     async def run(self) -> None:
         """Serve until the client has sent all it wants and heard every answer, or is gone."""
         async with asyncio.TaskGroup() as pulls:
-            while (request := await self._context.read()) is not END_OF_STREAM:
+            while (request := await receive(self._context)) is not END_OF_STREAM:
                 await self._room.acquire()
                 pulls.create_task(self._serve(request, *self._queue_up(request)))
 

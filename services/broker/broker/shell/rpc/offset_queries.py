@@ -11,15 +11,18 @@ from broker.shell.wire_mapping import OffsetQuery, read_offset_query
 
 
 async def answer_offset_query(
-    node: BrokerNode, caller: Caller, asked: partition_store_pb2.ListOffsetsRequest.Query
+    node: BrokerNode,
+    caller: Caller,
+    asked: partition_store_pb2.ListOffsetsRequest.Query,
+    *,
+    read_committed: bool = False,
 ) -> partition_store_pb2.ListOffsetsResponse.Answer:
-    """One offset, or why there is none.
-
-    Without transactions both isolation levels see the same offsets.
-    """
+    """One offset, as a reader of that isolation level sees it, or why there is none."""
     query = read_offset_query(asked)
     found = (
-        FoundOffset(query) if isinstance(query, ErrorCode) else await _look_up(node, caller, query)
+        FoundOffset(query)
+        if isinstance(query, ErrorCode)
+        else await _look_up(node, caller, query, read_committed=read_committed)
     )
     return partition_store_pb2.ListOffsetsResponse.Answer(
         partition=asked.partition,
@@ -30,12 +33,21 @@ async def answer_offset_query(
     )
 
 
-async def _look_up(node: BrokerNode, caller: Caller, query: OffsetQuery) -> FoundOffset:
+async def _look_up(
+    node: BrokerNode, caller: Caller, query: OffsetQuery, *, read_committed: bool
+) -> FoundOffset:
     hosted = node.find(query.topic, query.topic_id, query.partition)
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
     resource = topic_resource(hosted.topic.name)
     if not node.authorizer.authorize(caller.principal, Operation.DESCRIBE, resource):
         return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    marked = at_mark(hosted, query.timestamp_ms, leader_epoch_expected=query.leader_epoch)
-    return await at_time(node, hosted, query.timestamp_ms) if marked is None else marked
+    marked = at_mark(
+        hosted,
+        query.timestamp_ms,
+        leader_epoch_expected=query.leader_epoch,
+        read_committed=read_committed,
+    )
+    if marked is not None:
+        return marked
+    return await at_time(node, hosted, query.timestamp_ms, read_committed=read_committed)

@@ -64,7 +64,10 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         caller = caller_of(context)
         return partition_store_pb2.ListOffsetsResponse(
             answers=[
-                await answer_offset_query(self._node, caller, query) for query in request.queries
+                await answer_offset_query(
+                    self._node, caller, query, read_committed=request.read_committed
+                )
+                for query in request.queries
             ]
         )
 

@@ -16,7 +16,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class PeerGoneError(Exception):
-    """The other end cancelled, or its connection is gone: there is nobody to answer."""
+    """The other end cancelled, its connection is gone, or our server has stopped: there is nobody
+    to answer.
+    """
 
 
 class Caller(NamedTuple):
@@ -40,6 +42,19 @@ class StreamContext(Protocol):
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     """Who calls, from the RPC's context."""
     return Caller(ANONYMOUS, context.peer(), REQUEST_ID.get())
+
+
+async def receive(context: StreamContext) -> Any:
+    """The next request, or END_OF_STREAM. Raises PeerGoneError.
+
+    A server that has stopped tells it to a handler that reads as an error of a private kind.
+    """
+    try:
+        return await context.read()
+    except grpc.aio.UsageError:
+        raise
+    except grpc.aio.BaseError as failure:
+        raise PeerGoneError from failure
 
 
 async def send(context: StreamContext, message: Any) -> None:

@@ -175,6 +175,23 @@ def test_a_peer_that_is_gone_when_it_is_answered_ends_the_stream_as_cancelled(
     asyncio.run(scenario())
 
 
+class StoppedServer(Peer):
+    """Reads from it fail as they do once gRPC's server has stopped."""
+
+    async def read(self) -> Any:
+        raise grpc.aio.BaseError("Server already stopped.")
+
+
+def test_a_server_that_has_stopped_ends_the_stream_as_cancelled(make_node: MakeNode) -> None:
+    async def scenario() -> None:
+        node, budget = make_node({}), ByteBudget(1_000)
+        for kind in (AppendStream, FetchStream):
+            with pytest.raises(asyncio.CancelledError):
+                await until_gone(kind(node, budget, CALLER, StoppedServer()).run())
+
+    asyncio.run(scenario())
+
+
 def test_whole_batches_come_and_at_least_one(make_node: MakeNode) -> None:
     async def scenario() -> None:
         node = make_node({})

@@ -1,9 +1,8 @@
 import asyncio
 
 import pytest
-from broker.shell.producer_ids import REFILL_BELOW, ProducerIds
-from broker.shell.wire_mapping import ProducerIdBlock
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.producer_ids import REFILL_BELOW, ProducerIdBlock, ProducerIds
 
 BLOCK = 1_000
 
@@ -69,5 +68,26 @@ def test_without_a_controller_the_stock_is_used_up_and_then_it_is_an_error() -> 
         assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         blocks.down = False
         assert await ids.next() == 6_000
+
+    asyncio.run(scenario())
+
+
+def test_an_id_that_was_not_used_is_handed_out_again() -> None:
+    async def scenario() -> None:
+        ids = ProducerIds(Blocks())
+        unused = await ids.next()
+        ids.give_back(unused)
+        assert await take(ids, 2) == [unused, 5_001]
+
+    asyncio.run(scenario())
+
+
+def test_what_was_given_back_counts_as_stock() -> None:
+    async def scenario() -> None:
+        ids = ProducerIds(Blocks())
+        unused = await ids.next()
+        before = ids.left_count
+        ids.give_back(unused)
+        assert ids.left_count == before + 1
 
     asyncio.run(scenario())

@@ -1,0 +1,46 @@
+"""How old is the record at an offset: one read of each partition, for time lag."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidemark.client.config import IsolationLevel
+from tidemark.client.consumer import Consumer
+from tidemark.client.retry import Deadline
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+_POLL_MS: Final = 500
+_BYTES_EACH: Final = 4_096  # the first batch comes whole, however large it is
+
+
+async def first_timestamps(
+    bootstrap: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    isolation: IsolationLevel,
+    wait_ms: int = 5_000,
+) -> dict[TopicPartition, int]:
+    """Timestamps in ms of the first records that may be read at or behind these offsets; what has
+    none within ``wait_ms`` is left out. Raises ClientError.
+    """
+    found: dict[TopicPartition, int] = {}
+    if not offsets:
+        return found
+    clock = Clock()
+    deadline = Deadline.after(wait_ms, clock.now_ms())
+    async with Consumer(
+        bootstrap,
+        isolation_level=isolation,
+        max_partition_fetch_bytes=_BYTES_EACH,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.assign(offsets)
+        for partition, offset in offsets.items():
+            consumer.seek(partition, offset)
+        while len(found) < len(offsets) and not deadline.passed(clock.now_ms()):
+            left_ms = int(min(_POLL_MS, deadline.left_ms(clock.now_ms())))
+            for record in await consumer.poll(timeout_ms=left_ms):
+                partition = TopicPartition(record.topic, record.partition)
+                found.setdefault(partition, record.timestamp_ms)
+                consumer.pause(partition)
+    return found

@@ -1,0 +1,252 @@
+"""What ``tidemark group`` asks the cluster."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.cli.client_calls import as_command_error
+from tidemark.cli.failure import CommandError
+from tidemark.cli.first_records import first_timestamps
+from tidemark.cli.group.lag import (
+    Bounds,
+    Row,
+    first_unread,
+    owners,
+    partition_row,
+    time_lag_ms,
+)
+from tidemark.cli.group.reset_plan import Move, Scope, Target, plan, timestamp_for
+from tidemark.client.admin import Admin
+from tidemark.client.admin_group_types import GroupDescription
+from tidemark.client.config import ConsumerConfig
+from tidemark.client.errors import ClientError, GroupNotEmptyError, GroupNotFoundError
+from tidemark.client.group_types import OffsetAndMetadata
+from tidemark.client.offset_storage import ZooKeeperOffsets
+from tidemark.client.positions import OffsetSpec
+from tidemark.client.retry import Deadline
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.exit_codes import ExitCode
+
+_ZOOKEEPER_MS_MAX: Final = 10_000
+
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+async def list_all(bootstrap: str, *, states: Iterable[str], kinds: Iterable[str]) -> list[Row]:
+    """A row a group."""
+    async with Admin(bootstrap) as admin:
+        groups = await admin.list_groups(states=states, kinds=kinds)
+    return [
+        {
+            "group": each.group_id,
+            "kind": each.kind,
+            "state": each.state,
+            "protocol": each.protocol_type,
+            "coordinator": each.coordinator,
+        }
+        for each in groups
+    ]
+
+
+async def describe(
+    bootstrap: str, group_ids: Sequence[str], *, stable: bool, zookeeper: str | None
+) -> list[Row]:
+    """A row a group, its members and partitions within. ``stable``: time lag as a read_committed
+    consumer has it. Raises GroupNotFoundError.
+    """
+    async with Admin(bootstrap) as admin:
+        return [
+            await _describe_one(admin, bootstrap, name, stable=stable, zookeeper=zookeeper)
+            for name in group_ids
+        ]
+
+
+async def _describe_one(
+    admin: Admin, bootstrap: str, group_id: str, *, stable: bool, zookeeper: str | None
+) -> Row:
+    group = await _group_or_none(admin, group_id)
+    committed = await admin.list_group_offsets(group_id)
+    if group is None and not committed and zookeeper is None:
+        raise GroupNotFoundError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    readers = owners(group)
+    partitions = sorted({*committed, *readers})
+    bounds = await log_bounds(admin, partitions)
+    unread = first_unread(committed, bounds, stable=stable)
+    isolation = ConsumerConfig(
+        isolation_level="read_committed" if stable else "read_uncommitted"
+    ).isolation_level
+    timestamps = await first_timestamps(bootstrap, unread, isolation=isolation)
+    elsewhere = await _in_zookeeper(zookeeper, group_id, partitions)
+    now_ms = Clock().wall_ms()
+    rows = []
+    for partition in partitions:
+        known = committed.get(partition)
+        row = partition_row(partition, known, bounds.get(partition), readers.get(partition))
+        row["time_lag_ms"] = (
+            None if known is None else time_lag_ms(partition, unread, timestamps, now_ms)
+        )
+        if elsewhere is not None:
+            row["zookeeper"] = None if (at := elsewhere.get(partition)) is None else at.offset
+        rows.append(row)
+    return _group_row(group_id, group) | {"partitions": rows}
+
+
+def _group_row(group_id: str, group: GroupDescription | None) -> Row:
+    members = () if group is None else group.members
+    return {
+        "group": group_id,
+        "kind": None if group is None else group.kind,
+        "state": "Offsets only" if group is None else group.state,
+        "assignor": None if group is None else group.assignor,
+        "epoch": None if group is None else group.epoch,
+        "members": [
+            {
+                "member": each.member_id,
+                "instance": each.group_instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "epoch": each.member_epoch,
+                "partitions": [str(partition) for partition in each.assignment],
+            }
+            for each in members
+        ],
+    }
+
+
+async def log_bounds(
+    admin: Admin, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Bounds]:
+    """Of those partitions that exist still."""
+    wanted = await _existing(admin, partitions)
+    starts = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+    stable = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST), read_committed=True)
+    return {
+        each: Bounds(starts[each].offset, ends[each].offset, stable[each].offset) for each in wanted
+    }
+
+
+async def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    wanted = list(partitions)
+    there = set(await admin.list_topics(internal=True))
+    topics = await admin.describe_topics(sorted({each.topic for each in wanted} & there))
+    return [
+        each
+        for each in wanted
+        if each.topic in topics and each.partition < len(topics[each.topic].partitions)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetJob:
+    """What to move, and where to."""
+
+    bootstrap: str
+    group_id: str
+    target: Target
+    scopes: Sequence[Scope]  # none: every partition that the group has committed
+    execute: bool
+
+
+async def reset(job: ResetJob) -> list[Row]:
+    """A row a partition; moves it only if asked to. Raises GroupNotEmptyError, CommandError."""
+    async with Admin(job.bootstrap) as admin:
+        group = await _group_or_none(admin, job.group_id)
+        if group is not None and not group.is_quiet:
+            raise GroupNotEmptyError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"group {job.group_id!r} has {len(group.members)} members and is {group.state}",
+            )
+        committed = await admin.list_group_offsets(job.group_id)
+        partitions = await _in_scope(admin, job.scopes, committed)
+        bounds = await log_bounds(admin, partitions)
+        time = timestamp_for(job.target, Clock().wall_ms())
+        found = {} if time is None else await admin.list_offsets(dict.fromkeys(bounds, time))
+        moves = plan(
+            job.target,
+            {partition: each.offset for partition, each in committed.items()},
+            bounds,
+            {partition: each.offset for partition, each in found.items()},
+        )
+        if job.execute and moves:
+            await admin.alter_group_offsets(
+                job.group_id, {move.partition: move.after for move in moves}
+            )
+    return [_move_row(move, execute=job.execute) for move in moves]
+
+
+def _move_row(move: Move, *, execute: bool) -> Row:
+    return {
+        "topic": move.partition.topic,
+        "partition": move.partition.partition,
+        "before": move.before,
+        "after": move.after,
+        "outcome": "moved" if execute else "would move",
+    }
+
+
+async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
+    """Groups whole, or only their offsets of some topics. Raises GroupNotEmptyError."""
+    rows: list[Row] = []
+    async with Admin(bootstrap) as admin:
+        for name in group_ids:
+            if topics:
+                committed = await admin.list_group_offsets(name)
+                doomed = [each for each in committed if each.topic in topics]
+                await admin.delete_group_offsets(name, doomed)
+                outcome = f"{len(doomed)} offsets deleted"
+            else:
+                await admin.delete_groups([name])
+                outcome = "deleted"
+            rows.append({"group": name, "outcome": outcome})
+    return rows
+
+
+async def _in_scope(
+    admin: Admin, scopes: Sequence[Scope], committed: Committed
+) -> list[TopicPartition]:
+    if not scopes:
+        return sorted(committed)
+    topics = await admin.describe_topics([scope.topic for scope in scopes])
+    partitions: list[TopicPartition] = []
+    for scope in scopes:
+        count = len(topics[scope.topic].partitions)
+        beyond = [number for number in scope.partitions if number >= count]
+        if beyond:
+            raise CommandError(
+                f"topic {scope.topic!r} has partitions 0 to {count - 1}, not {beyond[0]}",
+                code=ExitCode.USAGE,
+            )
+        numbers = scope.partitions or range(count)
+        partitions += [TopicPartition(scope.topic, number) for number in numbers]
+    return partitions
+
+
+async def _group_or_none(admin: Admin, group_id: str) -> GroupDescription | None:
+    """None for a group without members that only has offsets, or is not there."""
+    try:
+        return (await admin.describe_groups([group_id]))[group_id]
+    except GroupNotFoundError:
+        return None
+
+
+async def _in_zookeeper(
+    connect: str | None, group_id: str, partitions: Sequence[TopicPartition]
+) -> Committed | None:
+    """What ZooKeeper has of the same partitions; None when nobody asks."""
+    if connect is None:
+        return None
+    # Every failed attempt to connect would be a line of its own; the outcome is told once.
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    config = ConsumerConfig(zookeeper_connect=connect)
+    storage = ZooKeeperOffsets(connect, group_id, config, Clock())
+    try:
+        deadline = Deadline.after(_ZOOKEEPER_MS_MAX, Clock().now_ms())
+        return await storage.fetch(partitions, deadline)
+    except ClientError as problem:
+        raise as_command_error(problem) from None
+    finally:
+        await storage.close()

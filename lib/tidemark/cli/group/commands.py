@@ -1,0 +1,195 @@
+"""``tidemark group``: the commands and their options. What they do is imported when they run."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    bootstrap_for,
+    print_json,
+    print_rows,
+    say,
+)
+from tidemark.runtime.exit_codes import ExitCode
+
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: members, lag, offsets.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
+
+_PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "committed",
+    "end",
+    "last_stable",
+    "lag",
+    "stable_lag",
+    "time_lag_ms",
+    "client_id",
+    "host",
+)
+
+
+@app.command(name="list")
+def list_groups(
+    *,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only in this state; may be repeated.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="classic or consumer; may be repeated.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List groups."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group import admin
+
+    call = admin.list_all(bootstrap_for(bootstrap), states=state or (), kinds=kind or ())
+    print_rows(run(call), ("group", "kind", "state", "protocol", "coordinator"), output)
+
+
+@app.command()
+def describe(
+    groups: GroupsArgument,
+    *,
+    members: Annotated[
+        bool, typer.Option("--members", "-m", help="Members and what they read, too.")
+    ] = False,
+    stable: Annotated[
+        bool,
+        typer.Option(
+            "--read-committed", help="Time lag of the first record that is committed, too."
+        ),
+    ] = False,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Offsets there as well."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show members, committed offsets and lag.
+
+    LAG counts to the end, STABLE_LAG to the last stable offset, as a read_committed consumer sees
+    it; TIME_LAG_MS is the age of the first record that is not committed.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group import admin
+
+    call = admin.describe(bootstrap_for(bootstrap), groups, stable=stable, zookeeper=zookeeper)
+    rows = run(call)
+    if output is OutputFormat.JSON:
+        print_json(rows)
+        return
+    columns = _PARTITION_COLUMNS + (("zookeeper",) if zookeeper is not None else ())
+    for row in rows:
+        typer.echo(
+            f"{row['group']}  {row['state']}  {row['kind'] or '-'}"
+            f"  assignor {row['assignor'] or '-'}  {len(row['members'])} members"
+        )
+        if members:
+            names = ("member", "instance", "client_id", "host", "epoch", "partitions")
+            print_rows(row["members"], names, output)
+        print_rows(row["partitions"], columns, output)
+
+
+@app.command()
+def reset(
+    group: GroupArgument,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all it committed."
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Log starts.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Log ends.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Where it is, brought into the log.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="This offset.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", help="First record not older (ISO 8601).")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="Records forward; back if negative.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="So long before now (ISO 8601: PT2H).")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it, or only show it (the default).")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Move a group's offsets. Refused while it has members."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group import admin
+    from tidemark.cli.group.reset_plan import (
+        Goal,
+        Target,
+        choose,
+        parse_duration,
+        parse_scope,
+        parse_time,
+    )
+
+    target = choose(
+        {
+            "--to-earliest": Target(Goal.EARLIEST) if to_earliest else None,
+            "--to-latest": Target(Goal.LATEST) if to_latest else None,
+            "--to-current": Target(Goal.CURRENT) if to_current else None,
+            "--to-offset": None if to_offset is None else Target(Goal.OFFSET, to_offset),
+            "--to-datetime": Target(Goal.TIME, parse_time(to_datetime)) if to_datetime else None,
+            "--shift-by": None if shift_by is None else Target(Goal.SHIFT, shift_by),
+            "--by-duration": Target(Goal.AGO, parse_duration(by_duration)) if by_duration else None,
+        }
+    )
+    scopes = [parse_scope(text) for text in topic or ()]
+    job = admin.ResetJob(bootstrap_for(bootstrap), group, target, scopes, execute=execute)
+    rows = run(admin.reset(job))
+    if not rows:
+        raise CommandError(
+            f"group {group!r} has no committed offset to move",
+            hint="name --topic TOPIC to give it one",
+        )
+    print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
+    if not execute and output is OutputFormat.TABLE:
+        say("nothing was changed; --execute does it")
+
+
+@app.command()
+def delete(
+    groups: GroupsArgument,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only its offsets of this topic; may be repeated."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Forget groups without members, and their offsets. Asks first, on a terminal."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group import admin
+
+    if not yes and sys.stdin.isatty():
+        what = f"the offsets of {', '.join(topic)} in " if topic else ""
+        typer.confirm(f"Delete {what}{', '.join(groups)}?", abort=True, err=True)
+    rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
+    print_rows(rows, ("group", "outcome"), output)
+    if not rows:
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,149 @@
+"""What ``tidemark txn`` asks the cluster."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.first_records import first_timestamps
+from tidemark.cli.txn.hanging import (
+    OpenTransaction,
+    Row,
+    hanging,
+    holder_row,
+    open_row,
+    suspects,
+)
+from tidemark.client.admin import Admin
+from tidemark.client.admin_group_types import TransactionDescription
+from tidemark.client.admin_types import ProducerState
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.exit_codes import ExitCode
+
+
+async def list_all(
+    bootstrap: str, *, states: Iterable[str], pattern: str | None, duration_ms_min: int
+) -> list[Row]:
+    """A row a transactional id."""
+    async with Admin(bootstrap) as admin:
+        try:
+            listed = await admin.list_transactions(
+                states=states, pattern=pattern, duration_ms_min=duration_ms_min
+            )
+        except ValueError as problem:
+            raise CommandError(str(problem), code=ExitCode.USAGE) from None
+    return [
+        {"transactional_id": each[0], "producer_id": each[1], "state": each[2]} for each in listed
+    ]
+
+
+async def list_hanging(bootstrap: str, topics: Sequence[str], *, timeout_ms_max: int) -> list[Row]:
+    """A row for each open transaction that nobody will end."""
+    async with Admin(bootstrap) as admin:
+        now_ms = Clock().wall_ms()
+        open_now = await admin.open_transactions(await _partitions(admin, topics))
+        found = suspects(open_now, now_ms=now_ms, timeout_ms_max=timeout_ms_max)
+        known = await _known(admin, {each.producer.producer_id for each in found})
+    return [
+        open_row(each, known.get(each.producer.producer_id), now_ms=now_ms)
+        for each in hanging(found, known)
+    ]
+
+
+async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
+    """Who holds each partition's last stable offset back, longest first."""
+    async with Admin(bootstrap) as admin:
+        open_now = await admin.open_transactions(await _partitions(admin, topics))
+        first = {part: OpenTransaction(part, each[0]) for part, each in open_now.items()}
+        known = await _known(admin, {each.producer.producer_id for each in first.values()})
+    starts = {part: each.producer.current_txn_start_offset for part, each in first.items()}
+    since = await first_timestamps(bootstrap, starts, isolation="read_uncommitted")
+    now_ms = Clock().wall_ms()
+    rows = [
+        holder_row(
+            each,
+            known.get(each.producer.producer_id),
+            held_since_ms=since.get(partition),
+            now_ms=now_ms,
+        )
+        for partition, each in first.items()
+    ]
+    return sorted(rows, key=lambda row: -(row["held_ms"] or 0))
+
+
+async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row]:
+    """A row a transactional id, its partitions within. Raises TransactionalIdNotFoundError."""
+    async with Admin(bootstrap) as admin:
+        found = await admin.describe_transactions(transactional_ids)
+    now_ms = Clock().wall_ms()
+    return [_described(each, now_ms) for each in found.values()]
+
+
+def _described(each: TransactionDescription, now_ms: int) -> Row:
+    return {
+        "transactional_id": each.transactional_id,
+        "state": each.state,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "timeout_ms": each.timeout_ms,
+        "started_ms": each.started_ms if each.started_ms >= 0 else None,
+        "open_ms": max(0, now_ms - each.started_ms) if each.started_ms >= 0 else None,
+        "partitions": [str(partition) for partition in each.partitions],
+    }
+
+
+async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
+    """The coordinator aborts what is open, and fences the producer."""
+    async with Admin(bootstrap) as admin:
+        await admin.describe_transactions([transactional_id])
+        await admin.fence_producers([transactional_id])
+    return [{"transactional_id": transactional_id, "outcome": "aborted, and its producer fenced"}]
+
+
+async def abort_at(bootstrap: str, partition: TopicPartition, start_offset: int) -> list[Row]:
+    """An abort marker in one partition, for the transaction that begins there at an offset."""
+    async with Admin(bootstrap) as admin:
+        open_here = (await admin.open_transactions([partition])).get(partition, [])
+        producer = _at_offset(partition, open_here, start_offset)
+        await admin.abort_transaction(partition, producer)
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "start_offset": start_offset,
+            "producer_id": producer.producer_id,
+            "outcome": "aborted",
+        }
+    ]
+
+
+def _at_offset(
+    partition: TopicPartition, open_here: Sequence[ProducerState], start_offset: int
+) -> ProducerState:
+    for producer in open_here:
+        if producer.current_txn_start_offset == start_offset:
+            return producer
+    starts = ", ".join(str(each.current_txn_start_offset) for each in open_here)
+    raise CommandError(
+        f"no transaction open in {partition} begins at offset {start_offset}",
+        hint=f"open ones begin at {starts}" if starts else "none is open there",
+    )
+
+
+async def _partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    described = await admin.describe_topics(topics or None)
+    return [
+        TopicPartition(name, each.partition)
+        for name, topic in sorted(described.items())
+        for each in topic.partitions
+        if each.leader >= 0
+    ]
+
+
+async def _known(admin: Admin, producer_ids: Iterable[int]) -> Mapping[int, TransactionDescription]:
+    """What coordinators have of these producers, by producer id."""
+    wanted = sorted(producer_ids)
+    if not wanted:
+        return {}
+    listed = await admin.list_transactions(producer_ids=wanted)
+    described = await admin.describe_transactions([each.transactional_id for each in listed])
+    return {each.producer_id: described[each.transactional_id] for each in listed}

@@ -1,0 +1,161 @@
+"""``tidemark txn``: the commands and their options. What they do is imported when they run."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    bootstrap_for,
+    print_rows,
+    say,
+)
+from tidemark.runtime.exit_codes import ExitCode
+
+app = typer.Typer(no_args_is_help=True, help="Transactions: open, hanging, and ending them.")
+
+_TIMEOUT_MS_MAX = 900_000  # transaction.max.timeout.ms
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Look here only; may be repeated. Default: everywhere."),
+]
+_OPEN_COLUMNS = (
+    "topic",
+    "partition",
+    "start_offset",
+    "producer_id",
+    "producer_epoch",
+    "transactional_id",
+    "state",
+    "open_ms",
+    "idle_ms",
+)
+
+
+@app.command(name="list")
+def list_transactions(
+    *,
+    hanging: Annotated[
+        bool, typer.Option("--hanging", help="Open in a partition, and nobody will end them.")
+    ] = False,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only in this state; may be repeated.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", help="Only ids that match (regular expression).")
+    ] = None,
+    duration_ms_min: Annotated[
+        int, typer.Option("--min-duration-ms", help="Only open for so long.")
+    ] = -1,
+    timeout_ms_max: Annotated[
+        int,
+        typer.Option(
+            "--max-timeout-ms",
+            min=0,
+            help="With --hanging: the coordinators' transaction.max.timeout.ms.",
+        ),
+    ] = _TIMEOUT_MS_MAX,
+    topic: TopicOption = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List transactional ids, or transactions that hang. Exit code 1 when any hangs."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.txn import admin
+
+    servers = bootstrap_for(bootstrap)
+    if not hanging:
+        call = admin.list_all(
+            servers, states=state or (), pattern=pattern, duration_ms_min=duration_ms_min
+        )
+        print_rows(run(call), ("transactional_id", "producer_id", "state"), output)
+        return
+    rows = run(admin.list_hanging(servers, topic or (), timeout_ms_max=timeout_ms_max))
+    print_rows(rows, _OPEN_COLUMNS, output)
+    if rows:
+        say("tidemark txn abort --topic T --partition P --start-offset O ends one")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def holders(
+    *,
+    topic: TopicOption = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show who holds back the last stable offset of each partition, and for how long."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.txn import admin
+
+    rows = run(admin.holders(bootstrap_for(bootstrap), topic or ()))
+    print_rows(rows, (*_OPEN_COLUMNS, "held_ms"), output)
+
+
+@app.command()
+def describe(
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    *,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show state, producer, age and partitions of transactional ids."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.txn import admin
+
+    columns = (
+        "transactional_id",
+        "state",
+        "producer_id",
+        "producer_epoch",
+        "timeout_ms",
+        "open_ms",
+        "partitions",
+    )
+    rows = run(admin.describe(bootstrap_for(bootstrap), transactional_ids))
+    print_rows(rows, columns, output)
+
+
+@app.command()
+def abort(
+    transactional_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of a hanging one.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    start_offset: Annotated[int | None, typer.Option("--start-offset", min=0)] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Abort the transaction of an ID by its coordinator; or a hanging one, where it is.
+
+    By ID its producer is fenced. By --topic, --partition and --start-offset a marker is written
+    that no coordinator decided: only for what `txn list --hanging` shows.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.txn import admin
+    from tidemark.model.topics import TopicPartition
+
+    servers = bootstrap_for(bootstrap)
+    place = (topic, partition, start_offset)
+    if (transactional_id is None) == all(each is None for each in place):
+        raise CommandError(
+            "name either an ID, or --topic, --partition and --start-offset",
+            hint="tidemark txn list, or list --hanging",
+            code=ExitCode.USAGE,
+        )
+    if not yes and sys.stdin.isatty():
+        typer.confirm("Abort it? Its records will never be seen", abort=True, err=True)
+    if transactional_id is not None:
+        rows = run(admin.abort_by_id(servers, transactional_id))
+    else:
+        if topic is None or partition is None or start_offset is None:
+            raise CommandError(
+                "--topic, --partition and --start-offset go together", code=ExitCode.USAGE
+            )
+        rows = run(admin.abort_at(servers, TopicPartition(topic, partition), start_offset))
+    print_rows(rows, tuple(rows[0]), output)

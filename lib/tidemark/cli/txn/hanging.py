@@ -1,0 +1,84 @@
+"""Which open transactions nobody will end, and who holds the last stable offset. Pure.
+
+A transaction is open in a partition until its marker is there. The coordinator writes it at the
+latest after the producer's timeout; so one that is open for longer than any timeout allowed, and
+that no coordinator has on its list, hangs: it holds the last stable offset for ever (KIP-664).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tidemark.client.admin_group_types import TransactionDescription
+from tidemark.client.admin_types import ProducerState
+from tidemark.model.topics import TopicPartition
+
+Row = dict[str, Any]
+
+_ENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which the coordinator still has something to do for its partitions."""
+
+
+class OpenTransaction(NamedTuple):
+    """One producer's open transaction in one partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+def suspects(
+    open_now: Mapping[TopicPartition, list[ProducerState]], *, now_ms: int, timeout_ms_max: int
+) -> list[OpenTransaction]:
+    """Those that wrote last longer ago than any transaction may be open."""
+    return [
+        OpenTransaction(partition, producer)
+        for partition, producers in sorted(open_now.items())
+        for producer in producers
+        if now_ms - producer.last_timestamp_ms > timeout_ms_max
+    ]
+
+
+def hanging(
+    found: Iterable[OpenTransaction], known: Mapping[int, TransactionDescription]
+) -> list[OpenTransaction]:
+    """Those that no coordinator will end. ``known``: what coordinators have, by producer id."""
+    return [each for each in found if not _will_end(each, known.get(each.producer.producer_id))]
+
+
+def _will_end(found: OpenTransaction, known: TransactionDescription | None) -> bool:
+    if known is None or known.state not in _ENDING:
+        return False
+    return found.partition in known.partitions
+
+
+def open_row(found: OpenTransaction, known: TransactionDescription | None, *, now_ms: int) -> Row:
+    """One line; ``idle_ms`` since its producer wrote last, ``open_ms`` by the coordinator's
+    account.
+    """
+    partition, producer = found
+    started = -1 if known is None else known.started_ms
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "start_offset": producer.current_txn_start_offset,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "transactional_id": None if known is None else known.transactional_id,
+        "state": None if known is None else known.state,
+        "open_ms": None if started < 0 else max(0, now_ms - started),
+        "idle_ms": max(0, now_ms - producer.last_timestamp_ms),
+    }
+
+
+def holder_row(
+    found: OpenTransaction,
+    known: TransactionDescription | None,
+    *,
+    held_since_ms: int | None,
+    now_ms: int,
+) -> Row:
+    """One line on who holds a partition's last stable offset; ``held_ms`` since the first record of
+    its transaction there, None when that is not known.
+    """
+    row = open_row(found, known, now_ms=now_ms)
+    row["held_ms"] = None if held_since_ms is None else max(0, now_ms - held_since_ms)
+    return row

@@ -1,0 +1,101 @@
+"""Records beyond the last stable offset, held back until their transaction's marker is read (M03).
+Pure.
+
+    offset      6     7      8      9     10      11
+                X     A      B      Y    commit   abort      X, Y: no transaction
+                                          of A    of B
+    delivered   X     |                                      at once: nothing undecided before it
+                      A      -      Y                        once 10 (A) and 11 (B) were read
+
+A batch's fate is told by the next marker of its producer id in the partition: transactions of one
+producer follow one another. Order is kept, so that an undecided batch holds back what is behind it.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from tidemark.codec.control_record import EndTxnMarker, read_control
+from tidemark.codec.record_batch import BatchHeader
+
+
+class HeldBatch:
+    """One batch; ``visible`` is None until it is known."""
+
+    __slots__ = ("header", "view", "visible")
+
+    def __init__(self, view: memoryview, header: BatchHeader, *, visible: bool | None) -> None:
+        self.view = view
+        self.header = header
+        self.visible = visible
+
+
+class Ready(NamedTuple):
+    """A batch whose turn and fate have come."""
+
+    view: memoryview
+    header: BatchHeader
+    visible: bool
+
+
+class ReadAhead:
+    """Batches of one partition in order of offset.
+
+    Invariant: ``size_bytes`` is the sum over what is held; undecided are transactional data alone.
+    """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._held: deque[HeldBatch] = deque()
+        self._undecided: dict[int, list[HeldBatch]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``take`` would give a batch."""
+        return bool(self._held) and self._held[0].visible is not None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something is held, and its fate unknown."""
+        return bool(self._held) and self._held[0].visible is None
+
+    def add(self, view: memoryview, header: BatchHeader) -> None:
+        """One more batch, behind all that were added. Raises RecordsError for a damaged marker."""
+        held = HeldBatch(view, header, visible=self._fate(view, header))
+        if held.visible is None:
+            self._undecided.setdefault(header.producer_id, []).append(held)
+        self._held.append(held)
+        self.size_bytes += header.size_bytes
+
+    def take(self) -> Ready | None:
+        """The next batch if its fate is known."""
+        if not self.is_ready:
+            return None
+        held = self._held.popleft()
+        assert held.visible is not None, "ready"
+        self.size_bytes -= held.header.size_bytes
+        return Ready(held.view, held.header, held.visible)
+
+    def clear(self) -> None:
+        """Forget all: it will be fetched again."""
+        self._held.clear()
+        self._undecided.clear()
+        self.size_bytes = 0
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.size_bytes == sum(held.header.size_bytes for held in self._held)
+        undecided = [held for held in self._held if held.visible is None]
+        assert all(held.header.is_transactional for held in undecided)
+        assert len(undecided) == sum(len(each) for each in self._undecided.values())
+
+    def _fate(self, view: memoryview, header: BatchHeader) -> bool | None:
+        if header.is_control:
+            marker = read_control(view, header)
+            if isinstance(marker, EndTxnMarker):
+                for held in self._undecided.pop(header.producer_id, ()):
+                    held.visible = marker.commits
+            return False
+        return None if header.is_transactional else True

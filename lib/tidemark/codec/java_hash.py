@@ -1,0 +1,33 @@
+"""Java's String.hashCode: which shard of a coordinator a name belongs to.
+
+Kafka's coordinators place groups and transactional ids by it, and tools that look up where one
+lives compute it for themselves: all must agree.
+"""
+
+import struct
+from typing import Final
+
+_FACTOR: Final = 31
+_MASK: Final = 0xFFFFFFFF
+_INT_MIN: Final = -(2**31)
+
+
+def java_hash(text: str) -> int:
+    """``text.hashCode()``: int32, over UTF-16 code units, so that a character beyond the basic
+    plane counts as two.
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f">{len(units) // 2}H", units):
+        value = (value * _FACTOR + unit) & _MASK
+    return value - 2**32 if value >= 2**31 else value
+
+
+def shard_for_name(name: str, count: int) -> int:
+    """The shard, of ``count``, that a group or a transactional id belongs to.
+
+    Kafka's ``Utils.abs(hashCode) % count``, in which the one number without a positive twin is 0.
+    """
+    assert count > 0, f"no shard of {count}"
+    value = java_hash(name)
+    return 0 if value == _INT_MIN else abs(value) % count

@@ -1,0 +1,283 @@
+"""CoordinatorClient: calls the coordinator that owns the shard of a name, wherever it moves.
+
+Who that is comes from an address book: brokers have one in their image (``ImageBook``), a client
+without metadata brings its own. A call may be made twice when its first answer was lost; the RPCs
+of coordinators bear that, as Kafka's clients do the same.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
+
+from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import NO_COORDINATOR, TXN
+from tidemark.runtime.channel_pool import (
+    CallFailedError,
+    ChannelPool,
+    call_failures,
+    read_error_code,
+)
+from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.telemetry import REQUEST_ID
+
+T = TypeVar("T")
+
+_REQUEST_ID_METADATA: Final = "x-request-id"
+_BACKOFF_S_FIRST: Final = 0.02
+_BACKOFF_S_MAX: Final = 0.5
+_OWNER_PATIENCE_S: Final = 0.5
+"""So often a call that is not answered looks whether its shard has moved."""
+_CODES: Final[Mapping[grpc.StatusCode, ErrorCode]] = {
+    grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+}
+RETRIED: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""Answers after which the same is asked again, perhaps of another."""
+
+ErrorOf = Callable[[Any], ErrorCode]
+"""The error code of a response message, as far as it decides whether to ask again."""
+
+
+class CoordinatorBook(Protocol):
+    """Who owns which shard. Shards have numbers from 0 to ``shard_count() - 1``."""
+
+    def shard_count(self) -> int:
+        """0 while it is not known: the state topic does not exist yet."""
+        ...
+
+    def endpoint_of(self, shard: int) -> str:
+        """``host:port`` of the shard's owner; '' while there is none."""
+        ...
+
+    def endpoints(self) -> Sequence[str]:
+        """Those of all that own a shard."""
+        ...
+
+    async def refresh(self, wait_s: float) -> None:
+        """What the book says did not hold: return when it may say something else, after ``wait_s``
+        at the latest.
+        """
+        ...
+
+
+class ImageBook:
+    """The book in a ClusterImage, for who follows the metadata feed."""
+
+    def __init__(self, board: ImageBoard, kind: str = TXN) -> None:
+        self._board = board
+        self._kind = kind
+
+    def shard_count(self) -> int:
+        """See CoordinatorBook."""
+        return len(self._board.image.shards.get(self._kind, ()))
+
+    def endpoint_of(self, shard: int) -> str:
+        """See CoordinatorBook."""
+        owner = self._board.image.shard_owner(self._kind, shard)
+        return "" if owner is None else owner.grpc_endpoint
+
+    def endpoints(self) -> Sequence[str]:
+        """See CoordinatorBook."""
+        image = self._board.image
+        owners = {one.coordinator_id for one in image.shards.get(self._kind, ())}
+        live = (image.coordinators.get((self._kind, owner)) for owner in owners - {NO_COORDINATOR})
+        return sorted(one.grpc_endpoint for one in live if one is not None)
+
+    async def refresh(self, wait_s: float) -> None:
+        """See CoordinatorBook."""
+        await self._board.wait_newer_or(self._board.image.position, wait_s)
+
+
+def error_code_of(response: Any) -> ErrorCode:
+    """Of a response message with an ``error_code`` of its own."""
+    return read_error_code(response.error_code)
+
+
+class CoordinatorClient:
+    """Any number of calls at a time, over the channels of one pool, which its maker closes."""
+
+    def __init__(
+        self,
+        book: CoordinatorBook,
+        channels: ChannelPool,
+        make_stub: Callable[[grpc.aio.Channel], Any] = txn_pb2_grpc.TransactionCoordinatorStub,
+    ) -> None:
+        self._book = book
+        self._channels = channels
+        self._make_stub = make_stub
+
+    async def call(
+        self,
+        method: str,
+        name: str,
+        request: Any,
+        timeout_s: float,
+        *,
+        error_of: ErrorOf = error_code_of,
+    ) -> Any:
+        """Call ``method`` ("EndTransaction") of whoever owns the shard of ``name``, a transactional
+        id; answers the response message, also with an error other than RETRIED.
+
+        Raises TidemarkError when there was no answer within ``timeout_s``: with the last code heard
+        of RETRIED, COORDINATOR_NOT_AVAILABLE where none was reached, REQUEST_TIMED_OUT when one did
+        not answer in time (the outcome is unknown); UNKNOWN_SERVER_ERROR where gRPC says so.
+        """
+
+        async def attempt(left_s: float) -> Any:
+            count = self._book.shard_count()
+            if not count:
+                raise _nobody()
+            shard = shard_for_name(name, count)
+            endpoint = self._book.endpoint_of(shard)
+            work = self._call(endpoint, method, request, left_s, error_of)
+            return await self._while_owned(shard, endpoint, work)
+
+        return await self._retried(attempt, timeout_s)
+
+    async def call_all(
+        self, method: str, request: Any, timeout_s: float, *, error_of: ErrorOf = error_code_of
+    ) -> list[Any]:
+        """Call every coordinator that owns a shard; their response messages. While one of them does
+        not answer, or a shard has no owner, all are asked again: a part would be missing.
+
+        Raises TidemarkError as ``call``.
+        """
+
+        async def attempt(left_s: float) -> list[Any]:
+            book = self._book
+            if not all(book.endpoint_of(shard) for shard in range(book.shard_count())):
+                raise _nobody()
+            return await _gather(
+                self._call(endpoint, method, request, left_s, error_of)
+                for endpoint in book.endpoints()
+            )
+
+        return await self._retried(attempt, timeout_s)
+
+    async def describe(self, ids: Sequence[str], caller: Any, timeout_s: float) -> list[Any]:
+        """``DescribeTransactions`` of ids of any shards: their TransactionState messages, in the
+        order asked. Raises TidemarkError as ``call``.
+        """
+        by_shard: dict[int, list[str]] = {}
+        count = self._book.shard_count() or 1
+        for each in dict.fromkeys(ids):
+            by_shard.setdefault(shard_for_name(each, count), []).append(each)
+        responses = await _gather(
+            self.call(
+                "DescribeTransactions",
+                of_shard[0],
+                txn_pb2.DescribeTransactionsRequest(caller=caller, transactional_ids=of_shard),
+                timeout_s,
+                error_of=_worst_of,
+            )
+            for of_shard in by_shard.values()
+        )
+        found: Mapping[str, Any] = {
+            state.transactional_id: state
+            for response in responses
+            for state in response.transactions
+        }
+        return [found[each] for each in ids]
+
+    # Within.
+
+    async def _retried(self, attempt: Callable[[float], Awaitable[T]], timeout_s: float) -> T:
+        """``attempt(left_s)`` until it does not fail with a code of RETRIED, or time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        backoff_s = _BACKOFF_S_FIRST
+        failure = _nobody()
+        while (left_s := deadline - loop.time()) > 0:
+            try:
+                return await attempt(left_s)
+            except TidemarkError as problem:
+                if problem.code not in RETRIED:
+                    raise
+                failure = problem
+            await self._book.refresh(max(0.0, min(backoff_s, deadline - loop.time())))
+            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+        raise failure
+
+    async def _while_owned(self, shard: int, endpoint: str, work: Awaitable[T]) -> T:
+        """The outcome of a call, or NOT_COORDINATOR once the shard is another's: an owner that was
+        paused or cut off may not answer at all. Raises TidemarkError.
+        """
+
+        async def outcome() -> T | TidemarkError:
+            try:
+                return await work
+            except TidemarkError as failure:
+                return failure
+
+        async with asyncio.TaskGroup() as tasks:
+            calling = tasks.create_task(outcome())
+            while not calling.done():
+                await asyncio.wait((calling,), timeout=_OWNER_PATIENCE_S)
+                if not calling.done() and self._book.endpoint_of(shard) != endpoint:
+                    calling.cancel()
+        if calling.cancelled():
+            words = f"{endpoint} did not answer, and its shard has moved"
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, words)
+        found = calling.result()
+        if isinstance(found, TidemarkError):
+            raise found
+        return found
+
+    async def _call(
+        self, endpoint: str, method: str, request: Any, timeout_s: float, error_of: ErrorOf
+    ) -> Any:
+        """One try. Raises TidemarkError, also for an answer with a code of RETRIED."""
+        if not endpoint:
+            raise _nobody()
+        rpc = getattr(self._make_stub(await self._channels.channel(endpoint)), method)
+        request_id = REQUEST_ID.get()
+        metadata = ((_REQUEST_ID_METADATA, request_id),) if request_id else None
+        try:
+            with call_failures(endpoint):
+                response = await rpc(request, timeout=timeout_s, metadata=metadata)
+        except CallFailedError as failure:
+            words = f"{method} at {failure}"
+            code = _CODES.get(failure.status, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise TidemarkError(code, words) from None
+        code = error_of(response)
+        if code in RETRIED:
+            raise TidemarkError(code, f"{method} at {endpoint}: {code.name}")
+        return response
+
+
+def _nobody() -> TidemarkError:
+    return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator owns its shard yet")
+
+
+def _worst_of(response: Any) -> ErrorCode:
+    """Of DescribeTransactions: a code for which to ask again, if any transaction has one."""
+    codes = (read_error_code(state.error_code) for state in response.transactions)
+    return next((code for code in codes if code in RETRIED), ErrorCode.NONE)
+
+
+async def _gather(calls: Iterable[Any]) -> list[Any]:
+    """All of them at once, or the first failure."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(call) for call in calls]
+    except* TidemarkError as failures:
+        raise _first(failures) from None
+    return [task.result() for task in running]
+
+
+def _first(failures: BaseExceptionGroup[TidemarkError]) -> TidemarkError:
+    one = failures.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one

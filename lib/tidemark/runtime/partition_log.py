@@ -1,0 +1,432 @@
+"""RemotePartitionLog: one partition of a coordinator's state topic, written and read over gRPC.
+
+It is one owner's: every append carries its owner epoch, so that the partition's leader refuses it
+once a later owner has taken over. It keeps one append in flight. A refusal that left nothing in the
+log is followed to the next leader; any other failure of an append has an unknown outcome, and the
+log must not be appended to again: drop it, take a new owner epoch, load again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+from tidemark_wire.v1 import common_pb2, partition_store_pb2_grpc
+from tidemark_wire.v1 import partition_store_pb2 as pb
+
+from tidemark.codec.record_batch import iterate_headers
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import ClusterImage
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.channel_pool import (
+    CallFailedError,
+    ChannelPool,
+    call_failures,
+    read_error_code,
+)
+from tidemark.runtime.image_board import ImageBoard, PartitionLeader, find_leader
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Stream = Any  # a grpc.aio.StreamStreamCall; the stubs' generics do not know EOF
+
+_END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
+_ALL_IN_SYNC: Final = -1
+_EARLIEST: Final = -2
+_BACKOFF_S_FIRST: Final = 0.02
+_BACKOFF_S_MAX: Final = 1.0
+_LISTING_TIMEOUT_S: Final = 5.0
+_DEPOSED_PATIENCE_S: Final = 1.0
+"""How long the answer of a leader that was replaced is waited for."""
+
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Of an append: nothing was written, and it may be once the cluster has settled."""
+
+_READ_PASSING: Final = _PASSING | {
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+"""Of what may be asked as often as one likes."""
+
+
+class UnknownOutcomeError(TidemarkError):
+    """What was appended may be in the log, or may yet come to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How long and how much."""
+
+    append_timeout_ms: int = 20_000
+    """An append that is not committed so long after it was asked for has failed. Longer than a
+    follower that died stays in the ISR (replica.lag.time.max.ms).
+    """
+    take_over_timeout_ms: int = 30_000
+    read_bytes_max: int = 4 * 1024 * 1024
+    """Of one fetch; the first batch comes whole, however large."""
+    read_wait_ms_max: int = 500
+
+    def __post_init__(self) -> None:
+        assert self.append_timeout_ms > 0, "a time limit is needed"
+        assert self.take_over_timeout_ms > 0, "a time limit is needed"
+        assert self.read_bytes_max > 0, "a read of nothing never ends"
+
+
+class RemotePartitionLog:
+    """See the module. Used by one task; ``close`` when it is done with, or dropped."""
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        board: ImageBoard,
+        channels: ChannelPool,
+        *,
+        owner_epoch: int,
+        client_id: str = "",
+        limits: LogLimits | None = None,
+    ) -> None:
+        """``board`` shows who leads the partition; ``owner_epoch`` is from 1."""
+        assert owner_epoch > 0, "owner epochs start at 1"
+        self.at = at
+        self.owner_epoch = owner_epoch
+        self._board = board
+        self._channels = channels
+        self._client_id = client_id
+        self._limits = limits or LogLimits()
+        self._appends: _Appends | None = None
+        self._fetches = _Fetches(channels)
+        self._is_broken = False
+
+    def close(self) -> None:
+        """End the streams. An append that is in flight may be written all the same."""
+        self._is_broken = True
+        self._end_appends()
+        self._fetches.end()
+
+    # ShardLog.
+
+    async def take_over(self) -> int:
+        """Write the OWNER record, which fences every owner before; the log's end behind it
+        (exclusive), up to which all is committed.
+
+        Writing it twice does no harm, so that it is tried again whatever happened. Raises
+        TidemarkError: TRANSACTION_COORDINATOR_FENCED when there is a later owner, REQUEST_TIMED_OUT
+        when it could not be written in time.
+        """
+
+        async def attempt(leader: PartitionLeader) -> int:
+            request = self._request(leader)
+            request.owner_takes_over = True
+            answer = await self._within(patience_s, self._exchange(leader, request), "take over")
+            return int(answer.base_offset) + 1
+
+        patience_s = self._limits.append_timeout_ms / 1_000
+        timeout_s = self._limits.take_over_timeout_ms / 1_000
+        return await self._within(timeout_s, self._persist(attempt, _READ_PASSING), "take over")
+
+    async def append(self, batches: bytes) -> int:
+        """Append whole record batches; their end offset (exclusive), once they are committed.
+
+        Raises TidemarkError: the outcome is unknown, or it was refused; in either case this log is
+        broken.
+        """
+        assert not self._is_broken, f"{self.at}: an append failed, or the log was closed"
+        offset_count = sum(header.last_offset_delta + 1 for _, header in iterate_headers(batches))
+        assert offset_count > 0, "an append of no records"
+
+        async def attempt(leader: PartitionLeader) -> int:
+            request = self._request(leader)
+            request.batches = batches
+            answer = await self._exchange(leader, request)
+            return int(answer.base_offset) + offset_count
+
+        timeout_s = self._limits.append_timeout_ms / 1_000
+        self._is_broken = True  # until it is known to be written
+        end = await self._within(timeout_s, self._persist(attempt, _PASSING), "append")
+        self._is_broken = False
+        return end
+
+    async def read(self, end: int) -> AsyncGenerator[memoryview, None]:
+        """Whole record batches, in order, from the log's start up to ``end`` (exclusive), one at a
+        time; control batches too. Across moves of the leader, for as long as it takes.
+
+        Raises TidemarkError where trying again cannot help.
+        """
+        position = await self._persist(self._start, _READ_PASSING)
+
+        async def pull(leader: PartitionLeader) -> bytes:
+            return await self._pull(leader, position)
+
+        try:
+            while position < end:
+                batches = memoryview(await self._persist(pull, _READ_PASSING))
+                for at, header in iterate_headers(batches):
+                    if header.base_offset >= end:
+                        return  # what was below it has been compacted away
+                    if header.last_offset >= position:
+                        yield batches[at : at + header.size_bytes]
+                        position = header.last_offset + 1
+        finally:
+            self._fetches.end()
+
+    # Within.
+
+    async def _within(self, timeout_s: float, work: Awaitable[T], what: str) -> T:
+        """Raises TidemarkError REQUEST_TIMED_OUT, with an unknown outcome."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await work
+        except TimeoutError:
+            self._end_appends()
+            raise UnknownOutcomeError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.at}: {what} was not acknowledged within {timeout_s:g} s",
+            ) from None
+
+    async def _persist(
+        self, attempt: Callable[[PartitionLeader], Awaitable[T]], passing: frozenset[ErrorCode]
+    ) -> T:
+        """Ask the leader, and after what may pass ask whoever leads then. Raises TidemarkError."""
+        backoff_s = _BACKOFF_S_FIRST
+        while True:
+            position = self._board.image.position
+            try:
+                return await attempt(self._leader())
+            except TidemarkError as failure:
+                if failure.code not in passing:
+                    self._end_appends()
+                    raise
+                words = fields(partition=str(self.at), reason=failure.message)
+                log.debug("trying again", extra=words)
+            await self._board.wait_newer_or(position, backoff_s)
+            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+
+    async def _while_leading(self, leader: PartitionLeader, work: Awaitable[T]) -> T:
+        """Wait for an answer of the leader, and, once the metadata shows another, not for much
+        longer: one that was paused or cut off may not answer at all. Raises TidemarkError
+        NOT_LEADER_OR_FOLLOWER: what it did is not known.
+        """
+        now = asyncio.get_running_loop().time
+        patience = asyncio.timeout(None)
+
+        def look(image: ClusterImage) -> None:
+            if find_leader(image, self.at) != leader and patience.when() is None:
+                patience.reschedule(now() + _DEPOSED_PATIENCE_S)
+
+        try:
+            async with patience:
+                look(self._board.image)
+                with self._board.watched(look):
+                    return await work
+        except TimeoutError:
+            words = f"{self.at}: {leader.grpc_endpoint} leads it no longer, and has not answered"
+            raise TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, words) from None
+
+    def _leader(self) -> PartitionLeader:
+        leader = find_leader(self._board.image, self.at)
+        if leader is None:
+            raise TidemarkError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.at}: no leader is known")
+        return leader
+
+    def _request(self, leader: PartitionLeader) -> pb.AppendRequest:
+        return pb.AppendRequest(
+            partition=_wire(self.at, leader),
+            current_leader_epoch=leader.leader_epoch,
+            acks=_ALL_IN_SYNC,
+            timeout_ms=self._limits.append_timeout_ms,
+            client_id=self._client_id,
+            owner_epoch=self.owner_epoch,
+        )
+
+    async def _exchange(
+        self, leader: PartitionLeader, request: pb.AppendRequest
+    ) -> pb.AppendResponse:
+        """Raises TidemarkError: refused; UnknownOutcomeError: perhaps not."""
+        appends = await self._while_leading(leader, self._appends_at(leader))
+        try:
+            answer = await self._while_leading(leader, appends.exchange(request))
+        except UnknownOutcomeError:
+            self._end_appends()
+            raise
+        except TidemarkError as deposed:
+            self._end_appends()
+            raise UnknownOutcomeError(ErrorCode.REQUEST_TIMED_OUT, deposed.message) from None
+        code = read_error_code(answer.error_code)
+        if code is ErrorCode.NONE:
+            return answer
+        words = f"{self.at}: {answer.error_message or code.name}"
+        if answer.base_offset < 0:
+            raise TidemarkError(code, words)
+        # It is in that leader's log, and may be committed or cut away.
+        outcome = ErrorCode.REQUEST_TIMED_OUT if code in _PASSING else code
+        raise UnknownOutcomeError(outcome, words)
+
+    async def _appends_at(self, leader: PartitionLeader) -> "_Appends":
+        """The stream to this leader, open. Raises TidemarkError LEADER_NOT_AVAILABLE: nothing was
+        sent.
+        """
+        appends = self._appends
+        if appends is None or appends.endpoint != leader.grpc_endpoint or appends.is_over:
+            self._end_appends()
+            channel = await self._channels.channel(leader.grpc_endpoint)
+            appends = self._appends = _Appends(channel, leader.grpc_endpoint)
+        try:
+            await appends.wait_open()
+        except CallFailedError as failure:
+            self._end_appends()
+            raise TidemarkError(ErrorCode.LEADER_NOT_AVAILABLE, str(failure)) from None
+        return appends
+
+    def _end_appends(self) -> None:
+        if self._appends is not None:
+            self._appends.close()
+            self._appends = None
+
+    async def _start(self, leader: PartitionLeader) -> int:
+        query = pb.ListOffsetsRequest.Query(
+            partition=_wire(self.at, leader),
+            timestamp_ms=_EARLIEST,
+            current_leader_epoch=leader.leader_epoch,
+        )
+        channel = await self._channels.channel(leader.grpc_endpoint)
+        stub: Any = partition_store_pb2_grpc.PartitionStoreStub(channel)
+        try:
+            with call_failures(leader.grpc_endpoint):
+                response = await stub.ListOffsets(
+                    pb.ListOffsetsRequest(queries=[query]), timeout=_LISTING_TIMEOUT_S
+                )
+        except CallFailedError as failure:
+            raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
+        answer = response.answers[0]
+        self._check(answer.error_code, "its start is not known")
+        return int(answer.offset)
+
+    async def _pull(self, leader: PartitionLeader, position: int) -> bytes:
+        limits = self._limits
+        request = pb.FetchRequest(
+            partition=_wire(self.at, leader),
+            current_leader_epoch=leader.leader_epoch,
+            fetch_offset=position,
+            bytes_max=limits.read_bytes_max,
+            bytes_min=1,
+            wait_ms_max=limits.read_wait_ms_max,
+            client_id=self._client_id,
+        )
+        wait_s = limits.read_wait_ms_max / 1_000 + limits.append_timeout_ms / 1_000
+        try:
+            exchange = self._fetches.exchange(leader.grpc_endpoint, request, wait_s)
+            answer = await self._while_leading(leader, exchange)
+            self._check(answer.error_code, answer.error_message)
+        except TidemarkError:
+            self._fetches.end()
+            raise
+        return bytes(answer.batches)
+
+    def _check(self, error_code: int, words: str) -> None:
+        code = read_error_code(error_code)
+        if code is not ErrorCode.NONE:
+            raise TidemarkError(code, f"{self.at}: {words or code.name}")
+
+
+class _Appends:
+    """A stream of appends to one broker, one at a time."""
+
+    def __init__(self, channel: grpc.aio.Channel, endpoint: str) -> None:
+        self.endpoint = endpoint
+        stub: Any = partition_store_pb2_grpc.PartitionStoreStub(channel)
+        self._call: Stream = stub.Append()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return bool(self._call.done())
+
+    def close(self) -> None:
+        """Those who wait hear that it is over."""
+        self._call.cancel()
+
+    async def wait_open(self) -> None:
+        """Until the broker is reached. Raises CallFailedError."""
+        with call_failures(self.endpoint):
+            await self._call.wait_for_connection()
+
+    async def exchange(self, request: pb.AppendRequest) -> pb.AppendResponse:
+        """Raises UnknownOutcomeError."""
+        try:
+            with call_failures(self.endpoint):
+                await self._call.write(request)
+                answer = await self._call.read()
+        except CallFailedError as failure:
+            raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
+        if answer is _END_OF_STREAM:
+            words = f"{self.endpoint}: the broker ended the stream"
+            raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, words)
+        return answer  # type: ignore[no-any-return]  # generated stubs are untyped
+
+
+class _Fetches:
+    """A stream of fetches to whoever leads, one at a time."""
+
+    def __init__(self, channels: ChannelPool) -> None:
+        self._channels = channels
+        self._endpoint = ""
+        self._call: Stream | None = None
+
+    def end(self) -> None:
+        """The next exchange opens another stream."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    async def exchange(
+        self, endpoint: str, request: pb.FetchRequest, wait_s: float
+    ) -> pb.FetchResponse:
+        """Raises TidemarkError NETWORK_EXCEPTION, REQUEST_TIMED_OUT."""
+        if self._call is None or self._endpoint != endpoint:
+            self.end()
+            stub: Any = partition_store_pb2_grpc.PartitionStoreStub(
+                await self._channels.channel(endpoint)
+            )
+            self._endpoint, self._call = endpoint, stub.Fetch()
+        try:
+            async with asyncio.timeout(wait_s):
+                with call_failures(endpoint):
+                    await self._call.write(request)
+                    answer = await self._call.read()
+        except TimeoutError:
+            self.end()
+            words = f"{endpoint}: no answer within {wait_s:g} s"
+            raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words) from None
+        except CallFailedError as failure:
+            self.end()
+            raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
+        if answer is _END_OF_STREAM:
+            self.end()
+            words = f"{endpoint}: the broker ended the stream"
+            raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, words)
+        return answer  # type: ignore[no-any-return]  # generated stubs are untyped
+
+
+def _wire(at: TopicPartition, leader: PartitionLeader) -> common_pb2.TopicPartition:
+    return common_pb2.TopicPartition(
+        topic=at.topic, topic_id=leader.topic_id, partition=at.partition
+    )

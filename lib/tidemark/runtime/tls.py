@@ -1,0 +1,288 @@
+"""The one place where TLS contexts and gRPC credentials are made, from PEM files, for TLS 1.2 and
+later.
+
+A server's files are read anew when they have changed: connections made from then on get what is
+there. Files that cannot be used (a certificate is replaced before its key) leave what was loaded in
+force.
+"""
+
+import logging
+import ssl
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import grpc
+
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.service_config import TlsServiceConfig
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+_CERTIFICATE: Final = "ssl.certificate.location"
+_KEY: Final = "ssl.key.location"
+_PASSWORD: Final = "ssl.key.password"
+_CA: Final = "ssl.ca.location"
+
+_Stamp = tuple[tuple[int, int, int], ...]
+"""Inode, size and time of change of each file; zeros where there is none."""
+
+
+class TlsError(Exception):
+    """TLS as configured cannot be. Says which key and which file."""
+
+    exit_code = ExitCode.CONFIG
+
+
+class ClientAuth(StrEnum):
+    """Whether a server asks clients for a certificate: Kafka's ssl.client.auth."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    """None need be shown; one that is shown must be good."""
+    REQUIRED = "required"
+
+
+_VERIFY_MODES: Final[Mapping[ClientAuth, ssl.VerifyMode]] = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+class TlsSettings(NamedTuple):
+    """Who one is and whom one trusts, as PEM files."""
+
+    certificate: Path | None = None
+    """The leaf first, then the intermediate ones."""
+    key: Path | None = None
+    """None: the private key is in ``certificate``, too."""
+    key_password: str = ""
+    ca: Path | None = None
+    """Who signs the certificates of peers. None: a client trusts whom the system trusts."""
+    client_auth: ClientAuth = ClientAuth.NONE
+
+
+def tls_settings(config: TlsServiceConfig) -> TlsSettings:
+    """As a service is configured."""
+    certificate, key, ca = (
+        Path(path) if path else None
+        for path in (
+            config.ssl_certificate_location,
+            config.ssl_key_location,
+            config.ssl_ca_location,
+        )
+    )
+    return TlsSettings(
+        certificate, key, config.ssl_key_password, ca, ClientAuth(config.ssl_client_auth)
+    )
+
+
+class ServerTls:
+    """A server's side. Raises TlsError when it is made of what cannot be used."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        if settings.certificate is None:
+            raise TlsError(f"{_CERTIFICATE} must be set: a server needs a certificate")
+        if settings.client_auth is not ClientAuth.NONE and settings.ca is None:
+            raise TlsError(
+                f"{_CA} must be set: with ssl.client.auth={settings.client_auth} clients are"
+                " checked against it"
+            )
+        self._settings = settings
+        self._loaded = _load_server(settings)
+        self._seen = self._loaded.stamp
+        self.context = _load_server(settings).context
+        """For a listener as long as it listens: each handshake takes the newest files."""
+        self.context.sni_callback = self._on_handshake
+
+    def reload(self) -> bool:
+        """Take the files as they are now; False when they have not changed.
+
+        Raises TlsError, and keeps what was loaded, when they cannot be used.
+        """
+        if _stamp(self._settings) == self._loaded.stamp:
+            return False
+        self._loaded = _load_server(self._settings)
+        return True
+
+    def maybe_reload(self) -> None:
+        """``reload`` before a handshake: what cannot be used is logged, once for each change.
+
+        gRPC handshakes in threads of its own: two at once may both read the same files.
+        """
+        seen = _stamp(self._settings)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            if self.reload():
+                log.info("TLS files reloaded", extra=fields(path=str(self._settings.certificate)))
+        except TlsError as error:
+            log.warning("TLS files cannot be used", extra=fields(reason=str(error)))
+
+    def _on_handshake(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, _: str | None, __: ssl.SSLContext
+    ) -> None:
+        """OpenSSL asks before every certificate, also when the client names no server."""
+        self.maybe_reload()
+        connection.context = self._loaded.context
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For a gRPC server, which looks at the files at each handshake, too. Raises TlsError.
+
+        gRPC requires a certificate of clients or does not ask: ``requested`` is ``none`` to it.
+        """
+        given = self._loaded.pems
+
+        def newest() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal given
+            self.maybe_reload()
+            found = self._loaded.pems
+            if found is given:
+                return None
+            given = found
+            try:
+                return _for_grpc(found)
+            except TlsError as error:
+                log.warning("TLS files cannot be used", extra=fields(reason=str(error)))
+                return None
+
+        return grpc.dynamic_ssl_server_credentials(
+            _for_grpc(given),
+            newest,  # type: ignore[arg-type]  # gRPC takes None for: as before
+            require_client_authentication=self._settings.client_auth is ClientAuth.REQUIRED,
+        )
+
+
+def client_context(settings: TlsSettings, *, check_host: bool = True) -> ssl.SSLContext:
+    """For a client's sockets. The server's certificate is always checked; that it is for the name
+    that was called, unless ``check_host`` is False (Kafka: an empty
+    ssl.endpoint.identification.algorithm).
+
+    Raises TlsError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = check_host
+    if settings.ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load(context, settings)
+    return context
+
+
+def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials:
+    """For gRPC channels; files that change later count for those opened later. Raises TlsError."""
+    pems = _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
+    return grpc.ssl_channel_credentials(
+        pems.ca, _for_grpc_key(pems) or None, pems.certificate or None
+    )
+
+
+class _Pems(NamedTuple):
+    """What the files hold."""
+
+    certificate: bytes
+    key: bytes
+    ca: bytes | None
+
+
+class _Loaded(NamedTuple):
+    context: ssl.SSLContext
+    pems: _Pems
+    stamp: _Stamp
+    """Of the files before they were read: one that changed meanwhile is read again."""
+
+
+def _load_server(settings: TlsSettings) -> _Loaded:
+    stamp = _stamp(settings)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Connections live long, and a resumed session's certificate would not be looked at again.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    context.verify_mode = _VERIFY_MODES[settings.client_auth]
+    return _Loaded(context, _load(context, settings), stamp)
+
+
+def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
+    """Raises TlsError that names the key and the file."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    pems = _read(settings)
+    if pems.ca is not None:
+        try:
+            context.load_verify_locations(cadata=pems.ca.decode("ascii", "replace"))
+        except (ssl.SSLError, ValueError):
+            raise TlsError(f"{_CA}: {settings.ca} holds no usable PEM certificate") from None
+    if settings.certificate is not None:
+        # A function: without a password OpenSSL would ask for one at the terminal.
+        try:
+            context.load_cert_chain(
+                settings.certificate, settings.key, password=lambda: settings.key_password
+            )
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise TlsError(_why_not_loaded(settings, pems, error)) from None
+    return pems
+
+
+def _read(settings: TlsSettings) -> _Pems:
+    """Raises TlsError for a file that cannot be read."""
+    certificate = b""
+    if settings.certificate is not None:
+        certificate = _bytes_of(settings.certificate, _CERTIFICATE)
+    key = certificate if settings.key is None else _bytes_of(settings.key, _KEY)
+    return _Pems(certificate, key, None if settings.ca is None else _bytes_of(settings.ca, _CA))
+
+
+def _bytes_of(path: Path, key: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(f"{key}: cannot read {path}: {error.strerror}") from None
+
+
+def _for_grpc(pems: _Pems) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(_for_grpc_key(pems), pems.certificate)], pems.ca
+    )
+
+
+def _for_grpc_key(pems: _Pems) -> bytes:
+    if b"ENCRYPTED" in pems.key:
+        raise TlsError(f"{_KEY}: gRPC cannot use a private key with a password; store it without")
+    return pems.key
+
+
+def _why_not_loaded(settings: TlsSettings, pems: _Pems, error: Exception) -> str:
+    """OpenSSL's reasons do not say which file it was."""
+    key_file = settings.key or settings.certificate
+    if b"-----BEGIN CERTIFICATE-----" not in pems.certificate:
+        return f"{_CERTIFICATE}: {settings.certificate} holds no PEM certificate"
+    if b"PRIVATE KEY-----" not in pems.key:
+        return f"{_KEY}: {key_file} holds no PEM private key"
+    reason = getattr(error, "reason", None) or str(error)
+    if reason == "KEY_VALUES_MISMATCH":
+        return (
+            f"{_KEY}: the private key in {key_file} is not that of the first certificate in"
+            f" {settings.certificate}"
+        )
+    if b"ENCRYPTED" in pems.key:
+        return f"{_PASSWORD} does not open the private key in {key_file} ({reason})"
+    return f"{_CERTIFICATE}: {settings.certificate} with {key_file}: {reason}"
+
+
+def _stamp(settings: TlsSettings) -> _Stamp:
+    return tuple(
+        _stamp_of(path)
+        for path in (settings.certificate, settings.key, settings.ca)
+        if path is not None
+    )
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int]:
+    """Follows links: that is how Kubernetes swaps a mounted secret."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,63 @@
+"""Deadlines of a group's members: one each, moved on by every heartbeat, seldom reached."""
+
+import heapq
+
+from tidemark.model.ids import InstantMs
+
+
+class MemberTimers:
+    """At most one deadline a member. Moving one on costs nothing: the queue has each member at a
+    time that is not after its deadline, and looks again when that time is up.
+
+    Invariant: a member with a deadline is queued, at or before it.
+    """
+
+    __slots__ = ("_due", "_queue", "_queued")
+
+    def __init__(self) -> None:
+        self._due: dict[str, InstantMs] = {}
+        self._queue: list[tuple[InstantMs, str]] = []
+        self._queued: dict[str, InstantMs] = {}
+
+    def start(self, member_id: str, due: InstantMs) -> None:
+        """Set a member's deadline, or move it."""
+        self._due[member_id] = due
+        queued = self._queued.get(member_id)
+        if queued is None or due < queued:
+            self._queued[member_id] = due
+            heapq.heappush(self._queue, (due, member_id))
+
+    def stop(self, member_id: str) -> None:
+        """The member has no deadline any more."""
+        self._due.pop(member_id, None)
+
+    def due_of(self, member_id: str) -> InstantMs | None:
+        """The member's deadline."""
+        return self._due.get(member_id)
+
+    def next(self) -> InstantMs | None:
+        """The first deadline there is."""
+        while self._queue:
+            at, member_id = self._queue[0]
+            due = self._due.get(member_id)
+            if self._queued.get(member_id) == at:
+                if due == at:
+                    return at
+                del self._queued[member_id]
+            heapq.heappop(self._queue)
+            if due is not None:
+                self.start(member_id, due)
+        return None
+
+    def expired(self, now: InstantMs) -> list[str]:
+        """Whose deadline is reached, in that order; they keep it."""
+        first = self.next()
+        if first is None or first > now:
+            return []
+        found = [(due, member_id) for member_id, due in self._due.items() if due <= now]
+        return [member_id for _, member_id in sorted(found)]
+
+    def check(self) -> None:
+        """Assert the invariant."""
+        for member_id, due in self._due.items():
+            assert self._queued[member_id] <= due, member_id

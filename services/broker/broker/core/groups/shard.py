@@ -1,0 +1,467 @@
+"""GroupShard: all groups and offsets of one partition of ``__consumer_offsets``.
+
+It knows who answers what, and which kind a group is: of the classic protocol, or of KIP-848. A name
+is either; a group without members becomes the other kind when somebody joins in that way, and its
+old kind's records end with tombstones in the same batch. A name that has only offsets is a group
+too: of consumers that assign partitions for themselves.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
+from tidemark.codec.group_records_consumer import ConsumerGroupMetadataRecord, ConsumerRecord
+from tidemark.machine.shard import Decision, Moment, Writer
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs
+
+from broker.core.groups import classic_requests, kinds
+from broker.core.groups.classic_deadlines import Deadlines, Key, Kind
+from broker.core.groups.classic_group import ClassicGroup
+from broker.core.groups.classic_joins import Joins, refuse
+from broker.core.groups.classic_rebalance import Rebalance
+from broker.core.groups.classic_states import Cause, GroupState
+from broker.core.groups.consumer_group import ConsumerGroup
+from broker.core.groups.effects import Answer, Outcome
+from broker.core.groups.kinds import AnyGroup
+from broker.core.groups.names import too_long
+from broker.core.groups.offsets import Offsets
+from broker.core.groups.requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeReply,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+    DeleteGroup,
+    DeleteGroupReply,
+    DescribeGroup,
+    DescribeGroupReply,
+    GroupReply,
+    GroupRequest,
+    GroupSettings,
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    LeaveGroup,
+    LeaveGroupReply,
+    ListedGroup,
+    ListGroups,
+    ListGroupsReply,
+    OffsetCommit,
+    OffsetCommitReply,
+    OffsetDelete,
+    OffsetDeleteReply,
+    OffsetFetch,
+    OffsetFetchReply,
+    SyncGroup,
+    SyncGroupReply,
+    Topics,
+    TopicsDeleted,
+    TopicsDeletedReply,
+    TxnOffsetCommit,
+)
+
+GroupDecision = Decision[GroupRecord, Answer]
+
+EXPIRED_AT_ONCE_MAX: Final = 1_000
+"""After so many tombstones (and the rest of that group's) others get their turn at the log."""
+
+_EXPIRY: Final = Key(Kind.EXPIRY, "")
+_JOINS: Final = 0
+"""The member epoch of who joins a group of KIP-848."""
+
+
+class GroupShard:
+    """One shard (`tidemark.machine.shard.Shard`); made without state, then loaded."""
+
+    def __init__(self, settings: GroupSettings, topics: Callable[[], Topics]) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups: dict[str, AnyGroup] = {}
+        self._offsets = Offsets(settings)
+        self._deadlines = Deadlines()
+        self._rebalance = Rebalance(settings, self._deadlines)
+        self._joins = Joins(settings, self._rebalance)
+        self._deciders: dict[type, Callable[[int, Any, Moment, Outcome], GroupReply | None]] = {
+            JoinGroup: self._join,
+            SyncGroup: self._sync,
+            Heartbeat: self._heartbeat,
+            LeaveGroup: self._leave,
+            OffsetCommit: self._commit,
+            TxnOffsetCommit: self._commit_in_transaction,
+            OffsetFetch: self._fetch,
+            OffsetDelete: self._delete_offsets,
+            TopicsDeleted: self._topics_deleted,
+            DescribeGroup: self._describe,
+            ListGroups: self._list,
+            DeleteGroup: self._delete,
+            ConsumerGroupHeartbeat: self._consumer_heartbeat,
+            ConsumerGroupDescribe: self._consumer_describe,
+        }
+
+    # -- the shard's interface
+
+    def decide(self, request_id: int, request: GroupRequest, now: Moment) -> GroupDecision:
+        """Judge one request. JoinGroup and SyncGroup may be answered by a later decision."""
+        out = Outcome()
+        decide = self._deciders[type(request)]
+        reply = too_long(request) or decide(request_id, request, now, out)
+        if reply is not None:
+            out.answer(request_id, reply)
+        return out.decision()
+
+    def wake(self, now: Moment) -> GroupDecision:
+        """End sessions and phases that are due; forget old offsets. One group at a time, so that
+        each sees what was replayed of those before it.
+        """
+        out = Outcome()
+        key = self._deadlines.take_due(now.instant)
+        if key is None:
+            return out.decision()
+        if key.kind is Kind.EXPIRY:
+            self._expire_offsets(now, out)
+            return out.decision()
+        group = self._groups.get(key.group_id)
+        if isinstance(group, ConsumerGroup):
+            out.records.extend(group.wake(now))
+            self._schedule(group)
+        elif isinstance(group, ClassicGroup):
+            self._wake_classic(group, key, now, out)
+        return out.decision()
+
+    def next_deadline(self) -> InstantMs | None:
+        """Not after the first thing that is due, maybe before."""
+        return self._deadlines.next()
+
+    def replay(self, record: GroupRecord, writer: Writer | None) -> None:
+        """A record of the log."""
+        match record:
+            case OffsetCommitRecord():
+                self._offsets.replay(record, writer)
+            case GroupMetadataRecord():
+                self._replay_classic(record)
+            case _:
+                self._replay_consumer(record)
+
+    def replay_end(self, writer: Writer, *, commits: bool) -> None:
+        """A transaction ended: what it committed of offsets counts, or never did."""
+        self._offsets.replay_end(writer, commits=commits)
+
+    def loaded(self, now: Moment) -> GroupDecision:
+        """Every member that the log knows gets a fresh session: it had nobody to talk to."""
+        out = Outcome()
+        for group in list(self._groups.values()):
+            if isinstance(group, ConsumerGroup):
+                group.loaded(now, self._settings)
+                self._schedule(group)
+                continue
+            for member in group.members.values():
+                self._rebalance.heard_of(group, member, now)
+            if len(group.members) > self._settings.group_max_size:
+                self._rebalance.prepare(group, now, out)
+        self._look_at_offsets_later(now)
+        return out.decision()
+
+    @property
+    def offset_count(self) -> int:
+        """How many positions are remembered."""
+        return self._offsets.count
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self._offsets.check()
+        for group_id, group in self._groups.items():
+            assert group.group_id == group_id
+            group.check()
+            if isinstance(group, ClassicGroup):
+                assert not group.is_nothing, f"{group_id} is remembered for nothing"
+
+    # -- finding groups
+
+    def _group(self, group_id: str) -> AnyGroup | None:
+        """The group of this name; one that has only offsets counts, as a classic group without
+        members.
+        """
+        group = self._groups.get(group_id)
+        if group is None and self._offsets.knows(group_id):
+            return ClassicGroup(group_id)
+        return group
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self._group(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _forget_if_nothing(self, group: ClassicGroup) -> None:
+        if group.is_nothing and self._groups.get(group.group_id) is group:
+            self._rebalance.forget_group(group)
+            del self._groups[group.group_id]
+
+    def _schedule(self, group: ConsumerGroup) -> None:
+        key = Key(Kind.CONSUMER, group.group_id)
+        at = group.next_deadline()
+        if at is None:
+            self._deadlines.cancel(key)
+        else:
+            self._deadlines.set(key, at)
+
+    # -- membership, classic protocol
+
+    def _join(self, request_id: int, request: JoinGroup, now: Moment, out: Outcome) -> None:
+        refused = self._joins.refusal(request)
+        if refused is not None:
+            refuse(out, request_id, refused, request.member_id)
+            return
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                refuse(out, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+                return
+            tombstones = group.tombstones()
+            group = ClassicGroup(request.group_id)
+            self._joins.join(group, request_id, request, now, out)
+            if group.is_nothing:
+                return
+            out.records[:0] = tombstones
+            self._deadlines.cancel(Key(Kind.CONSUMER, request.group_id))
+        else:
+            group = group or ClassicGroup(request.group_id)
+            self._joins.join(group, request_id, request, now, out)
+        self._groups[request.group_id] = group
+        self._forget_if_nothing(group)
+
+    def _sync(
+        self, request_id: int, request: SyncGroup, now: Moment, out: Outcome
+    ) -> SyncGroupReply | None:
+        if not request.group_id:
+            return SyncGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
+        group = self._classic(request.group_id)
+        if group is None:
+            return SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        classic_requests.sync(self._rebalance, group, request_id, request, now, out)
+        return None
+
+    def _heartbeat(self, _: int, request: Heartbeat, now: Moment, __: Outcome) -> HeartbeatReply:
+        if not request.group_id:
+            return HeartbeatReply(ErrorCode.INVALID_GROUP_ID)
+        group = self._classic(request.group_id)
+        if group is None:
+            return HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)
+        return HeartbeatReply(classic_requests.heartbeat(self._rebalance, group, request, now))
+
+    def _leave(self, _: int, request: LeaveGroup, now: Moment, out: Outcome) -> LeaveGroupReply:
+        if not request.group_id:
+            return LeaveGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
+        group = self._classic(request.group_id)
+        if group is None:
+            return classic_requests.left_nothing(request)
+        reply = classic_requests.leave(self._rebalance, group, request, now, out)
+        self._forget_if_nothing(group)
+        return reply
+
+    def _wake_classic(self, group: ClassicGroup, key: Key, now: Moment, out: Outcome) -> None:
+        if key.kind is Kind.SESSION:
+            self._rebalance.session_expired(group, key.member_id, now, out)
+        elif key.kind is Kind.JOIN:
+            self._rebalance.join_due(group, now, out)
+        else:
+            assert key.kind is Kind.SYNC, key
+            self._rebalance.sync_due(group, now, out)
+        self._forget_if_nothing(group)
+
+    def _replay_classic(self, record: GroupMetadataRecord) -> None:
+        group = self._groups.get(record.group_id)
+        if record.value is None:
+            if isinstance(group, ClassicGroup):
+                self._rebalance.forget_group(group)
+                del self._groups[record.group_id]
+                if group.state is GroupState.EMPTY:
+                    group.move(Cause.DELETED)
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self._groups[record.group_id] = ClassicGroup(record.group_id)
+        group.replay(record.value)
+
+    # -- offsets
+
+    def _commit(self, _: int, request: OffsetCommit, now: Moment, out: Outcome) -> GroupReply:
+        group = self._group(request.group_id)
+        refused = kinds.commit_refused(group, request)
+        if refused is not ErrorCode.NONE:
+            return OffsetCommitReply(error_code=refused)
+        if isinstance(group, ClassicGroup):
+            classic_requests.committed(self._rebalance, group, request, now)
+        records, reply = self._offsets.commit(
+            request.group_id, request.topics, now.wall, request.retention_ms
+        )
+        out.records.extend(records)
+        return reply
+
+    def _commit_in_transaction(
+        self, _: int, request: TxnOffsetCommit, now: Moment, out: Outcome
+    ) -> GroupReply:
+        refused = kinds.txn_commit_refused(self._group(request.group_id), request)
+        if refused is not ErrorCode.NONE:
+            return OffsetCommitReply(error_code=refused)
+        records, reply = self._offsets.commit(request.group_id, request.topics, now.wall)
+        out.records.extend(records)
+        if records:
+            out.writer = Writer(request.producer_id, request.producer_epoch)
+        return reply
+
+    def _fetch(self, _: int, request: OffsetFetch, __: Moment, ___: Outcome) -> OffsetFetchReply:
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            refused = group.fetch_refused(request.member_id, request.member_epoch)
+            if refused is not ErrorCode.NONE:
+                return OffsetFetchReply(error_code=refused)
+        return self._offsets.fetch(request)
+
+    def _delete_offsets(
+        self, _: int, request: OffsetDelete, __: Moment, out: Outcome
+    ) -> OffsetDeleteReply:
+        group = self._group(request.group_id)
+        if group is None:
+            return OffsetDeleteReply(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ClassicGroup):
+            refused = classic_requests.offset_delete_refused(group)
+            if refused is not None:
+                return OffsetDeleteReply(error_code=refused)
+        records, reply = self._offsets.delete(request, kinds.is_subscribed(group))
+        out.records.extend(records)
+        return reply
+
+    def _topics_deleted(
+        self, _: int, request: TopicsDeleted, __: Moment, out: Outcome
+    ) -> TopicsDeletedReply:
+        out.records.extend(self._offsets.delete_topics(request.topics))
+        return TopicsDeletedReply()
+
+    def _look_at_offsets_later(self, now: Moment) -> None:
+        interval_ms = self._settings.offsets_retention_check_interval_ms
+        self._deadlines.set(_EXPIRY, InstantMs(now.instant + interval_ms))
+
+    def _expire_offsets(self, now: Moment, out: Outcome) -> None:
+        """Old offsets go, and with the last of them the group that has nobody in it."""
+        self._look_at_offsets_later(now)
+        for group_id in sorted(self._groups.keys() | set(self._offsets.group_ids())):
+            group = self._groups.get(group_id) or ClassicGroup(group_id)
+            expired = self._expired(group, now)
+            out.records.extend(expired)
+            if kinds.is_deserted(group) and self._offsets.is_all(group_id, expired):
+                out.records.extend(kinds.tombstones(group))
+            if len(out.records) >= EXPIRED_AT_ONCE_MAX:
+                self._deadlines.set(_EXPIRY, now.instant)
+                return
+
+    def _expired(self, group: AnyGroup, now: Moment) -> Sequence[OffsetCommitRecord]:
+        empty_since = None
+        if isinstance(group, ClassicGroup) and group.protocol_type is not None:
+            if group.is_empty:
+                empty_since = group.state_changed_at
+            elif group.state is not GroupState.STABLE or group.subscribed_topics() is None:
+                return ()
+        return self._offsets.expired(
+            group.group_id,
+            now.wall,
+            empty_since=empty_since,
+            is_subscribed=kinds.is_subscribed(group),
+        )
+
+    # -- administration
+
+    def _describe(
+        self, _: int, request: DescribeGroup, __: Moment, ___: Outcome
+    ) -> DescribeGroupReply:
+        group = self._classic(request.group_id)
+        if group is not None:
+            return group.describe()
+        return DescribeGroupReply(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {request.group_id} not found.",
+            group_id=request.group_id,
+            state=GroupState.DEAD.value,
+        )
+
+    def _list(self, _: int, request: ListGroups, __: Moment, ___: Outcome) -> ListGroupsReply:
+        states = {state.lower() for state in request.states}
+        types = {group_type.lower() for group_type in request.types}
+        return ListGroupsReply(
+            tuple(
+                one
+                for one in self.listed()
+                if (not states or one.state.lower() in states)
+                and (not types or one.group_type in types)
+            )
+        )
+
+    def listed(self) -> Iterator[ListedGroup]:
+        """All groups, by name."""
+        for group_id in sorted(self._groups.keys() | set(self._offsets.group_ids())):
+            group = self._groups.get(group_id) or ClassicGroup(group_id)
+            if isinstance(group, ConsumerGroup):
+                yield ListedGroup(group_id, "consumer", group.state, "consumer")
+            else:
+                yield group.listed()
+
+    def _delete(self, _: int, request: DeleteGroup, __: Moment, out: Outcome) -> DeleteGroupReply:
+        group = self._group(request.group_id)
+        if group is None:
+            return DeleteGroupReply(ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.is_empty:
+            return DeleteGroupReply(ErrorCode.NON_EMPTY_GROUP)
+        out.records.extend(self._offsets.delete_all(request.group_id))
+        out.records.extend(kinds.tombstones(group))
+        return DeleteGroupReply(ErrorCode.NONE)
+
+    # -- KIP-848
+
+    def _consumer_heartbeat(
+        self, _: int, request: ConsumerGroupHeartbeat, now: Moment, out: Outcome
+    ) -> ConsumerGroupHeartbeatReply:
+        group = self._groups.get(request.group_id)
+        tombstones: Sequence[GroupRecord] = ()
+        if isinstance(group, ClassicGroup):
+            if not group.is_empty:
+                return _not_a_consumer_group(request.group_id)
+            tombstones, classic, group = kinds.tombstones(group), group, None
+        if group is None:
+            if request.member_epoch != _JOINS:
+                return _not_a_consumer_group(request.group_id)
+            group = ConsumerGroup(request.group_id)
+        records, reply = group.heartbeat(request, now, self._topics(), self._settings)
+        if reply.error_code is ErrorCode.NONE:
+            if tombstones:
+                self._rebalance.forget_group(classic)
+            self._groups[request.group_id] = group
+            self._schedule(group)
+        out.records.extend((*tombstones, *records) if records else ())
+        return reply
+
+    def _consumer_describe(
+        self, _: int, request: ConsumerGroupDescribe, __: Moment, ___: Outcome
+    ) -> ConsumerGroupDescribeReply:
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.describe(self._topics(), self._settings)
+        return ConsumerGroupDescribeReply(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {request.group_id} is not a consumer group.",
+            group_id=request.group_id,
+        )
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group = self._groups.get(record.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return  # the last of a kind that the group was
+            group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
+        group.replay(record)
+        if isinstance(record, ConsumerGroupMetadataRecord) and record.value is None:
+            del self._groups[record.group_id]
+            self._deadlines.cancel(Key(Kind.CONSUMER, record.group_id))
+
+
+def _not_a_consumer_group(group_id: str) -> ConsumerGroupHeartbeatReply:
+    return ConsumerGroupHeartbeatReply(
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} is not a consumer group.",
+    )

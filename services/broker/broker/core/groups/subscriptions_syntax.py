@@ -1,0 +1,343 @@
+"""The syntax of topic patterns: RE2's, over the characters that topic names may have.
+
+A character that no topic name can have is allowed in a pattern, and matches nothing.
+"""
+
+import string
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
+"""Of topic names."""
+
+PATTERN_CHARS_MAX: Final = 8_192
+NESTING_MAX: Final = 50
+REPEAT_MAX: Final = 1_000
+"""As in RE2."""
+
+
+class PatternError(ValueError):
+    """What is wrong with a pattern, in words for who wrote it."""
+
+
+class Place(Enum):
+    """Where a zero-width assertion holds."""
+
+    START = "start"
+    END = "end"
+    BOUNDARY = "boundary"
+    NO_BOUNDARY = "no boundary"
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character out of these."""
+
+    chars: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """Nothing, at such a place."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One after the other."""
+
+    parts: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of these."""
+
+    parts: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """``least`` to ``most`` times; None: without end."""
+
+    part: "Node"
+    least: int
+    most: int | None
+
+
+Node = Chars | Assertion | Sequence | Either | Repeat
+
+_DIGITS: Final = frozenset(string.digits)
+_LETTERS: Final = frozenset(string.ascii_letters)
+_WORD: Final = _LETTERS | _DIGITS | {"_"}
+_EMPTY: Final = frozenset[str]()
+_CLASSES: Final = {
+    "d": _DIGITS,
+    "D": ALPHABET - _DIGITS,
+    "w": _WORD,
+    "W": ALPHABET - _WORD,
+    "s": _EMPTY,
+    "S": ALPHABET,
+}
+_NAMED_CLASSES: Final = {
+    "alnum": _LETTERS | _DIGITS,
+    "alpha": _LETTERS,
+    "ascii": ALPHABET,
+    "blank": _EMPTY,
+    "cntrl": _EMPTY,
+    "digit": _DIGITS,
+    "graph": ALPHABET,
+    "lower": frozenset(string.ascii_lowercase),
+    "print": ALPHABET,
+    "punct": frozenset("._-"),
+    "space": _EMPTY,
+    "upper": frozenset(string.ascii_uppercase),
+    "word": _WORD,
+    "xdigit": frozenset(string.hexdigits),
+}
+_PLACES: Final = {
+    "A": Place.START,
+    "z": Place.END,
+    "b": Place.BOUNDARY,
+    "B": Place.NO_BOUNDARY,
+}
+_CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_FLAGS: Final = frozenset("imsU")
+_NOTHING: Final = Sequence(())
+
+
+def parse(text: str) -> Node:
+    """The pattern's meaning. Raises PatternError."""
+    if len(text) > PATTERN_CHARS_MAX:
+        raise PatternError(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
+    parser = _Parser(text)
+    node = parser.alternatives()
+    if not parser.at_end:
+        raise PatternError(f"unexpected ) at {parser.position}")
+    return node
+
+
+class _Parser:
+    """Recursive descent; ``position`` is of the next character to read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self._any_case = False
+        self._depth = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self.position == len(self.text)
+
+    def alternatives(self) -> Node:
+        parts = [self._sequence()]
+        while self._skip("|"):
+            parts.append(self._sequence())
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def _sequence(self) -> Node:
+        parts: list[Node] = []
+        while not self.at_end and self.text[self.position] not in "|)":
+            parts.extend(self._quantified())
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _quantified(self) -> list[Node]:
+        start = self.position
+        atoms = self._atom()
+        times = self._times()
+        if times is None:
+            return atoms
+        if not atoms:
+            raise PatternError(f"nothing to repeat at {start}")
+        repeated = Repeat(atoms[-1], *times)
+        self._skip("?")  # lazy or greedy: the same names match
+        if self._times() is not None:
+            raise PatternError(f"repeated twice at {start}")
+        return [*atoms[:-1], repeated]
+
+    def _atom(self) -> list[Node]:
+        """The nodes of one atom: several for quoted text, none for flags."""
+        char = self._next()
+        match char:
+            case "(":
+                return self._group()
+            case "[":
+                return [Chars(self._class())]
+            case ".":
+                return [Chars(ALPHABET)]
+            case "^":
+                return [Assertion(Place.START)]
+            case "$":
+                return [Assertion(Place.END)]
+            case "\\":
+                return self._escape()
+            case "*" | "+" | "?":
+                raise PatternError(f"nothing to repeat at {self.position - 1}")
+            case _:
+                return [Chars(self._cased(char))]
+
+    def _times(self) -> tuple[int, int | None] | None:
+        for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._skip(sign):
+                return times
+        return self._counted() if self._peek() == "{" else None
+
+    def _counted(self) -> tuple[int, int | None] | None:
+        """``{n}``, ``{n,}`` or ``{n,m}``; any other brace stands for itself, as in RE2."""
+        end = self.text.find("}", self.position)
+        least, comma, most = self.text[self.position + 1 : max(end, 0)].partition(",")
+        if not _is_number(least) or (most and not _is_number(most)):
+            return None
+        if max(len(least), len(most)) > len(str(REPEAT_MAX)):
+            raise PatternError(f"more than {REPEAT_MAX} repetitions at {self.position}")
+        lowest = int(least)
+        highest = int(most) if most else (None if comma else lowest)
+        if max(lowest, highest or 0) > REPEAT_MAX:
+            raise PatternError(f"more than {REPEAT_MAX} repetitions at {self.position}")
+        if highest is not None and highest < lowest:
+            raise PatternError(f"repetitions count down at {self.position}")
+        self.position = end + 1
+        return lowest, highest
+
+    def _group(self) -> list[Node]:
+        any_case = self._any_case
+        if self._skip("?") and self._group_head():
+            return []
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise PatternError(f"groups nest deeper than {NESTING_MAX}")
+        node = self.alternatives()
+        if not self._skip(")"):
+            raise PatternError("missing )")
+        self._depth -= 1
+        self._any_case = any_case
+        return [node]
+
+    def _group_head(self) -> bool:
+        """What stands between ``(?`` and the group's content; whether it is flags without one."""
+        for named in ("P<", "<"):
+            if self._skip(named):
+                name, _, _ = self.text[self.position :].partition(">")
+                if not name.isidentifier():
+                    raise PatternError(f"no group name at {self.position}")
+                self.position += len(name)
+                self._expect(">")
+                return False
+        on = True
+        while (char := self._next()) not in ":)":
+            if char == "-" and on:
+                on = False
+            elif char in _FLAGS:
+                self._any_case = on if char == "i" else self._any_case
+            else:
+                raise PatternError(f"unknown group at {self.position - 1}")
+        return char == ")"
+
+    def _escape(self) -> list[Node]:
+        char = self._next()
+        if char in _PLACES:
+            return [Assertion(_PLACES[char])]
+        if char == "Q":
+            quoted, _, _ = self.text[self.position :].partition("\\E")
+            self.position = min(len(self.text), self.position + len(quoted) + len("\\E"))
+            return [Chars(self._cased(one)) for one in quoted] or [_NOTHING]
+        if char in _CLASSES:
+            return [Chars(_CLASSES[char])]
+        return [Chars(self._cased(self._escaped_char(char)))]
+
+    def _escaped_char(self, char: str) -> str:
+        if char in _CONTROL:
+            return _CONTROL[char]
+        if char == "x":
+            return self._hexadecimal()
+        if char.isalnum() and char.isascii():
+            raise PatternError(f"unknown escape \\{char} at {self.position - 1}")
+        return char
+
+    def _hexadecimal(self) -> str:
+        if self._skip("{"):
+            digits, _, _ = self.text[self.position :].partition("}")
+            self.position += len(digits)
+            self._expect("}")
+        else:
+            digits = self.text[self.position : self.position + 2]
+            self.position += len(digits)
+        if not 2 <= len(digits) <= 6 or not set(digits) <= set(string.hexdigits):
+            raise PatternError(f"no hexadecimal number at {self.position}")
+        code = int(digits, 16)
+        if code > 0x10FFFF:
+            raise PatternError(f"no such character at {self.position}")
+        return chr(code)
+
+    def _class(self) -> frozenset[str]:
+        """A bracket expression; its first character may be a ``]`` that stands for itself."""
+        negated = self._skip("^")
+        found: set[str] = set()
+        first = True
+        while first or self._peek() != "]":
+            found |= self._class_item()
+            first = False
+        self.position += 1
+        chars = self._folded(found & ALPHABET)
+        return ALPHABET - chars if negated else chars
+
+    def _class_item(self) -> frozenset[str]:
+        if self._skip("[:"):
+            negated = self._skip("^")
+            name, _, _ = self.text[self.position :].partition(":]")
+            if name not in _NAMED_CLASSES:
+                raise PatternError(f"unknown class at {self.position}")
+            self.position += len(name) + len(":]")
+            chars = _NAMED_CLASSES[name]
+            return ALPHABET - chars if negated else chars
+        low = self._class_char()
+        if isinstance(low, frozenset):
+            return low
+        if self._peek() != "-" or self.text[self.position + 1 : self.position + 2] in ("]", ""):
+            return frozenset({low})
+        self.position += 1
+        high = self._class_char()
+        if isinstance(high, frozenset) or high < low:
+            raise PatternError(f"no range at {self.position}")
+        return frozenset(char for char in ALPHABET if low <= char <= high)
+
+    def _class_char(self) -> str | frozenset[str]:
+        char = self._next()
+        if char != "\\":
+            return char
+        char = self._next()
+        return _CLASSES.get(char) or self._escaped_char(char) if char != "s" else _EMPTY
+
+    def _cased(self, char: str) -> frozenset[str]:
+        return self._folded({char} & ALPHABET)
+
+    def _folded(self, chars: set[str]) -> frozenset[str]:
+        if not self._any_case:
+            return frozenset(chars)
+        return frozenset(form for char in chars for form in (char.lower(), char.upper()))
+
+    def _peek(self) -> str:
+        return self.text[self.position : self.position + 1]
+
+    def _next(self) -> str:
+        if self.at_end:
+            raise PatternError("the pattern ends too early")
+        self.position += 1
+        return self.text[self.position - 1]
+
+    def _skip(self, text: str) -> bool:
+        found = self.text.startswith(text, self.position)
+        if found:
+            self.position += len(text)
+        return found
+
+    def _expect(self, text: str) -> None:
+        if not self._skip(text):
+            raise PatternError(f"missing {text} at {self.position}")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,0 +1,271 @@
+"""Groups: the group coordinator of this broker: a shard for each partition of __consumer_offsets
+that it leads.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.codec.group_records import GroupRecord, decode, encode
+from tidemark.codec.java_hash import shard_for_name
+from tidemark.machine.shard import Writer
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import TopicId
+from tidemark.model.metadata import TopicImage
+from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.runtime.shard_runtime import ShardRuntime
+from tidemark.runtime.telemetry import fields
+
+from broker.core.groups.effects import Answer
+from broker.core.groups.requests import (
+    DeletedTopic,
+    GroupReply,
+    GroupRequest,
+    TopicsDeleted,
+    TxnOffsetCommit,
+)
+from broker.core.groups.settings import GroupSettings
+from broker.core.groups.shard import GroupShard
+from broker.core.partition import Role
+from broker.shell.groups.group_log import GroupLog
+from broker.shell.txn_offsets import refusal_of_offsets
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+log = logging.getLogger(__name__)
+
+APPENDS_MAX: Final = 10_000
+"""Of one shard, not committed yet: as many as may wait for it."""
+_BACKOFF_S: Final = 0.2
+_UNREADABLE_BACKOFF_S: Final = 10.0
+"""A record of a newer release, or damage: nothing changes by itself."""
+
+GroupRuntime = ShardRuntime[GroupRequest, GroupRecord, Answer]
+
+
+class TopicsView:
+    """The topics as this broker's feed last said: a ``Topics`` (core/groups/settings.py)."""
+
+    def __init__(self, node: "BrokerNode") -> None:
+        self._node = node
+
+    @property
+    def position(self) -> int:
+        """Rises with every change of metadata."""
+        epoch, version = self._node.image.position
+        return (epoch << 40) + version
+
+    def _topic(self, name: str) -> TopicImage | None:
+        return self._node.image.topics.get(name)
+
+    def topic_id_of(self, name: str) -> TopicId | None:
+        """See Topics."""
+        topic = self._topic(name)
+        return None if topic is None else topic.topic_id
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        """See Topics."""
+        topic = self._node.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partition_count(self, name: str) -> int:
+        """See Topics."""
+        topic = self._topic(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def names(self) -> Collection[str]:
+        """See Topics."""
+        return self._node.image.topics.keys()
+
+
+class _Held:
+    """One partition that is led here: its log, its runtime, and the task that keeps it."""
+
+    __slots__ = ("hosted", "leader_epoch", "log", "runtime", "task")
+
+    def __init__(self, hosted: "HostedPartition") -> None:
+        self.hosted = hosted
+        self.leader_epoch = hosted.partition.leader_epoch
+        self.log: GroupLog | None = None
+        self.runtime: GroupRuntime | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Groups:
+    """``run`` is the parent of every shard's task; ``sync`` follows leadership."""
+
+    def __init__(
+        self, node: "BrokerNode", settings: GroupSettings, *, commit_timeout_ms: int
+    ) -> None:
+        self._node = node
+        self._settings = settings
+        self._commit_timeout_ms = commit_timeout_ms
+        self._topics = TopicsView(node)
+        self._held: dict[int, _Held] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    # -- shards
+
+    async def run(self) -> None:
+        """Hold shards until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self.sync()
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    def sync(self) -> None:
+        """The metadata has changed: begin and end shards by who leads."""
+        if self._tasks is None:
+            return
+        topic = self._node.image.topics.get(CONSUMER_OFFSETS)
+        led = {} if topic is None else dict(self._led(topic))
+        for number, held in list(self._held.items()):
+            hosted = led.get(number)
+            if hosted is not held.hosted or hosted.partition.leader_epoch != held.leader_epoch:
+                del self._held[number]
+                if held.task is not None:
+                    held.task.cancel()
+        for number, hosted in led.items():
+            if number not in self._held:
+                held = self._held[number] = _Held(hosted)
+                held.task = self._tasks.create_task(
+                    self._hold(number, held), name=f"groups-{number}"
+                )
+
+    def _led(self, topic: TopicImage) -> "Iterator[tuple[int, HostedPartition]]":
+        for one in topic.partitions:
+            hosted = self._node.hosted.get((topic.name, one.partition))
+            if hosted is not None and hosted.partition.role is Role.LEADER:
+                yield one.partition, hosted
+
+    async def _hold(self, number: int, held: _Held) -> None:
+        """Serve a shard for as long as it is led here in this epoch; load it again when an append
+        failed.
+        """
+        while held.hosted.partition.role is Role.LEADER:
+            held.log = GroupLog(self._node, held.hosted, timeout_ms=self._commit_timeout_ms)
+            if held.log.leader_epoch != held.leader_epoch:
+                return
+            runtime = held.runtime = self._make_runtime(held.log)
+            backoff_s = _BACKOFF_S
+            try:
+                await runtime.run()
+            except* TidemarkError as failures:
+                reason = str(failures.exceptions[0])
+                log.warning("group shard dropped", extra=fields(shard=number, reason=reason))
+            except* AssertionError as bugs:
+                log.critical(
+                    "group shard dropped: a bug of ours",
+                    extra=fields(shard=number),
+                    exc_info=bugs,
+                )
+            except* (ValueError, struct.error) as unreadable:
+                backoff_s = _UNREADABLE_BACKOFF_S
+                log.critical(
+                    "group shard dropped: a record cannot be read or written",
+                    extra=fields(shard=number, reason=str(unreadable.exceptions[0])),
+                )
+            finally:
+                held.runtime = None
+            await asyncio.sleep(backoff_s)
+
+    def _make_runtime(self, group_log: GroupLog) -> GroupRuntime:
+        runtime: GroupRuntime
+
+        def perform(effect: Answer) -> None:
+            runtime.answer(effect.to, effect.reply)
+
+        def make_shard() -> GroupShard:
+            return GroupShard(self._settings, lambda: self._topics)
+
+        runtime = ShardRuntime(
+            make_shard,
+            group_log,
+            encode=encode,
+            decode=decode,
+            clock=self._node.clock,
+            perform=perform,
+            in_flight_max=APPENDS_MAX,
+        )
+        return runtime
+
+    def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
+        """The feed says that these topics are no more: nor are positions in them."""
+        gone = TopicsDeleted(tuple(DeletedTopic(one.name, one.topic_id) for one in topics))
+        for held in self._held.values():
+            if held.runtime is not None:
+                held.runtime.tell(gone)
+
+    # -- asking
+
+    def shard_of(self, group_id: str) -> int:
+        """Of __consumer_offsets. Raises TidemarkError COORDINATOR_NOT_AVAILABLE: it is not there
+        yet.
+        """
+        topic = self._node.image.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            raise TidemarkError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} does not exist yet"
+            )
+        return shard_for_name(group_id, len(topic.partitions))
+
+    async def ask(self, group_id: str, request: GroupRequest, context: "RequestContext") -> Any:
+        """The reply of the group's shard. Raises TidemarkError NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        del context
+        held = self._held.get(self.shard_of(group_id))
+        if held is None or held.hosted.partition.role is not Role.LEADER:
+            raise TidemarkError(
+                ErrorCode.NOT_COORDINATOR, f"another broker coordinates group {group_id!r}"
+            )
+        if isinstance(request, TxnOffsetCommit):
+            self._served(held)
+            code = await refusal_of_offsets(self._node, held.hosted, request)
+            if code is not ErrorCode.NONE:
+                raise TidemarkError(code, f"not part of transaction {request.transactional_id!r}")
+        return await self._served(held).ask(request)
+
+    async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
+        """Every shard led here. Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS while one is
+        being loaded.
+        """
+        return [await self._served(held).ask(request) for held in list(self._held.values())]
+
+    @staticmethod
+    def _served(held: _Held) -> GroupRuntime:
+        if held.runtime is None or not held.runtime.is_serving:
+            raise TidemarkError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                f"{held.hosted.topic_partition} is being loaded",
+            )
+        return held.runtime
+
+    def is_serving(self, partition: int) -> bool:
+        """Whether a partition of __consumer_offsets is loaded: a marker that came in between would
+        be missed.
+        """
+        held = self._held.get(partition)
+        return held is not None and held.runtime is not None and held.runtime.is_serving
+
+    def transaction_ended(
+        self, hosted: "HostedPartition", writer: Writer, end: int, *, commits: bool
+    ) -> None:
+        """A marker was appended to a partition of __consumer_offsets, up to ``end``."""
+        held = self._held.get(hosted.topic_partition.partition)
+        assert held is not None, "markers are taken only where the shard is served"
+        assert held.runtime is not None, "markers are taken only where the shard is served"
+        assert held.log is not None, "markers are taken only where the shard is served"
+        held.runtime.end_transaction(writer, held.log.committed(end), commits=commits)
+
+    def shards(self) -> list[GroupShard]:
+        """The states that are served here, for metrics."""
+        runtimes = (held.runtime for held in self._held.values() if held.runtime is not None)
+        return [one.shard for one in runtimes if isinstance(one.shard, GroupShard)]

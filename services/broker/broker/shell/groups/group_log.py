@@ -1,0 +1,118 @@
+"""GroupLog: a partition of __consumer_offsets that this broker leads, as a shard's log.
+
+Fenced by the leader epoch in which it was loaded: an append names it, and the partition refuses any
+other. Records are in the local log, in order, when ``append`` returns; its awaitable is done when
+the ISR has them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, Final
+
+from tidemark.codec.record_batch import Buffer, iterate_headers
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.storage.disk import DiskError
+
+from broker.core.partition import Role
+from broker.shell.commit_wait import CommitWait
+from broker.shell.own_batches import append_own
+from broker.storage.log import LogDamagedError, LogRead, OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+    from broker.shell.node import BrokerNode
+
+READ_BYTES: Final = 1024 * 1024
+LOOK_MS: Final = 500
+"""How long a wait for the ISR lasts before leadership is looked at again."""
+
+
+class GroupLog:
+    """See the module; a ``ShardLog`` (tidemark.runtime.shard_runtime)."""
+
+    def __init__(self, node: "BrokerNode", hosted: "HostedPartition", *, timeout_ms: int) -> None:
+        """``timeout_ms``: an append that is not committed by then has failed
+        (offsets.commit.timeout.ms).
+        """
+        self._node = node
+        self._hosted = hosted
+        self._timeout_ms = timeout_ms
+        self.leader_epoch = hosted.partition.leader_epoch
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this broker still leads, in the epoch of this log."""
+        partition = self._hosted.partition
+        return partition.role is Role.LEADER and partition.leader_epoch == self.leader_epoch
+
+    async def take_over(self) -> int:
+        """All that earlier leaders may have acknowledged is below here. Raises TidemarkError."""
+        partition = self._hosted.partition
+        end = partition.log_end
+        while self.is_ours and partition.high_watermark < end:
+            await self._node.parked.wait_committed(self._hosted, end, wait_ms=LOOK_MS)
+        self._require_ours()
+        return end
+
+    async def read(self, end: int) -> AsyncIterator[Buffer]:
+        """Whole batches below ``end``, one at a time. Raises TidemarkError."""
+        offset = self._hosted.partition.log_start
+        while offset < end:
+            self._require_ours()
+            read = self._slices(offset, end)
+            if not read.slices:
+                return
+            for one in read.slices:
+                content = await asyncio.to_thread(one.file.read_at, one.position, one.length)
+                for position, header in iterate_headers(content):
+                    if header.base_offset >= end:
+                        return
+                    if header.last_offset >= offset:
+                        yield memoryview(content)[position : position + header.size_bytes]
+                        offset = header.last_offset + 1
+
+    def _slices(self, offset: int, end: int) -> LogRead:
+        try:
+            return self._hosted.log.read(offset, READ_BYTES, end=end)
+        except OffsetOutOfRangeError as gone:
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, str(gone)) from None
+        except LogDamagedError as damage:
+            self._node.note_damage(self._hosted, damage)
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(damage)) from damage
+        except DiskError as failure:
+            self._node.fence_directory(self._hosted.manager, failure)
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, str(failure)) from failure
+
+    def append(self, batches: bytes) -> Awaitable[int]:
+        """See ShardLog. Everything is in the log, or refused, when this returns."""
+        end, view = -1, memoryview(batches)
+        for position, header in iterate_headers(batches):
+            outcome = append_own(
+                self._node,
+                self._hosted,
+                bytes(view[position : position + header.size_bytes]),
+                leader_epoch_expected=self.leader_epoch,
+            )
+            if outcome.error_code is not ErrorCode.NONE:
+                return _refused(outcome.error_code, outcome.message)
+            end = outcome.end
+        return self.committed(end)
+
+    async def committed(self, end: int) -> int:
+        """Once the ISR has all below ``end``. Raises TidemarkError."""
+        commit = CommitWait(self._hosted, end, self.leader_epoch)
+        if not self._hosted.partition.high_watermark >= end:
+            await self._node.parked.wait_committed(self._hosted, end, wait_ms=self._timeout_ms)
+        if commit.is_lost or not commit.is_committed:
+            raise TidemarkError(commit.failure(), f"{self._hosted.topic_partition}: not committed")
+        return end
+
+    def _require_ours(self) -> None:
+        if not self.is_ours:
+            raise TidemarkError(
+                ErrorCode.NOT_COORDINATOR, f"{self._hosted.topic_partition}: another leads"
+            )
+
+
+async def _refused(code: ErrorCode, message: str | None) -> int:
+    raise TidemarkError(code, message or code.name)

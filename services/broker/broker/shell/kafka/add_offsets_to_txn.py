@@ -1,0 +1,37 @@
+"""AddOffsetsToTxn (25): a group's offsets become part of a transaction (KIP-98)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import CONSUMER_OFFSETS
+
+from broker.core.authorizer import Operation
+from broker.shell.internal_topics import ensure_internal_topic
+from broker.shell.kafka.group_calls import refuse_unless
+from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
+from broker.shell.relay import caller_of
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+FENCED_KNOWN_FROM: Final = 2
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """The coordinator adds the partition that has the group's offsets: there must be one."""
+    refuse_unless_writer(node, context, request.transactional_id)
+    refuse_unless(node, context, Operation.READ, request.group_id)
+    code = await ensure_internal_topic(node, context, CONSUMER_OFFSETS)
+    if code is ErrorCode.NONE:
+        code = await node.txn.add_offsets(
+            caller_of(context), producer_of(request), request.group_id
+        )
+    return {"error_code": int(known_to(context.api_version, code, FENCED_KNOWN_FROM))}
+
+
+HANDLED: Final = ((ApiKey.ADD_OFFSETS_TO_TXN, handle),)

@@ -1,0 +1,139 @@
+"""AddPartitionsToTxn (24): partitions become part of a transaction before they are written.
+
+Versions 0 to 3 are of clients, about one transactional id. From version 4 on the request is between
+brokers, about several (KIP-890): to verify that partitions are part of a transaction or, for
+transactions v2, to add them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
+
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.kafka.txn_calls import known_to, may
+from broker.shell.relay import caller_of
+from broker.shell.txn_relay import Producer
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+BETWEEN_BROKERS_FROM: Final = 4
+ABORTABLE_KNOWN_FROM: Final = 5
+FENCED_KNOWN_FROM: Final = 2
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """All partitions of a transaction, or none of them."""
+    if context.api_version >= BETWEEN_BROKERS_FROM:
+        return await _handle_batched(node, request, context)
+    producer = Producer(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+    )
+    topics = request.v3_and_below_topics
+    partitions = _partitions(topics)
+    outcomes = _refusals(node, context, producer.transactional_id, partitions)
+    if not outcomes:
+        outcomes = await node.txn.add_partitions(caller_of(context), producer, partitions)
+    return {"results_by_topic_v3_and_below": _rows(topics, outcomes, context.api_version)}
+
+
+def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:
+    """Each once."""
+    named = (TopicPartition(topic.name, one) for topic in topics for one in topic.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _refusals(
+    node: BrokerNode,
+    context: RequestContext,
+    transactional_id: str,
+    partitions: list[TopicPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    """What each is told where one may not be written; {} when all may."""
+    if not may(node, context, Operation.WRITE, transactional_id):
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused = {
+        topic
+        for topic in {one.topic for one in partitions}
+        if topic in INTERNAL_TOPICS
+        or not node.authorizer.authorize(context.principal, Operation.WRITE, topic_resource(topic))
+    }
+    if not refused:
+        return {}
+    return {
+        one: (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if one.topic in refused
+            else ErrorCode.OPERATION_NOT_ATTEMPTED
+        )
+        for one in partitions
+    }
+
+
+def _rows(topics: Iterable[Struct], outcomes: Outcomes, version: int) -> list[dict[str, object]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": one,
+                    "partition_error_code": int(
+                        known_to(
+                            version, outcomes[TopicPartition(topic.name, one)], FENCED_KNOWN_FROM
+                        )
+                    ),
+                }
+                for one in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+async def _handle_batched(
+    node: BrokerNode, request: Struct, context: RequestContext
+) -> dict[str, object]:
+    if not node.authorizer.authorize(context.principal, Operation.CLUSTER_ACTION, CLUSTER):
+        return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)}
+    transactions = request.transactions
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(_add(node, context, one)) for one in transactions]
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "results_by_transaction": [
+            {
+                "transactional_id": one.transactional_id,
+                "topic_results": _rows(one.topics, task.result(), context.api_version),
+            }
+            for one, task in zip(transactions, asked, strict=True)
+        ],
+    }
+
+
+async def _add(node: BrokerNode, context: RequestContext, transaction: Struct) -> Outcomes:
+    """Who adds from version 4 on does it for a producer of transactions v2; who verifies says by
+    the version whether that producer knows TRANSACTION_ABORTABLE.
+    """
+    verify_only = transaction.verify_only
+    return await node.txn.add_partitions(
+        caller_of(context),
+        Producer(transaction.transactional_id, transaction.producer_id, transaction.producer_epoch),
+        _partitions(transaction.topics),
+        verify_only=verify_only,
+        transactions_v2=not verify_only or context.api_version >= ABORTABLE_KNOWN_FROM,
+    )
+
+
+HANDLED: Final = ((ApiKey.ADD_PARTITIONS_TO_TXN, handle),)

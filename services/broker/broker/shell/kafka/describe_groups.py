@@ -1,0 +1,76 @@
+"""DescribeGroups (15): groups of the classic protocol, with their members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode, TidemarkError
+
+from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, group_resource
+from broker.core.groups.requests import DescribeGroup, DescribeGroupReply
+from broker.shell.kafka.group_calls import GroupNode, ask, may
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+NOT_FOUND_FROM: Final = 6
+"""Before, a group that does not exist was just Dead (KIP-1043)."""
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One result for each group; what goes wrong with one is its own."""
+    rows = []
+    for group_id in dict.fromkeys(request.groups):
+        reply = await _describe(node, group_id, context)
+        operations = OPERATIONS_NOT_REQUESTED
+        if request.include_authorized_operations and reply.error_code is ErrorCode.NONE:
+            operations = node.authorizer.authorized_operations(
+                context.principal, group_resource(group_id)
+            )
+        rows.append({**_row(reply, context), "authorized_operations": operations})
+    return {"groups": rows}
+
+
+async def _describe(node: GroupNode, group_id: str, context: RequestContext) -> DescribeGroupReply:
+    if not may(node, context, Operation.DESCRIBE, group_id):
+        return DescribeGroupReply(
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id
+        )
+    if not group_id:
+        return DescribeGroupReply(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+    try:
+        return await ask(node, group_id, DescribeGroup(group_id), context, DescribeGroupReply)
+    except TidemarkError as failure:
+        return DescribeGroupReply(
+            error_code=failure.code, error_message=failure.message, group_id=group_id
+        )
+
+
+def _row(reply: DescribeGroupReply, context: RequestContext) -> dict[str, object]:
+    error_code = reply.error_code
+    if error_code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < NOT_FOUND_FROM:
+        error_code = ErrorCode.NONE
+    return {
+        "error_code": int(error_code),
+        "error_message": reply.error_message,
+        "group_id": reply.group_id,
+        "group_state": reply.state,
+        "protocol_type": reply.protocol_type,
+        "protocol_data": reply.protocol_name,
+        "members": [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.group_instance_id,
+                "client_id": one.client_id,
+                "client_host": one.client_host,
+                "member_metadata": one.metadata,
+                "member_assignment": one.assignment,
+            }
+            for one in reply.members
+        ],
+    }
+
+
+HANDLED: Final = ((ApiKey.DESCRIBE_GROUPS, handle),)

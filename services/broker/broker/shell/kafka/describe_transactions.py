@@ -1,0 +1,56 @@
+"""DescribeTransactions (65, KIP-664): what the coordinators know of transactional ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import Operation, topic_resource
+from broker.shell.kafka.txn_calls import may
+from broker.shell.relay import caller_of
+from broker.shell.txn_relay import Described
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Each id by itself, in the order asked. Topics that the asker may not see are left out."""
+    ids = list(dict.fromkeys(request.transactional_ids))
+    permitted = [one for one in ids if may(node, context, Operation.DESCRIBE, one)]
+    described = await node.txn.describe(caller_of(context), permitted) if permitted else []
+    found = {one.transactional_id: one for one in described}
+    denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return {
+        "transaction_states": [
+            _row(node, context, found.get(one, Described(one, denied))) for one in ids
+        ]
+    }
+
+
+def _row(node: BrokerNode, context: RequestContext, described: Described) -> dict[str, object]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in described.partitions:
+        topics.setdefault(topic, []).append(partition)
+    allowed = node.authorizer.authorize
+    return {
+        "error_code": int(described.error_code),
+        "transactional_id": described.transactional_id,
+        "transaction_state": described.state,
+        "transaction_timeout": described.timeout_ms,
+        "transaction_start_time": described.started_ms,
+        "producer_id": described.producer_id,
+        "producer_epoch": described.producer_epoch,
+        "topics": [
+            {"topic": topic, "partitions": partitions}
+            for topic, partitions in topics.items()
+            if allowed(context.principal, Operation.DESCRIBE, topic_resource(topic))
+        ],
+    }
+
+
+HANDLED: Final = ((ApiKey.DESCRIBE_TRANSACTIONS, handle),)

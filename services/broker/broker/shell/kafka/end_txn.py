@@ -1,0 +1,39 @@
+"""EndTxn (26): commit or abort. From version 5 on (transactions v2, KIP-890) the answer gives the
+producer id and epoch of the next transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+
+from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
+from broker.shell.relay import caller_of
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+FENCED_KNOWN_FROM: Final = 2
+TRANSACTIONS_V2_FROM: Final = 5
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Answered once the outcome is durable; markers follow."""
+    refuse_unless_writer(node, context, request.transactional_id)
+    ended = await node.txn.end(
+        caller_of(context),
+        producer_of(request),
+        commit=request.committed,
+        transactions_v2=context.api_version >= TRANSACTIONS_V2_FROM,
+    )
+    return {
+        "error_code": int(known_to(context.api_version, ended.error_code, FENCED_KNOWN_FROM)),
+        "producer_id": ended.producer_id,
+        "producer_epoch": ended.producer_epoch,
+    }
+
+
+HANDLED: Final = ((ApiKey.END_TXN, handle),)

@@ -1,0 +1,125 @@
+"""What the handlers of group APIs have in common: whom they ask, what they refuse themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_TOPIC_ID, TopicId
+from tidemark.model.metadata import ClusterImage
+
+from broker.core.authorizer import Authorizer, Operation, group_resource, topic_resource
+from broker.core.groups.requests import GroupReply, GroupRequest
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+ReplyT = TypeVar("ReplyT", bound=GroupReply)
+
+
+class Groups(Protocol):
+    """The group coordinator, wherever its shards are."""
+
+    async def ask(
+        self, group_id: str, request: GroupRequest, context: RequestContext
+    ) -> GroupReply:
+        """Of the shard that has the group. Raises TidemarkError where that is not here, not loaded
+        yet, or does not answer.
+        """
+        ...
+
+    async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
+        """Of every shard here. Raises TidemarkError."""
+        ...
+
+
+class GroupNode(Protocol):
+    """What these handlers need of a broker."""
+
+    @property
+    def groups(self) -> Groups:
+        """The coordinator."""
+        ...
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Who may do what."""
+        ...
+
+    @property
+    def image(self) -> ClusterImage:
+        """Which topics there are."""
+        ...
+
+
+class NamedTopic(NamedTuple):
+    """A topic as the coordinator wants it; without an id it does not exist."""
+
+    topic: str
+    topic_id: TopicId
+
+
+async def ask(
+    node: GroupNode,
+    group_id: str,
+    request: GroupRequest,
+    context: RequestContext,
+    kind: type[ReplyT],
+) -> ReplyT:
+    """Ask the group's coordinator. Raises TidemarkError."""
+    reply = await node.groups.ask(group_id, request, context)
+    assert isinstance(reply, kind), reply
+    return reply
+
+
+def may(node: GroupNode, context: RequestContext, operation: Operation, group_id: str) -> bool:
+    """Whether the asker may do this to the group."""
+    return node.authorizer.authorize(context.principal, operation, group_resource(group_id))
+
+
+def refuse_unless(
+    node: GroupNode, context: RequestContext, operation: Operation, group_id: str
+) -> None:
+    """Raises TidemarkError when the asker may not do this to the group."""
+    if not may(node, context, operation, group_id):
+        raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+def refuse_error(error_code: ErrorCode) -> None:
+    """Raises TidemarkError for an error that stands for all that a request names."""
+    if error_code is not ErrorCode.NONE:
+        raise TidemarkError(error_code, error_code.name)
+
+
+class TopicChoice:
+    """Resolves the topics of one request, by id or by name, as its version has them."""
+
+    def __init__(self, node: GroupNode, context: RequestContext, operation: Operation) -> None:
+        self._image = node.image
+        self._authorizer = node.authorizer
+        self._principal = context.principal
+        self._operation = operation
+
+    def by_id(self, topic_id: TopicId) -> NamedTopic | ErrorCode:
+        """A topic that exists and may be touched, or why not."""
+        topic = self._image.topics_by_id.get(topic_id)
+        return ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self.permitted(topic.name)
+
+    def by_name(self, name: str) -> NamedTopic | ErrorCode:
+        """A topic that exists and may be touched, or why not."""
+        found = self.permitted(name)
+        if isinstance(found, NamedTopic) and found.topic_id == NO_TOPIC_ID:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found
+
+    def permitted(self, name: str) -> NamedTopic | ErrorCode:
+        """A topic that may be touched, whether it exists or not."""
+        if not self._authorizer.authorize(self._principal, self._operation, topic_resource(name)):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = self._image.topics.get(name)
+        return NamedTopic(name, NO_TOPIC_ID if topic is None else topic.topic_id)
+
+
+def client_host(context: RequestContext) -> str:
+    """Where a member is, in the form of Kafka's tools: ``/10.0.0.7``."""
+    return "/" + context.peer.rpartition(":")[0]

@@ -1,0 +1,31 @@
+"""Heartbeat (12): a member of the classic protocol is alive, and hears whether to join again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+
+from broker.core.authorizer import Operation
+from broker.core.groups.requests import Heartbeat, HeartbeatReply
+from broker.shell.kafka.group_calls import GroupNode, ask, refuse_unless
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """One heartbeat."""
+    refuse_unless(node, context, Operation.READ, request.group_id)
+    asked = Heartbeat(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+    reply = await ask(node, asked.group_id, asked, context, HeartbeatReply)
+    return {"error_code": int(reply.error_code)}
+
+
+HANDLED: Final = ((ApiKey.HEARTBEAT, handle),)

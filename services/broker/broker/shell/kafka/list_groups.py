@@ -1,0 +1,42 @@
+"""ListGroups (16): the groups that this broker coordinates; a client asks every broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import CLUSTER, Operation
+from broker.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
+from broker.shell.kafka.group_calls import GroupNode, may
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Groups of all shards here that the asker may see, by name."""
+    asked = ListGroups(tuple(request.states_filter), tuple(request.types_filter))
+    found: list[ListedGroup] = []
+    for reply in await node.groups.ask_all(asked):
+        assert isinstance(reply, ListGroupsReply), reply
+        found.extend(reply.groups)
+    sees_all = node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER)
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "groups": [
+            {
+                "group_id": one.group_id,
+                "protocol_type": one.protocol_type,
+                "group_state": one.state,
+                "group_type": one.group_type,
+            }
+            for one in sorted(found)
+            if sees_all or may(node, context, Operation.DESCRIBE, one.group_id)
+        ],
+    }
+
+
+HANDLED: Final = ((ApiKey.LIST_GROUPS, handle),)

@@ -1,0 +1,53 @@
+"""ListTransactions (66, KIP-664): the transactional ids that FindCoordinator would send here.
+
+Tools ask every broker and put the answers together, so each id is to be in one of them only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+
+from broker.core.authorizer import Operation
+from broker.shell.kafka.txn_calls import may
+from broker.shell.relay import caller_of
+from broker.shell.txn_relay import ListingFilter, broker_of
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """What the asker may not see is left out."""
+    wanted = ListingFilter(
+        tuple(request.state_filters),
+        tuple(request.producer_id_filters),
+        request.duration_filter,
+        request.transactional_id_pattern or "",
+    )
+    listed = await node.txn.list_all(caller_of(context), wanted)
+    return {
+        "error_code": int(listed.error_code),
+        "unknown_state_filters": list(listed.unknown_states),
+        "transaction_states": [
+            {
+                "transactional_id": one.transactional_id,
+                "producer_id": one.producer_id,
+                "transaction_state": one.state,
+            }
+            for one in listed.transactions
+            if _is_ours(node, one.transactional_id)
+            and may(node, context, Operation.DESCRIBE, one.transactional_id)
+        ],
+    }
+
+
+def _is_ours(node: BrokerNode, transactional_id: str) -> bool:
+    broker = broker_of(node, transactional_id)
+    return broker is not None and broker.broker_id == node.broker_id
+
+
+HANDLED: Final = ((ApiKey.LIST_TRANSACTIONS, handle),)

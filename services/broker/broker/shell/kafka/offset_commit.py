@@ -1,0 +1,120 @@
+"""OffsetCommit (8): a group has processed so far. By topic ids from version 10 on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import Operation
+from broker.core.groups.requests import (
+    OffsetCommit,
+    OffsetCommitReply,
+    OffsetToCommit,
+    TopicErrors,
+    TopicOffsets,
+)
+from broker.shell.kafka.group_calls import (
+    GroupNode,
+    TopicChoice,
+    ask,
+    refuse_error,
+    refuse_unless,
+)
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+NEW_ERRORS_FROM: Final = 9
+"""Clients before KIP-848 do not know the errors that it brought."""
+TOPIC_IDS_FROM: Final = 10
+_OLD_ERRORS: Final = {
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
+}
+
+Chosen = TopicOffsets | ErrorCode
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Topics that are refused here do not hold up the others."""
+    refuse_unless(node, context, Operation.READ, request.group_id)
+    chosen = choose_topics(
+        node, request.topics, context, by_id=context.api_version >= TOPIC_IDS_FROM
+    )
+    asked = OffsetCommit(
+        group_id=request.group_id,
+        topics=tuple(one for one in chosen if isinstance(one, TopicOffsets)),
+        member_id=request.member_id,
+        generation_or_epoch=request.generation_id_or_member_epoch,
+        group_instance_id=request.group_instance_id,
+        retention_ms=request.retention_time,
+    )
+    answers: tuple[TopicErrors, ...] = ()
+    if asked.topics:
+        reply = await ask(node, asked.group_id, asked, context, OffsetCommitReply)
+        refuse_error(_told(reply.error_code, context))
+        answers = reply.topics
+    return {"topics": topic_rows(request.topics, chosen, answers)}
+
+
+def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
+    if context.api_version >= NEW_ERRORS_FROM:
+        return error_code
+    return _OLD_ERRORS.get(error_code, error_code)
+
+
+def choose_topics(
+    node: GroupNode, topics: Iterable[Struct], context: RequestContext, *, by_id: bool
+) -> list[Chosen]:
+    """For each topic of a commit what is to be committed, or why nothing is."""
+    choice = TopicChoice(node, context, Operation.READ)
+    return [_choose(choice, topic, by_id=by_id) for topic in topics]
+
+
+def _choose(choice: TopicChoice, topic: Struct, *, by_id: bool) -> Chosen:
+    found = choice.by_id(topic.topic_id) if by_id else choice.by_name(topic.name)
+    if isinstance(found, ErrorCode):
+        return found
+    offsets = tuple(
+        OffsetToCommit(
+            one.partition_index,
+            one.committed_offset,
+            one.committed_leader_epoch,
+            one.committed_metadata or "",
+        )
+        for one in topic.partitions
+    )
+    return TopicOffsets(*found, offsets)
+
+
+def topic_rows(
+    topics: Iterable[Struct], chosen: Iterable[object], answers: Iterable[TopicErrors]
+) -> list[dict[str, object]]:
+    """One row for each topic of the request, in its order; ``answers`` are of those that were
+    asked for.
+    """
+    rest = iter(answers)
+    rows = []
+    for topic, choice in zip(topics, chosen, strict=True):
+        if isinstance(choice, ErrorCode):
+            errors = [(one.partition_index, choice) for one in topic.partitions]
+        else:
+            errors = [*next(rest).partitions]
+        partitions = [
+            {"partition_index": partition, "error_code": int(error_code)}
+            for partition, error_code in errors
+        ]
+        rows.append({**topic_key(topic), "partitions": partitions})
+    return rows
+
+
+def topic_key(topic: Struct) -> dict[str, object]:
+    """How the request named the topic: the answer names it the same way."""
+    return {key: getattr(topic, key) for key in ("name", "topic_id") if hasattr(topic, key)}
+
+
+HANDLED: Final = ((ApiKey.OFFSET_COMMIT, handle),)

@@ -1,0 +1,52 @@
+"""OffsetDelete (47, KIP-496): a group's positions in topics that it does not read any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import Operation
+from broker.core.groups.requests import OffsetDelete, OffsetDeleteReply, TopicPartitions
+from broker.shell.kafka.group_calls import (
+    GroupNode,
+    TopicChoice,
+    ask,
+    refuse_error,
+    refuse_unless,
+)
+from broker.shell.kafka.offset_commit import topic_rows
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Topics that are refused here do not hold up the others."""
+    refuse_unless(node, context, Operation.DELETE, request.group_id)
+    if not request.group_id:
+        refuse_error(ErrorCode.INVALID_GROUP_ID)
+    choice = TopicChoice(node, context, Operation.READ)
+    chosen = [_choose(choice, topic) for topic in request.topics]
+    asked = OffsetDelete(
+        group_id=request.group_id,
+        topics=tuple(one for one in chosen if isinstance(one, TopicPartitions)),
+    )
+    reply = await ask(node, asked.group_id, asked, context, OffsetDeleteReply)
+    refuse_error(reply.error_code)
+    return {
+        "error_code": int(ErrorCode.NONE),
+        "topics": topic_rows(request.topics, chosen, reply.topics),
+    }
+
+
+def _choose(choice: TopicChoice, topic: Struct) -> TopicPartitions | ErrorCode:
+    found = choice.by_name(topic.name)
+    if isinstance(found, ErrorCode):
+        return found
+    return TopicPartitions(*found, tuple(one.partition_index for one in topic.partitions))
+
+
+HANDLED: Final = ((ApiKey.OFFSET_DELETE, handle),)

@@ -1,0 +1,52 @@
+"""SyncGroup (14): a member asks for its assignment; the leader's request brings everybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+
+from broker.core.authorizer import Operation
+from broker.core.groups.requests import MemberAssignment, SyncGroup, SyncGroupReply
+from broker.shell.kafka.group_calls import GroupNode, ask, may
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+PROTOCOL_NAMED_FROM: Final = 5
+"""From here on a member says which protocol it thinks was chosen (KIP-559)."""
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Waits until the assignment is in the log."""
+    if not may(node, context, Operation.READ, request.group_id):
+        return _fields(SyncGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= PROTOCOL_NAMED_FROM and not names_protocol:
+        return _fields(SyncGroupReply(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    asked = SyncGroup(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple(
+            MemberAssignment(one.member_id, one.assignment) for one in request.assignments
+        ),
+    )
+    return _fields(await ask(node, asked.group_id, asked, context, SyncGroupReply))
+
+
+def _fields(reply: SyncGroupReply) -> dict[str, object]:
+    return {
+        "error_code": int(reply.error_code),
+        "protocol_type": reply.protocol_type,
+        "protocol_name": reply.protocol_name,
+        "assignment": reply.assignment,
+    }
+
+
+HANDLED: Final = ((ApiKey.SYNC_GROUP, handle),)

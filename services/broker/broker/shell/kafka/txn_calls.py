@@ -1,0 +1,44 @@
+"""What the handlers of transactional APIs have in common: who may, and what old clients know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+
+from broker.core.authorizer import Operation, transactional_id_resource
+from broker.shell.txn_relay import Producer
+
+if TYPE_CHECKING:
+    from tidemark.kafka.long_tail import Struct
+
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+def may(
+    node: BrokerNode, context: RequestContext, operation: Operation, transactional_id: str
+) -> bool:
+    """Whether the asker may do this to the transactional id."""
+    resource = transactional_id_resource(transactional_id)
+    return node.authorizer.authorize(context.principal, operation, resource)
+
+
+def refuse_unless_writer(node: BrokerNode, context: RequestContext, transactional_id: str) -> None:
+    """Raises TidemarkError when the asker may not write in its transactions."""
+    if not may(node, context, Operation.WRITE, transactional_id):
+        raise TidemarkError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Authorization failed."
+        )
+
+
+def producer_of(request: Struct) -> Producer:
+    """Who a request says that it is from."""
+    return Producer(request.transactional_id, request.producer_id, request.producer_epoch)
+
+
+def known_to(client_version: int, code: ErrorCode, fenced_known_from: int) -> ErrorCode:
+    """The code as this version of the API has it: PRODUCER_FENCED came late (KIP-588)."""
+    if code is ErrorCode.PRODUCER_FENCED and client_version < fenced_known_from:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -1,0 +1,62 @@
+"""TxnOffsetCommit (28): what a producer's transaction has consumed, to count when it commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode, TidemarkError
+
+from broker.core.authorizer import Operation, transactional_id_resource
+from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
+from broker.shell.kafka.group_calls import GroupNode, ask, refuse_error, refuse_unless
+from broker.shell.kafka.offset_commit import choose_topics, topic_rows
+
+if TYPE_CHECKING:
+    from broker.shell.request_router import RequestContext
+
+LOADING_KNOWN_FROM: Final = 2
+"""Older clients take COORDINATOR_LOAD_IN_PROGRESS for fatal."""
+TRANSACTIONS_V2_FROM: Final = 5
+"""From here on the coordinator's partition joins the transaction by this very request (KIP-890)."""
+
+
+async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Topics that are refused here do not hold up the others."""
+    transaction = transactional_id_resource(request.transactional_id)
+    if not node.authorizer.authorize(context.principal, Operation.WRITE, transaction):
+        refuse_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refuse_unless(node, context, Operation.READ, request.group_id)
+    chosen = choose_topics(node, request.topics, context, by_id=False)
+    asked = TxnOffsetCommit(
+        group_id=request.group_id,
+        topics=tuple(one for one in chosen if isinstance(one, TopicOffsets)),
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        member_id=request.member_id,
+        generation_id=request.generation_id,
+        group_instance_id=request.group_instance_id,
+        transactions_v2=context.api_version >= TRANSACTIONS_V2_FROM,
+    )
+    reply = OffsetCommitReply(error_code=ErrorCode.NONE)
+    if asked.topics:
+        reply = await _commit(node, asked, context)
+        refuse_error(reply.error_code)
+    return {"topics": topic_rows(request.topics, chosen, reply.topics)}
+
+
+async def _commit(
+    node: GroupNode, asked: TxnOffsetCommit, context: RequestContext
+) -> OffsetCommitReply:
+    try:
+        return await ask(node, asked.group_id, asked, context, OffsetCommitReply)
+    except TidemarkError as failure:
+        is_loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if is_loading and context.api_version < LOADING_KNOWN_FROM:
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
+        raise
+
+
+HANDLED: Final = ((ApiKey.TXN_OFFSET_COMMIT, handle),)

@@ -1,0 +1,74 @@
+"""WriteTxnMarkers (27): an administrator ends a transaction that hangs in partitions led here.
+
+Coordinators write theirs through TransactionMarkers (gRPC), and this is the same append.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidemark.codec.control_record import EndTxnMarker
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.machine.shard import Writer
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.rpc.transaction_markers import BUMPED_FROM, Ending, Written, settled, write_marker
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.request_router import RequestContext
+
+
+async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+    """Every marker is appended before the first is waited for."""
+    if not (_may(node, context, Operation.ALTER) or _may(node, context, Operation.CLUSTER_ACTION)):
+        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+    written = [
+        [
+            (
+                topic.name,
+                [(one, _write(node, marker, topic.name, one)) for one in topic.partition_indexes],
+            )
+            for topic in marker.topics
+        ]
+        for marker in request.markers
+    ]
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {"name": topic, "partitions": [await _row(node, *one) for one in partitions]}
+                    for topic, partitions in topics
+                ],
+            }
+            for marker, topics in zip(request.markers, written, strict=True)
+        ]
+    }
+
+
+def _may(node: BrokerNode, context: RequestContext, operation: Operation) -> bool:
+    return node.authorizer.authorize(context.principal, operation, CLUSTER)
+
+
+def _write(node: BrokerNode, marker: Struct, topic: str, partition: int) -> Written:
+    hosted = node.find(topic, NO_TOPIC_ID, partition)
+    if isinstance(hosted, ErrorCode):
+        return Written(hosted, "")
+    ending = Ending(
+        Writer(marker.producer_id, marker.producer_epoch),
+        EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
+        marker.transaction_version >= BUMPED_FROM,
+    )
+    return write_marker(node, hosted, ending)
+
+
+async def _row(node: BrokerNode, partition: int, written: Written) -> dict[str, object]:
+    code, _ = await settled(node, written)
+    return {"partition_index": partition, "error_code": int(code)}
+
+
+HANDLED: Final = ((ApiKey.WRITE_TXN_MARKERS, handle),)

@@ -1,0 +1,46 @@
+"""Appends of a coordinator to the topic that holds its state: fenced by the shard's owner epoch."""
+
+from typing import Final
+
+from tidemark.codec.control_record import OwnerRecord, build_owner
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import CONSUMER_OFFSETS
+
+from broker.core.authorizer import CLUSTER, Operation
+from broker.core.partition import ACKS_ALL, Refusal
+from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+from broker.shell.own_batches import append_own
+from broker.shell.wire_mapping import AppendCommand
+
+_NOT_FOR_CLIENTS: Final = Refusal(
+    ErrorCode.INVALID_TOPIC_EXCEPTION, "only the coordinator that owns it writes to this topic"
+)
+_ALL_ONLY: Final = Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "a coordinator appends with acks=-1")
+
+
+def append_owned(
+    node: BrokerNode, hosted: HostedPartition, command: AppendCommand, principal: str
+) -> AppendOutcome:
+    """Batches of the shard's owner, or the record by which it becomes that."""
+    if command.owner_epoch <= 0 or hosted.topic.name == CONSUMER_OFFSETS:
+        return node.refused(hosted, _NOT_FOR_CLIENTS)
+    if not node.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+        return node.refused(hosted, _NOT_FOR_CLIENTS)
+    if command.acks != ACKS_ALL:
+        return node.refused(hosted, _ALL_ONLY)
+    if command.takes_over:
+        owner = OwnerRecord(command.owner_epoch)
+        batch = build_owner(owner, timestamp=node.clock.wall_ms())
+        return append_own(
+            node, hosted, batch, control=owner, leader_epoch_expected=command.leader_epoch
+        )
+    refused = hosted.partition.owner_refused(command.owner_epoch)
+    if refused is not None:
+        return node.refused(hosted, refused)
+    return node.append(
+        hosted,
+        memoryview(bytearray(command.batches)),
+        acks=ACKS_ALL,
+        leader_epoch_expected=command.leader_epoch,
+        now_ms=node.clock.wall_ms(),
+    )

@@ -1,0 +1,276 @@
+"""TxnRelay: the transaction coordinators, as this broker's handlers ask them.
+
+Clients know brokers only; the txn-coordinator that owns the shard of a transactional id decides.
+Answers that only say "not now" are asked again here for a while, so that a shard that moves costs
+clients a wait and not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
+from tidemark.runtime.image_board import ImageBoard
+from tidemark_wire.v1 import common_pb2
+from tidemark_wire.v1 import txn_pb2 as pb
+
+from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, TxnVerifier
+
+if TYPE_CHECKING:
+    from broker.shell.node import BrokerNode
+    from broker.shell.wire_mapping import Caller
+
+RELAY_TIMEOUT_S: Final = 10.0
+"""Shorter than any client waits for an answer: what is not decided by then it asks again."""
+_AS_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
+    # The coordinator could not write, or did not answer: clients find it again and repeat.
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What failed below the coordinator, as Kafka's TransactionStateManager tells it to clients."""
+
+
+class Producer(NamedTuple):
+    """Who writes in a transactional id's transactions."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Granted(NamedTuple):
+    """A producer id and epoch; -1 and -1 with an error, or where there is nothing new to give."""
+
+    error_code: ErrorCode
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class Described(NamedTuple):
+    """One transactional id, as its coordinator knows it."""
+
+    transactional_id: str
+    error_code: ErrorCode
+    state: str = ""
+    timeout_ms: int = 0
+    started_ms: int = -1
+    """Wall clock; -1: none is open."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class ListingFilter(NamedTuple):
+    """What a listing is to have; an empty filter has everything."""
+
+    states: tuple[str, ...] = ()
+    producer_ids: tuple[int, ...] = ()
+    duration_ms_min: int = -1
+    transactional_id_pattern: str = ""
+
+
+class Listed(NamedTuple):
+    """``unknown_states`` are those asked that no transaction can have."""
+
+    error_code: ErrorCode
+    unknown_states: tuple[str, ...] = ()
+    transactions: tuple[Described, ...] = ()
+
+
+class TxnRelay:
+    """``take`` shows it each image; ``close`` ends its channels."""
+
+    def __init__(self) -> None:
+        self._board = ImageBoard()
+        self._channels = ChannelPool()
+        self.client = CoordinatorClient(ImageBook(self._board), self._channels)
+
+    def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
+        """Coordinators are found by the newest image."""
+        self._board.take(image, delta)
+
+    def make_verifier(
+        self,
+        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
+    ) -> TxnVerifier:
+        """Who asks on behalf of this broker's partitions."""
+        return TxnVerifier(
+            self.client,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+
+    async def close(self) -> None:
+        """Calls under way fail."""
+        await self._channels.close()
+
+    # -- Kafka's APIs
+
+    async def init(
+        self, caller: Caller, producer: Producer, transaction_timeout_ms: int
+    ) -> Granted:
+        """InitProducerId of a transactional id.
+
+        Whether the client will use transactions v2 is not said in any version of Kafka's request:
+        the coordinator learns it from what the client does then.
+        """
+        request = pb.InitTransactionalIdRequest(
+            caller=_wire_caller(caller),
+            transactional_id=producer.transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+        )
+        return _granted(await self._ask("InitTransactionalId", producer.transactional_id, request))
+
+    async def add_partitions(
+        self,
+        caller: Caller,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool = False,
+        transactions_v2: bool = False,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """AddPartitionsToTxn of one transactional id: the outcome of each partition."""
+        request = pb.AddPartitionsRequest(
+            caller=_wire_caller(caller),
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            partitions=[
+                pb.Partition(topic=one.topic, partition=one.partition) for one in partitions
+            ],
+            verify_only=verify_only,
+            transactions_v2=transactions_v2,
+        )
+        answer = await self._ask("AddPartitions", producer.transactional_id, request)
+        if isinstance(answer, ErrorCode):
+            return dict.fromkeys(partitions, answer)
+        found = {
+            TopicPartition(one.topic, one.partition): ErrorCode(one.error_code)
+            for one in answer.results
+        }
+        return {one: found.get(one, ErrorCode.UNKNOWN_SERVER_ERROR) for one in partitions}
+
+    async def add_offsets(self, caller: Caller, producer: Producer, group_id: str) -> ErrorCode:
+        """AddOffsetsToTxn."""
+        request = pb.AddOffsetsRequest(
+            caller=_wire_caller(caller),
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            group_id=group_id,
+        )
+        answer = await self._ask("AddOffsets", producer.transactional_id, request)
+        return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+
+    async def end(
+        self, caller: Caller, producer: Producer, *, commit: bool, transactions_v2: bool
+    ) -> Granted:
+        """EndTxn; with v2 it grants the next transaction's producer id and epoch."""
+        request = pb.EndTransactionRequest(
+            caller=_wire_caller(caller),
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            commit=commit,
+            transactions_v2=transactions_v2,
+        )
+        return _granted(await self._ask("EndTransaction", producer.transactional_id, request))
+
+    async def describe(self, caller: Caller, ids: Sequence[str]) -> list[Described]:
+        """In the order asked."""
+        try:
+            states = await self.client.describe(ids, _wire_caller(caller), RELAY_TIMEOUT_S)
+        except TidemarkError as failure:
+            return [Described(one, told(failure.code)) for one in ids]
+        return [_described(one) for one in states]
+
+    async def list_all(self, caller: Caller, wanted: ListingFilter) -> Listed:
+        """Of every coordinator."""
+        request = pb.ListTransactionsRequest(
+            caller=_wire_caller(caller),
+            states=wanted.states,
+            producer_ids=wanted.producer_ids,
+            duration_ms_min=wanted.duration_ms_min,
+            transactional_id_pattern=wanted.transactional_id_pattern,
+        )
+        try:
+            answers = await self.client.call_all("ListTransactions", request, RELAY_TIMEOUT_S)
+        except TidemarkError as failure:
+            return Listed(told(failure.code))
+        merged = merge_listings(answers)
+        return Listed(
+            told(ErrorCode(merged.error_code)),
+            tuple(merged.unknown_states),
+            tuple(_described(one) for one in merged.transactions),
+        )
+
+    async def _ask(self, method: str, transactional_id: str, request: Any) -> Any:
+        """The response message, or the error that clients are told."""
+        try:
+            answer = await self.client.call(method, transactional_id, request, RELAY_TIMEOUT_S)
+        except TidemarkError as failure:
+            return told(failure.code)
+        return told(ErrorCode(answer.error_code)) if answer.error_code else answer
+
+
+def told(code: ErrorCode) -> ErrorCode:
+    """An error of the way to the coordinator, or of its log, in the words that clients know."""
+    return _AS_TOLD.get(code, code)
+
+
+def merge_listings(answers: Iterable[Any]) -> Any:
+    """One ListTransactionsResponse of several coordinators'."""
+    merged = pb.ListTransactionsResponse()
+    for answer in answers:
+        if answer.error_code:
+            return pb.ListTransactionsResponse(error_code=answer.error_code)
+        merged.transactions.extend(answer.transactions)
+        if not merged.unknown_states:
+            merged.unknown_states.extend(answer.unknown_states)
+    return merged
+
+
+def broker_of(node: BrokerNode, transactional_id: str) -> BrokerImage | None:
+    """The broker that FindCoordinator names for a transactional id: any could serve it, but the
+    clients of one id come to one. None while no broker is live.
+    """
+    live = sorted(node.live)
+    return node.image.brokers[live[shard_for_name(transactional_id, len(live))]] if live else None
+
+
+def _wire_caller(caller: Caller) -> common_pb2.Caller:
+    return common_pb2.Caller(
+        principal=caller.principal, client_id=caller.client_id, request_id=caller.request_id
+    )
+
+
+def _granted(answer: Any) -> Granted:
+    if isinstance(answer, ErrorCode):
+        return Granted(answer)
+    return Granted(ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
+
+
+def _described(state: pb.TransactionState) -> Described:
+    return Described(
+        state.transactional_id,
+        told(ErrorCode(state.error_code)),
+        state.state,
+        state.timeout_ms,
+        state.started_ms,
+        state.producer_id,
+        state.producer_epoch,
+        tuple(TopicPartition(one.topic, one.partition) for one in state.partitions),
+    )

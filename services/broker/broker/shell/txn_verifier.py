@@ -1,0 +1,181 @@
+"""Asks the transaction coordinator whether partitions are part of a transaction, or to add them.
+
+One call is under way for each transaction; what is asked meanwhile goes out with the next.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.coordinator_client import CoordinatorClient
+from tidemark_wire.v1 import txn_pb2
+
+from broker.core.partition import Refusal
+
+ASK_TIMEOUT_S: Final = 5.0
+RETRY_BACKOFF_MS: Final = 20
+RETRY_BACKOFF_MAX_MS: Final = 100
+ENDING_PAUSES_S: Final = (0.005, 0.01, 0.02, 0.03, 0.035)
+"""A producer that writes on right after EndTxn meets the end of the transaction before it: the
+question is asked again here, a tenth of a second in all, since clients pause for longer (Kafka:
+add.partitions.to.txn.retry.backoff.max.ms).
+"""
+_LATER: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Told to producers as NOT_ENOUGH_REPLICAS, which all of them retry (as Kafka does)."""
+_AS_PRODUCED: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+class _Key(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transactions_v2: bool
+
+
+_Questions = dict[TopicPartition, list["asyncio.Future[ErrorCode]"]]
+
+
+@dataclass(eq=False, slots=True)
+class _Asking:
+    waiting: _Questions = field(default_factory=dict)
+
+
+class TxnVerifier:
+    """``run`` is the parent of every call."""
+
+    def __init__(
+        self,
+        client: CoordinatorClient,
+        *,
+        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
+    ) -> None:
+        """While the last transaction's markers are written the coordinator is asked again every
+        ``retry_backoff_ms``, for ``retry_backoff_max_ms``: a producer's own pause is longer.
+        """
+        self._client = client
+        self._retry_s = retry_backoff_ms / 1_000
+        self._retries_max = retry_backoff_max_ms // retry_backoff_ms
+        self._asking: dict[_Key, _Asking] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    async def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+        *,
+        transactions_v2: bool,
+    ) -> Refusal | None:
+        """None: the partition is part of the producer's open transaction."""
+        if self._tasks is None:
+            return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the broker is stopping")
+        key = _Key(transactional_id, producer_id, producer_epoch, transactions_v2)
+        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = _Asking()
+            self._tasks.create_task(self._ask_all(key, asking), name="txn-verifier")
+        asking.waiting.setdefault(partition, []).append(answered)
+        return _refusal(await answered, transactional_id)
+
+    async def _ask_all(self, key: _Key, asking: _Asking) -> None:
+        """Until nothing more was asked meanwhile."""
+        await asyncio.sleep(0)  # what the same request asks of other partitions comes along
+        questions: _Questions = {}
+        try:
+            while asking.waiting:
+                questions, asking.waiting = asking.waiting, {}
+                codes = await self._call_patiently(key, questions)
+                for partition, waiting in questions.items():
+                    for one in waiting:
+                        if not one.done():
+                            one.set_result(
+                                codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                            )
+        finally:
+            del self._asking[key]
+            for waiting in (*questions.values(), *asking.waiting.values()):
+                for one in waiting:
+                    one.cancel()
+
+    async def _call_patiently(
+        self, key: _Key, questions: _Questions
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Again for a moment while the transaction before is being ended."""
+        for pause_s in ENDING_PAUSES_S:
+            codes = await self._call(key, questions)
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+                return codes
+            await asyncio.sleep(pause_s)
+        return await self._call(key, questions)
+
+    async def _persist(self, key: _Key, questions: _Questions) -> dict[TopicPartition, ErrorCode]:
+        codes = await self._call(key, questions)
+        for _ in range(self._retries_max):
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+                break
+            await asyncio.sleep(self._retry_s)
+            codes = await self._call(key, questions)
+        return codes
+
+    async def _call(self, key: _Key, questions: _Questions) -> dict[TopicPartition, ErrorCode]:
+        request = txn_pb2.AddPartitionsRequest(
+            transactional_id=key.transactional_id,
+            producer_id=key.producer_id,
+            producer_epoch=key.producer_epoch,
+            partitions=[
+                txn_pb2.Partition(topic=one.topic, partition=one.partition) for one in questions
+            ],
+            verify_only=not key.transactions_v2,
+            transactions_v2=key.transactions_v2,
+        )
+        try:
+            response = await self._client.call(
+                "AddPartitions", key.transactional_id, request, ASK_TIMEOUT_S
+            )
+        except TidemarkError as failure:
+            return dict.fromkeys(questions, failure.code)
+        if response.error_code:
+            return dict.fromkeys(questions, ErrorCode(response.error_code))
+        return {
+            TopicPartition(one.topic, one.partition): ErrorCode(one.error_code)
+            for one in response.results
+        }
+
+
+def _refusal(code: ErrorCode, transactional_id: str) -> Refusal | None:
+    if code is ErrorCode.NONE:
+        return None
+    if code in _LATER:
+        return Refusal(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"the coordinator of transaction {transactional_id!r} cannot say yet whether the"
+            f" partition is part of it: {code.name}",
+        )
+    return Refusal(
+        _AS_PRODUCED.get(code, code),
+        f"the coordinator of transaction {transactional_id!r} refused: {code.name}",
+    )

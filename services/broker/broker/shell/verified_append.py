@@ -1,0 +1,111 @@
+"""Transactional batches whose partition the coordinator may not know to be in the transaction yet.
+
+The coordinator is asked first (KIP-890): whether the partition was added (before transactions v2),
+or to add it. Batches of one producer keep the order in which they came; other producers of the
+partition do not wait.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from tidemark.codec.record_batch import HEADER_BYTES, read_header
+from tidemark.model.errors import ErrorCode
+
+from broker.core.partition import Refusal
+from broker.shell.inspection import InspectedAppend, must_inspect
+
+if TYPE_CHECKING:
+    from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+
+_ASKS_MAX: Final = 2
+"""The marker that a question waited for voids its answer; another is rare."""
+_INTERVENED = Refusal(
+    ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction ended while the batch was verified; retry"
+)
+
+
+def must_verify(hosted: "HostedPartition", batch: memoryview | bytes) -> bool:
+    """Whether the coordinator must be asked about this batch, or is being asked about one before
+    it.
+    """
+    if len(batch) < HEADER_BYTES:
+        return False
+    header = read_header(batch)
+    return header.producer_id in hosted.verifying or hosted.partition.needs_verification(header)
+
+
+class VerifiedAppend:
+    """One append by way of the coordinator. Make it in the order of requests; ``run`` it exactly
+    once.
+    """
+
+    def __init__(
+        self,
+        node: "BrokerNode",
+        hosted: "HostedPartition",
+        batch: bytes,
+        *,
+        acks: int,
+        transactional_id: str,
+        transactions_v2: bool,
+    ) -> None:
+        self._node = node
+        self._hosted = hosted
+        self._batch = batch
+        self._header = read_header(batch)
+        self._acks = acks
+        self._transactional_id = transactional_id
+        self._transactions_v2 = transactions_v2
+        self._before = hosted.verifying.get(self._header.producer_id)
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        hosted.verifying[self._header.producer_id] = self._over
+
+    async def run(self) -> "AppendOutcome":
+        """The append's outcome."""
+        node, hosted = self._node, self._hosted
+        try:
+            if self._before is not None:
+                await self._before
+            refused = await self._verify()
+            if refused is not None:
+                return node.refused(hosted, refused)
+            if must_inspect(hosted, self._batch):
+                return await InspectedAppend(node, hosted, self._batch, acks=self._acks).run()
+            return node.append(
+                hosted,
+                memoryview(bytearray(self._batch)),
+                acks=self._acks,
+                now_ms=node.clock.wall_ms(),
+            )
+        finally:
+            self._over.set_result(None)
+            if hosted.verifying.get(self._header.producer_id) is self._over:
+                del hosted.verifying[self._header.producer_id]
+
+    async def _verify(self) -> Refusal | None:
+        """Ask the coordinator, unless the batch before this one has settled it."""
+        partition, header = self._hosted.partition, self._header
+        if not partition.needs_verification(header):
+            return None
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        first_sequence = 0 if self._transactions_v2 else header.base_sequence
+        if self._node.txn_verifier is None:
+            partition.verifications.answer(
+                producer_id,
+                partition.verifications.ask(producer_id, producer_epoch, first_sequence),
+            )
+            return None
+        for _ in range(_ASKS_MAX):
+            guard = partition.verifications.ask(producer_id, producer_epoch, first_sequence)
+            refused = await self._node.txn_verifier.ask(
+                self._transactional_id,
+                producer_id,
+                producer_epoch,
+                self._hosted.topic_partition,
+                transactions_v2=self._transactions_v2,
+            )
+            if refused is not None:
+                return refused
+            if partition.verifications.answer(producer_id, guard):
+                return None
+        return _INTERVENED

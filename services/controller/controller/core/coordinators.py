@@ -1,0 +1,214 @@
+"""Coordinator replicas: who may be one, who still is, and when their shards change hands."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import InstantMs
+from tidemark.model.metadata import (
+    COORDINATOR_KINDS,
+    ClusterDelta,
+    ClusterImage,
+    CoordinatorImage,
+)
+
+from controller.core.cluster import Change, Cluster
+from controller.core.effects import CoordinatorRegistered, ShardAcquired
+from controller.core.inputs import AcquireShard, RegisterCoordinator
+from controller.core.liveness import CoordinatorListing
+from controller.core.shard_owners import (
+    STATE_TOPICS,
+    Owners,
+    assign,
+    given_to,
+    needs_rebalancing,
+    of_coordinator,
+    rebalance,
+)
+
+_NO_ZNODE: Final = -1
+
+
+class Coordinators:
+    """What one term knows of coordinators beside what is stored: who has a session, whose stream
+    broke, and when shards may move next for the sake of balance.
+    """
+
+    def __init__(
+        self,
+        listings: Iterable[CoordinatorListing],
+        *,
+        fence_ms: int,
+        moves_max: int,
+        move_interval_ms: int,
+    ) -> None:
+        self._fence_ms = fence_ms
+        self._moves_max = moves_max
+        self._move_interval_ms = move_interval_ms
+        self._listings = {kind: CoordinatorListing(kind, -1) for kind in COORDINATOR_KINDS}
+        self._streams_lost: dict[int, InstantMs] = {}
+        self._move_at: dict[str, InstantMs] = {}
+        for listing in listings:
+            self.see(listing)
+
+    def see(self, listing: CoordinatorListing) -> None:
+        """Who has a session; one that was read earlier does not undo a later one."""
+        known = self._listings.get(listing.kind)
+        if known is not None and listing.zxid >= known.zxid:
+            self._listings[listing.kind] = listing
+
+    def listing(self, kind: str) -> CoordinatorListing:
+        """As last seen; of a kind that there is not, nobody."""
+        return self._listings.get(kind, CoordinatorListing(kind, -1))
+
+    def vanished(self, image: ClusterImage) -> tuple[CoordinatorImage, ...]:
+        """Who is registered and has no session any more."""
+        return tuple(
+            one
+            for one in image.coordinators.values()
+            if one.kind in self._listings and not self._listings[one.kind].has(one)
+        )
+
+    # Moves.
+
+    def due(self, image: ClusterImage, now: InstantMs) -> Change | None:
+        """Forget the dead, give their shards to the living, and even out what is uneven."""
+        gone = tuple(one.key for one in self.vanished(image))
+        shards_changed = {}
+        for kind, topic in STATE_TOPICS.items():
+            live = {number for one, number in image.coordinators if one == kind} - {
+                number for one, number in gone if one == kind
+            }
+            state = image.topics.get(topic)
+            shard_count = 0 if state is None else len(state.partitions)
+            owners = image.shards.get(kind, ())
+            moved = assign(owners, live, shard_count) or self._evened(kind, owners, live, now)
+            if moved:
+                shards_changed[kind] = moved
+        if not gone and not shards_changed:
+            return None
+        return Change(ClusterDelta(coordinators_gone=gone, shards_changed=shards_changed))
+
+    def _evened(self, kind: str, owners: Owners, live: set[int], now: InstantMs) -> Owners:
+        if not needs_rebalancing(owners, live):
+            self._move_at.pop(kind, None)
+            return ()
+        if now < self._move_at.get(kind, now):
+            return ()
+        self._move_at[kind] = InstantMs(now + self._move_interval_ms)
+        return rebalance(owners, live, self._moves_max)
+
+    # Streams.
+
+    def stream_lost(self, coordinator_epoch: int, now: InstantMs) -> None:
+        """A coordinator's feed connection broke."""
+        self._streams_lost.setdefault(coordinator_epoch, now)
+
+    def stream_regained(self, coordinator_epoch: int) -> None:
+        """It is back, or there for the first time."""
+        self._streams_lost.pop(coordinator_epoch, None)
+
+    def to_fence(self, image: ClusterImage, now: InstantMs) -> list[CoordinatorImage]:
+        """Whose stream has been lost for so long that it is as good as dead; once."""
+        due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
+        for one in due:
+            del self._streams_lost[one]
+        return [one for one in image.coordinators.values() if one.coordinator_epoch in due]
+
+    def next_deadline(self, *, may_fence: bool) -> InstantMs | None:
+        """When somebody is to be fenced, or shards may move again."""
+        dues: list[int] = list(self._move_at.values())
+        if may_fence:
+            dues += [since + self._fence_ms for since in self._streams_lost.values()]
+        return InstantMs(min(dues)) if dues else None
+
+
+# Requests.
+
+
+def decide_register_coordinator(
+    cluster: Cluster, asked: RegisterCoordinator, listing: CoordinatorListing
+) -> tuple[Change | None, CoordinatorRegistered]:
+    """Take a replica in under its new epoch. What an earlier process of the same id owned is this
+    one's, under higher owner epochs. Raises TidemarkError.
+    """
+    image, coordinator = cluster.image, asked.coordinator
+    for problem in _problems(image, asked, listing):
+        raise problem
+    registered = CoordinatorRegistered(coordinator.coordinator_epoch, image.cluster_id)
+    known = image.coordinators.get(coordinator.key)
+    if known == coordinator:
+        return None, registered  # asked again, for want of our answer
+    shards_changed = {}
+    if known is not None and known.incarnation_id != coordinator.incarnation_id:
+        kind, number = coordinator.key
+        inherited = of_coordinator(image.shards.get(kind, ()), number)
+        if inherited:
+            shards_changed[kind] = tuple(given_to(one, number) for one in inherited)
+    delta = ClusterDelta(coordinators_changed=(coordinator,), shards_changed=shards_changed)
+    return Change(delta), registered
+
+
+def decide_acquire_shard(
+    cluster: Cluster, asked: AcquireShard
+) -> tuple[Change | None, ShardAcquired]:
+    """Raise the owner epoch of a shard for its present owner. Raises TidemarkError
+    NOT_COORDINATOR to anyone else.
+    """
+    kind, number, incarnation_id = asked.coordinator
+    owners = cluster.image.shards.get(kind, ())
+    known = cluster.image.coordinators.get((kind, number))
+    owner = owners[asked.shard] if 0 <= asked.shard < len(owners) else None
+    if owner is None or owner.coordinator_id != number:
+        held_by = "nobody" if owner is None or owner.coordinator_id < 0 else owner.coordinator_id
+        raise TidemarkError(
+            ErrorCode.NOT_COORDINATOR,
+            f"{kind} shard {asked.shard} belongs to {held_by}, not to coordinator {number}",
+        )
+    if known is None or known.incarnation_id != incarnation_id:
+        raise TidemarkError(
+            ErrorCode.NOT_COORDINATOR,
+            f"{kind} shard {asked.shard} belongs to another process of coordinator {number}",
+        )
+    raised = given_to(owner, number)
+    change = Change(ClusterDelta(shards_changed={kind: (raised,)}))
+    return change, ShardAcquired(raised.owner_epoch)
+
+
+def _problems(
+    image: ClusterImage, asked: RegisterCoordinator, listing: CoordinatorListing
+) -> Iterator[TidemarkError]:
+    one = asked.coordinator
+    name = f"{one.kind} coordinator {one.coordinator_id}"
+    if asked.cluster_id not in ("", image.cluster_id):
+        yield TidemarkError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"{name} belongs to cluster {asked.cluster_id}, this is cluster {image.cluster_id}",
+        )
+    malformed = _malformed(one)
+    if malformed:
+        yield TidemarkError(ErrorCode.INVALID_REGISTRATION, malformed)
+    if one.coordinator_epoch == _NO_ZNODE or not listing.has(one):
+        yield TidemarkError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"{name} has no live znode for incarnation {one.incarnation_id.hex()}:"
+            " it must make one before it registers",
+        )
+    known = image.coordinators.get(one.key)
+    if known is not None and known.incarnation_id != one.incarnation_id and listing.has(known):
+        yield TidemarkError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another {name} is registered: incarnation {known.incarnation_id.hex()}, at"
+            f" {known.grpc_endpoint}, whose ZooKeeper session is alive",
+        )
+
+
+def _malformed(one: CoordinatorImage) -> str:
+    if one.kind not in COORDINATOR_KINDS:
+        kinds = ", ".join(COORDINATOR_KINDS)
+        return f"there are no coordinators of kind {one.kind!r}, only: {kinds}"
+    if one.coordinator_id < 0:
+        return f"a coordinator id is not negative, this one is {one.coordinator_id}"
+    if not one.grpc_endpoint or not one.incarnation_id:
+        return f"{one.kind} coordinator {one.coordinator_id} says not where it is reached"
+    return ""

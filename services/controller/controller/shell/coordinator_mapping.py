@@ -1,0 +1,51 @@
+"""Wire to inputs, replies to wire: what coordinator replicas ask for."""
+
+from tidemark.model.metadata import CoordinatorImage
+from tidemark.runtime.metadata_wire import write_position
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from controller.core.effects import CoordinatorRegistered, Reply, ShardAcquired
+from controller.core.inputs import CoordinatorRef
+
+
+def read_coordinator(request: pb.RegisterCoordinatorRequest) -> CoordinatorImage:
+    """As it describes itself: without an epoch."""
+    return CoordinatorImage(
+        request.kind, request.coordinator_id, request.incarnation_id, request.grpc_endpoint
+    )
+
+
+def read_acquirer(request: pb.AcquireShardRequest) -> CoordinatorRef:
+    """Who wants the shard."""
+    return CoordinatorRef(request.kind, request.coordinator_id, request.incarnation_id)
+
+
+def read_asker(request: pb.AllocateProducerIdsRequest) -> CoordinatorRef | None:
+    """The coordinator that asks; None: a broker does."""
+    if not request.coordinator_kind:
+        return None
+    return CoordinatorRef(request.coordinator_kind, request.coordinator_id, request.incarnation_id)
+
+
+def write_coordinator_registered(reply: Reply, hint: str) -> pb.RegisterCoordinatorResponse:
+    """RegisterCoordinator's answer."""
+    registered = reply.result if isinstance(reply.result, CoordinatorRegistered) else None
+    return pb.RegisterCoordinatorResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        coordinator_epoch=-1 if registered is None else registered.coordinator_epoch,
+        cluster_id="" if registered is None else registered.cluster_id,
+    )
+
+
+def write_shard_acquired(reply: Reply, hint: str) -> pb.AcquireShardResponse:
+    """AcquireShard's answer."""
+    acquired = reply.result if isinstance(reply.result, ShardAcquired) else None
+    return pb.AcquireShardResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        owner_epoch=-1 if acquired is None else acquired.owner_epoch,
+        position=write_position(reply.position),
+    )

@@ -1,0 +1,36 @@
+"""RegisterCoordinator."""
+
+from dataclasses import replace
+
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from controller.core.effects import Reply
+from controller.core.inputs import RegisterCoordinator
+from controller.shell.authorizer import Operation
+from controller.shell.coordinator_mapping import read_coordinator, write_coordinator_registered
+from controller.shell.node import ControllerNode
+from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
+from controller.shell.wire_mapping import hint_for
+
+
+async def handle(
+    node: ControllerNode, request: pb.RegisterCoordinatorRequest, context: Context
+) -> pb.RegisterCoordinatorResponse:
+    """Give a coordinator replica its epoch, once its live znode was seen."""
+    coordinator = read_coordinator(request)
+    resource = [f"coordinator:{coordinator.kind}:{coordinator.coordinator_id}"]
+    if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
+        return write_coordinator_registered(denied, "")
+    found = await node.find_live_coordinator(coordinator)
+    if found is None:
+        reply = Reply(NO_REQUEST, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
+        return write_coordinator_registered(reply, hint_for(reply.error, node.hint))
+    epoch, listing = found
+    entitled = replace(coordinator, coordinator_epoch=epoch)
+    reply, hint = await ask(
+        node,
+        context,
+        lambda asked: RegisterCoordinator(asked, entitled, request.cluster_id, listing),
+    )
+    return write_coordinator_registered(reply, hint)

@@ -1,0 +1,117 @@
+"""What operators see: DescribeTransactions and ListTransactions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from tidemark.codec.txn_records import TransactionRecord, TransactionState, WriterRecord
+from tidemark.model.errors import ErrorCode
+
+from txn_coordinator.core import transaction
+from txn_coordinator.core.id_pattern import compile_id_pattern, matches
+from txn_coordinator.core.requests import (
+    NO_TIME,
+    ListTransactions,
+    TransactionView,
+    WriterView,
+)
+from txn_coordinator.core.shared_rules import handle_of
+from txn_coordinator.core.shared_transaction import SharedTransaction
+
+STATES_BY_TITLE: Final = {state.title: state for state in TransactionState}
+
+
+def view(
+    transactional_id: str, record: TransactionRecord | None, shared: SharedTransaction | None
+) -> TransactionView:
+    """One id in full. An id may be used by Kafka's API and with handles in turn: what is open
+    counts, else what changed last.
+    """
+    if shared is not None and shared.record is not None and _shared_counts(record, shared):
+        return _view_shared(shared, record)
+    if record is not None:
+        return _view_single(record)
+    message = f"{transactional_id!r} is not known"
+    return TransactionView(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
+
+
+def summary(full: TransactionView) -> TransactionView:
+    """What a listing says of it."""
+    return replace(full, partitions=(), writers=(), handle="")
+
+
+def filter_of(request: ListTransactions, wall_ms: int) -> Callable[[TransactionView], bool]:
+    """Whether a listing includes an id. Raises IdPatternError."""
+    states = {title for title in request.states if title in STATES_BY_TITLE}
+    pattern = (
+        compile_id_pattern(request.transactional_id_pattern)
+        if request.transactional_id_pattern
+        else None
+    )
+    producer_ids = frozenset(request.producer_ids)
+
+    def is_included(full: TransactionView) -> bool:
+        return (
+            (not request.states or full.state in states)
+            and (not producer_ids or not producer_ids.isdisjoint(_producer_ids(full)))
+            and _is_old_enough(full, request.duration_ms_min, wall_ms)
+            and (pattern is None or matches(pattern, full.transactional_id))
+        )
+
+    return is_included
+
+
+def _is_old_enough(full: TransactionView, duration_ms_min: int, wall_ms: int) -> bool:
+    if duration_ms_min < 0:
+        return True
+    return full.started_ms != NO_TIME and wall_ms - full.started_ms >= duration_ms_min
+
+
+def _producer_ids(full: TransactionView) -> set[int]:
+    return {full.producer_id, *(writer.producer_id for writer in full.writers)}
+
+
+def _shared_counts(record: TransactionRecord | None, shared: SharedTransaction) -> bool:
+    assert shared.record is not None
+    if record is None or shared.is_open:
+        return True
+    return record.state not in transaction.OPEN and shared.record.updated_at > record.updated_at
+
+
+def _view_single(record: TransactionRecord) -> TransactionView:
+    is_open = record.state in transaction.OPEN
+    partitions = tuple(sorted(record.partitions))
+    writer = WriterView("", record.producer_id, record.producer_epoch, partitions)
+    return TransactionView(
+        record.transactional_id,
+        ErrorCode.NONE,
+        state=record.state.title,
+        timeout_ms=record.timeout_ms,
+        started_ms=record.started_at if is_open else NO_TIME,
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        partitions=partitions,
+        writers=(writer,) if is_open else (),
+    )
+
+
+def _view_shared(shared: SharedTransaction, record: TransactionRecord | None) -> TransactionView:
+    assert shared.record is not None
+    is_open = shared.is_open
+    return TransactionView(
+        shared.transactional_id,
+        ErrorCode.NONE,
+        state=shared.state.title,
+        timeout_ms=shared.record.timeout_ms,
+        started_ms=shared.record.started_at if is_open else NO_TIME,
+        producer_id=record.producer_id if record is not None else -1,
+        producer_epoch=record.producer_epoch if record is not None else -1,
+        partitions=tuple(sorted(shared.partitions())),
+        writers=tuple(_view_writer(slot) for slot in shared.enlisted()) if is_open else (),
+        handle=handle_of(shared.record) if is_open else "",
+    )
+
+
+def _view_writer(slot: WriterRecord) -> WriterView:
+    partitions = tuple(sorted(slot.partitions))
+    return WriterView(slot.writer, slot.producer_id, slot.producer_epoch, partitions)

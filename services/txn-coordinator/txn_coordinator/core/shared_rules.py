@@ -1,0 +1,344 @@
+"""Transactions with several writers: begin, enlist, add, finish.
+
+Any process that has the handle may enlist a writer or finish. A commit names the hand-outs that
+count; all other writers are aborted by the same record. Asked again, it is the same commit.
+"""
+
+import zlib
+from dataclasses import replace
+from typing import Final
+
+from tidemark.codec.txn_records import EndKind, HandleRecord, Outcome, WriterRecord
+from tidemark.model.errors import ErrorCode
+
+from txn_coordinator.core import additions, transaction
+from txn_coordinator.core.handles import Handle, format_handle, parse_handle
+from txn_coordinator.core.requests import (
+    NO_PRODUCER_ID,
+    AddPartitions,
+    BeginTransaction,
+    BeginTransactionReply,
+    CountedWriter,
+    EnlistWriter,
+    EnlistWriterReply,
+    FinishTransaction,
+    FinishTransactionReply,
+)
+from txn_coordinator.core.ruling import Ruling
+from txn_coordinator.core.sessions import id_problem, timeout_problem
+from txn_coordinator.core.settings import TxnSettings
+from txn_coordinator.core.shared_transaction import SharedTransaction
+
+OUTCOMES_KEPT: Final = 64
+"""Transactions of one id whose outcome a late FinishTransaction still hears."""
+WRITER_NAME_BYTES_MAX: Final = 255
+_MARKER_STEP: Final = 1
+"""A writer's markers have its epoch and this."""
+_HANDOUT_STEP: Final = 1 + _MARKER_STEP
+"""From a hand-out in one transaction to that in the next: past its markers."""
+
+_STORIES: Final = {
+    EndKind.COMMITTED: "was committed",
+    EndKind.ABORTED: "was aborted by request",
+    EndKind.TIMED_OUT: "was aborted: it ran longer than its timeout",
+    EndKind.SUPERSEDED: "was aborted for a newer session or transaction of its id",
+}
+
+
+def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTransactionReply | None:
+    """What is wrong with the request itself, whatever the state; None when nothing is."""
+    problem = id_problem(request.transactional_id)
+    if problem is not None:
+        return BeginTransactionReply(ErrorCode.INVALID_REQUEST, problem)
+    problem = timeout_problem(request.transaction_timeout_ms, settings)
+    if problem is not None:
+        return BeginTransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT, problem)
+    return None
+
+
+def begin(shared: SharedTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
+    """Open the next transaction. The shard has made sure that Kafka's API has none open."""
+    last = shared.record if shared is not None else None
+    if last is not None and last.state in transaction.PREPARED:
+        return Ruling(_begin_later("the last transaction is being ended"))
+    if last is not None and last.state is transaction.ONGOING:
+        if not request.abort_previous:
+            return Ruling(_begin_later("a transaction is open"))
+        assert shared is not None
+        aborting = force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+        return Ruling(_begin_later("the open transaction is aborted first"), (aborting,))
+    record = HandleRecord(
+        request.transactional_id,
+        number=last.number + 1 if last is not None else 1,
+        created_at=last.created_at if last is not None else wall_ms,
+        timeout_ms=request.transaction_timeout_ms,
+        state=transaction.ONGOING,
+        updated_at=transaction.later(last.updated_at, wall_ms) if last is not None else wall_ms,
+        started_at=wall_ms,
+        outcomes=last.outcomes if last is not None else (),
+    )
+    return Ruling(BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record)), (record,))
+
+
+def handle_of(record: HandleRecord) -> str:
+    """The name of the transaction that the record is about."""
+    return format_handle(Handle(record.transactional_id, record.number, record.created_at))
+
+
+def enlist(
+    shared: SharedTransaction | None, request: EnlistWriter, settings: TxnSettings
+) -> Ruling:
+    """Hand out a slot under a name. A name that has written already gets another slot: the data of
+    its first hand-out is aborted with that one, whatever comes of the second.
+    """
+    problem = _enlist_problem(shared, request)
+    if problem is not None:
+        return Ruling(problem)
+    assert shared is not None
+    held = shared.slot_of_writer.get(request.writer)
+    if held is not None and not shared.slots[held].partitions:
+        return _hand_out_again(shared.slots[held], request)
+    if shared.enlisted_count >= settings.writers_max:
+        message = f"a transaction has at most {settings.writers_max} writers"
+        return Ruling(EnlistWriterReply(ErrorCode.POLICY_VIOLATION, message))
+    ruling = _hand_out_next(shared, request)
+    if held is None or not ruling.records:
+        return ruling
+    superseded = replace(shared.slots[held], superseded=True)
+    return Ruling(ruling.reply, (superseded, *ruling.records))
+
+
+def add_partitions(
+    shared: SharedTransaction,
+    slot: WriterRecord,
+    request: AddPartitions,
+    settings: TxnSettings,
+) -> Ruling:
+    """Rule on what a writer's producer, or a partition's leader for it, asks."""
+    epoch = shared.present_epoch(slot)
+    if request.producer_epoch != epoch or epoch > transaction.CLIENT_EPOCH_MAX:
+        return Ruling(additions.fenced(epoch))
+    if shared.state is not transaction.ONGOING or epoch != slot.producer_epoch:
+        # The epoch of its markers, which nobody was given.
+        return Ruling(additions.fenced(epoch + 1))
+    if request.verify_only:
+        return Ruling(additions.verify(slot.partitions, request))
+    added = frozenset(request.partitions) - slot.partitions
+    if not added:
+        return Ruling(additions.all_added(request))
+    following = replace(slot, partitions=slot.partitions | added)
+    if shared.pair_count + len(added) > settings.writer_partitions_max:
+        return Ruling(additions.too_large())
+    if not additions.fits(following, settings):
+        return Ruling(additions.too_large())
+    return Ruling(additions.all_added(request), (following,))
+
+
+def finish(shared: SharedTransaction | None, request: FinishTransaction, wall_ms: int) -> Ruling:
+    """Decide, or tell what was decided."""
+    handle = parse_handle(request.handle)
+    problem = _handle_problem(shared, handle)
+    if problem is not None:
+        return Ruling(FinishTransactionReply(*problem))
+    assert handle is not None
+    assert shared is not None
+    assert shared.record is not None
+    if handle.number == shared.record.number and shared.state is transaction.ONGOING:
+        return _decide(shared, request, wall_ms)
+    return Ruling(_told(shared.record, handle.number, request))
+
+
+def force_abort(shared: SharedTransaction, kind: EndKind, wall_ms: int) -> HandleRecord:
+    """End the open transaction, whatever its writers think of it."""
+    return _ended(shared, kind, wall_ms, winners=(), winners_crc=0)
+
+
+def completed(record: HandleRecord, wall_ms: int) -> HandleRecord:
+    """All markers are written."""
+    return replace(
+        record,
+        state=(
+            transaction.COMPLETE_COMMIT
+            if record.state is transaction.PREPARE_COMMIT
+            else transaction.COMPLETE_ABORT
+        ),
+        updated_at=transaction.later(record.updated_at, wall_ms),
+    )
+
+
+def _begin_later(message: str) -> BeginTransactionReply:
+    return BeginTransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+
+
+def _handle_problem(
+    shared: SharedTransaction | None, handle: Handle | None
+) -> tuple[ErrorCode, str] | None:
+    """Why the handle names no transaction that is known here."""
+    if handle is None:
+        return ErrorCode.INVALID_REQUEST, "this is no handle of a transaction"
+    record = shared.record if shared is not None else None
+    if record is None or record.created_at != handle.created_at:
+        message = f"{handle.transactional_id!r} has no transactions with a handle, or they expired"
+        return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message
+    if not 1 <= handle.number <= record.number:
+        return ErrorCode.INVALID_REQUEST, f"there never was a transaction {handle.number}"
+    return None
+
+
+def _enlist_problem(
+    shared: SharedTransaction | None, request: EnlistWriter
+) -> EnlistWriterReply | None:
+    handle = parse_handle(request.handle)
+    problem = _handle_problem(shared, handle)
+    if problem is not None:
+        return EnlistWriterReply(*problem)
+    assert handle is not None
+    assert shared is not None
+    assert shared.record is not None
+    if handle.number != shared.record.number or shared.state is not transaction.ONGOING:
+        story = _story(_outcome(shared.record, handle.number))
+        message = f"transaction {handle.number} of {handle.transactional_id!r} {story}"
+        return EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message)
+    if not 0 < len(request.writer.encode()) <= WRITER_NAME_BYTES_MAX:
+        message = f"a writer's name has from 1 to {WRITER_NAME_BYTES_MAX} bytes"
+        return EnlistWriterReply(ErrorCode.INVALID_REQUEST, message)
+    return None
+
+
+def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
+    """Nothing was written by the last hand-out: the next epoch fences it."""
+    return _hand_out(slot, slot.producer_epoch + 1, request)
+
+
+def _hand_out_next(shared: SharedTransaction, request: EnlistWriter) -> Ruling:
+    assert shared.record is not None
+    slot = shared.slots.get(shared.enlisted_count)
+    if slot is not None:
+        vacant = replace(
+            slot,
+            number=shared.record.number,
+            writer=request.writer,
+            superseded=False,
+            partitions=frozenset(),
+        )
+        return _hand_out(vacant, slot.producer_epoch + _HANDOUT_STEP, request)
+    vacant = WriterRecord(
+        shared.transactional_id,
+        shared.enlisted_count,
+        shared.record.number,
+        request.writer,
+        request.spare_producer_id,
+        0,
+    )
+    if request.spare_producer_id == NO_PRODUCER_ID:
+        return Ruling(_no_producer_id())
+    return Ruling(_enlisted(vacant), (vacant,))
+
+
+def _hand_out(slot: WriterRecord, producer_epoch: int, request: EnlistWriter) -> Ruling:
+    """The slot with this epoch; with a new producer id where the epochs are used up."""
+    record = replace(slot, producer_epoch=producer_epoch)
+    if producer_epoch + _MARKER_STEP > transaction.EPOCH_MAX:
+        if request.spare_producer_id == NO_PRODUCER_ID:
+            return Ruling(_no_producer_id())
+        record = replace(slot, producer_id=request.spare_producer_id, producer_epoch=0)
+    return Ruling(_enlisted(record), (record,))
+
+
+def _enlisted(slot: WriterRecord) -> EnlistWriterReply:
+    return EnlistWriterReply(
+        ErrorCode.NONE, producer_id=slot.producer_id, producer_epoch=slot.producer_epoch
+    )
+
+
+def _no_producer_id() -> EnlistWriterReply:
+    return EnlistWriterReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id could be had")
+
+
+def _decide(shared: SharedTransaction, request: FinishTransaction, wall_ms: int) -> Ruling:
+    if not request.commit:
+        aborting = force_abort(shared, EndKind.ABORTED, wall_ms)
+        return Ruling(FinishTransactionReply(ErrorCode.NONE), (aborting,))
+    problem = _winners_problem(shared, request.writers)
+    if problem is not None:
+        return Ruling(problem)
+    winners = tuple(sorted(shared.slot_of_writer[winner.writer] for winner in request.writers))
+    crc = winners_crc(request.writers)
+    committing = _ended(shared, EndKind.COMMITTED, wall_ms, winners=winners, winners_crc=crc)
+    return Ruling(FinishTransactionReply(ErrorCode.NONE, committed=True), (committing,))
+
+
+def _winners_problem(
+    shared: SharedTransaction, winners: tuple[CountedWriter, ...]
+) -> FinishTransactionReply | None:
+    """Why these hand-outs cannot be committed. Nothing is decided then: whoever asked can still
+    commit with others.
+    """
+    if len({winner.writer for winner in winners}) != len(winners):
+        return FinishTransactionReply(ErrorCode.INVALID_REQUEST, "a writer is named twice")
+    for winner in winners:
+        slot = shared.slot_of_writer.get(winner.writer)
+        if slot is None:
+            message = f"writer {winner.writer!r} was never enlisted"
+            return FinishTransactionReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+        held = shared.slots[slot]
+        if (held.producer_id, held.producer_epoch) != (winner.producer_id, winner.producer_epoch):
+            message = f"writer {winner.writer!r} was enlisted again since"
+            return FinishTransactionReply(ErrorCode.PRODUCER_FENCED, message)
+    return None
+
+
+def winners_crc(winners: tuple[CountedWriter, ...]) -> int:
+    """Tells whether two commits name the same writers, once their records are gone."""
+    lines = sorted(
+        f"{winner.producer_id} {winner.producer_epoch} {winner.writer!r}" for winner in winners
+    )
+    return zlib.crc32("\n".join(lines).encode())
+
+
+def _ended(
+    shared: SharedTransaction,
+    kind: EndKind,
+    wall_ms: int,
+    *,
+    winners: tuple[int, ...],
+    winners_crc: int,
+) -> HandleRecord:
+    """The record that decides for all writers."""
+    record = shared.record
+    assert record is not None
+    is_commit = kind is EndKind.COMMITTED
+    state = transaction.PREPARE_COMMIT if is_commit else transaction.PREPARE_ABORT
+    outcomes = (*record.outcomes, Outcome(record.number, kind, winners_crc))
+    return replace(
+        record,
+        state=state,
+        updated_at=transaction.later(record.updated_at, wall_ms),
+        winners=winners,
+        outcomes=outcomes[-OUTCOMES_KEPT:],
+    )
+
+
+def _outcome(record: HandleRecord, number: int) -> Outcome | None:
+    return next((outcome for outcome in record.outcomes if outcome.number == number), None)
+
+
+def _story(outcome: Outcome | None) -> str:
+    return _STORIES[outcome.kind] if outcome is not None else "ended too long ago to know how"
+
+
+def _told(record: HandleRecord, number: int, request: FinishTransaction) -> FinishTransactionReply:
+    """What was decided. Whoever asks for something else hears it as an error."""
+    outcome = _outcome(record, number)
+    prefix = f"transaction {number} of {record.transactional_id!r}"
+    if outcome is None:
+        return FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, f"{prefix} {_story(outcome)}")
+    committed = outcome.kind is EndKind.COMMITTED
+    if request.commit != committed:
+        return FinishTransactionReply(
+            ErrorCode.INVALID_TXN_STATE, f"{prefix} {_story(outcome)}", committed
+        )
+    if committed and winners_crc(request.writers) != outcome.winners_crc:
+        message = f"{prefix} was committed with other writers"
+        return FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, message, committed)
+    return FinishTransactionReply(ErrorCode.NONE, committed=committed)

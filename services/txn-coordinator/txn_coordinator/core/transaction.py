@@ -1,0 +1,234 @@
+"""One producer's transaction: its states, as Kafka names them, and each move between them.
+
+A move takes the record that is in force and gives the next one; nothing changes until that is
+replayed. ``docs/states/transaction.mmd`` is drawn from the table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tidemark.codec.txn_records import TransactionRecord, TransactionState
+from tidemark.model.topics import TopicPartition
+
+EMPTY: Final = TransactionState.EMPTY
+ONGOING: Final = TransactionState.ONGOING
+PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
+DEAD: Final = TransactionState.DEAD
+PREPARE_EPOCH_FENCE: Final = TransactionState.PREPARE_EPOCH_FENCE
+
+# fmt: off
+VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    EMPTY:               frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    ONGOING:             frozenset({EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    PREPARE_COMMIT:      frozenset({ONGOING}),
+    # From Empty and Complete: a v2 client that does not know whether it wrote anything aborts.
+    PREPARE_ABORT:       frozenset({ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT,
+                                    COMPLETE_ABORT}),
+    COMPLETE_COMMIT:     frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT:      frozenset({PREPARE_ABORT}),
+    # Written as a tombstone.
+    DEAD:                frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    # Between two steps of one decision, never written: the epoch is raised, then the abort begins.
+    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
+}
+# fmt: on
+
+PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+"""The outcome is decided, and markers are on their way."""
+OPEN: Final = frozenset({ONGOING, *PREPARED})
+"""Readers may be waiting for the end."""
+
+NO_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**15 - 1
+CLIENT_EPOCH_MAX: Final = EPOCH_MAX - 1
+"""No client gets the highest epoch: whoever is to be fenced can be."""
+
+
+def may_move(previous: TransactionState, following: TransactionState) -> bool:
+    """Whether the table has this move."""
+    return previous in VALID_PREVIOUS[following]
+
+
+def later(record_updated_at: int, wall_ms: int) -> int:
+    """The time of the next record: now, but later than the last one's even if the clock stands or
+    goes back, because the time names the record.
+    """
+    return max(wall_ms, record_updated_at + 1)
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether a client with this epoch cannot be followed by one with the next."""
+    return producer_epoch >= CLIENT_EPOCH_MAX
+
+
+def may_write(record: TransactionRecord, producer_epoch: int) -> bool:
+    """Whether the epoch is that of the present session. The highest one is nobody's: it only
+    fences.
+    """
+    return producer_epoch == record.producer_epoch <= CLIENT_EPOCH_MAX
+
+
+def new_session(
+    transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: int
+) -> TransactionRecord:
+    """The first session of a transactional id."""
+    return TransactionRecord(transactional_id, producer_id, 0, timeout_ms, EMPTY, wall_ms)
+
+
+def next_session(
+    record: TransactionRecord, timeout_ms: int, wall_ms: int, *, last_producer_epoch: int
+) -> TransactionRecord:
+    """The same producer id with the next epoch, which fences all before."""
+    assert not is_exhausted(record.producer_epoch), record
+    return _moved(
+        record,
+        replace(
+            record,
+            state=EMPTY,
+            producer_epoch=record.producer_epoch + 1,
+            timeout_ms=timeout_ms,
+            updated_at=later(record.updated_at, wall_ms),
+            started_at=-1,
+            partitions=frozenset(),
+            last_producer_epoch=last_producer_epoch,
+        ),
+    )
+
+
+def rotated_session(
+    record: TransactionRecord,
+    producer_id: int,
+    timeout_ms: int,
+    wall_ms: int,
+    *,
+    last_producer_epoch: int,
+) -> TransactionRecord:
+    """A new producer id, because the epochs of the old one are used up."""
+    return _moved(
+        record,
+        replace(
+            record,
+            state=EMPTY,
+            producer_id=producer_id,
+            producer_epoch=0,
+            timeout_ms=timeout_ms,
+            updated_at=later(record.updated_at, wall_ms),
+            started_at=-1,
+            partitions=frozenset(),
+            last_producer_epoch=last_producer_epoch,
+        ),
+    )
+
+
+def extended(
+    record: TransactionRecord,
+    partitions: frozenset[TopicPartition],
+    wall_ms: int,
+    *,
+    client_version: int,
+) -> TransactionRecord:
+    """With these partitions too; opens a transaction where none is."""
+    return _moved(
+        record,
+        replace(
+            record,
+            state=ONGOING,
+            updated_at=later(record.updated_at, wall_ms),
+            started_at=record.started_at if record.state is ONGOING else wall_ms,
+            partitions=record.partitions | partitions,
+            client_version=client_version,
+        ),
+    )
+
+
+def fenced(record: TransactionRecord, *, last_producer_epoch: int = NO_EPOCH) -> TransactionRecord:
+    """Nobody may write with the present epoch any more. ``last_producer_epoch``: whose request this
+    was, if it came from the present session itself.
+    """
+    assert record.producer_epoch < EPOCH_MAX, record
+    return _moved(
+        record,
+        replace(
+            record,
+            state=PREPARE_EPOCH_FENCE,
+            producer_epoch=record.producer_epoch + 1,
+            last_producer_epoch=last_producer_epoch,
+        ),
+    )
+
+
+def prepared_v1(record: TransactionRecord, wall_ms: int, *, commit: bool) -> TransactionRecord:
+    """The outcome, by the rules before KIP-890: the epoch stays."""
+    return _moved(
+        record,
+        replace(
+            record,
+            state=PREPARE_COMMIT if commit else PREPARE_ABORT,
+            updated_at=later(record.updated_at, wall_ms),
+            client_version=0,
+        ),
+    )
+
+
+def prepared_v2(
+    record: TransactionRecord, wall_ms: int, *, commit: bool, next_producer_id: int
+) -> TransactionRecord:
+    """The outcome, and the epoch raised: markers fence whatever of this transaction is still under
+    way. ``next_producer_id`` takes over when that was the last epoch; -1 otherwise.
+    """
+    return _moved(
+        record,
+        replace(
+            record,
+            state=PREPARE_COMMIT if commit else PREPARE_ABORT,
+            producer_epoch=record.producer_epoch + 1,
+            last_producer_epoch=record.producer_epoch,
+            next_producer_id=next_producer_id,
+            updated_at=later(record.updated_at, wall_ms),
+            started_at=record.started_at if record.state is ONGOING else wall_ms,
+            client_version=2,
+        ),
+    )
+
+
+def prepared_abort_of_fenced(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
+    """The abort that ``fenced`` began: its epoch is raised already, so by the rules of v2."""
+    assert record.state is PREPARE_EPOCH_FENCE, record
+    updated_at = later(record.updated_at, wall_ms)
+    following = replace(record, state=PREPARE_ABORT, updated_at=updated_at, client_version=2)
+    return _moved(record, following)
+
+
+def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
+    """All markers are written."""
+    producer_id, producer_epoch = successor(record)
+    return _moved(
+        record,
+        replace(
+            record,
+            state=COMPLETE_COMMIT if record.state is PREPARE_COMMIT else COMPLETE_ABORT,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            next_producer_id=-1,
+            updated_at=later(record.updated_at, wall_ms),
+            partitions=frozenset(),
+        ),
+    )
+
+
+def successor(record: TransactionRecord) -> tuple[int, int]:
+    """Producer id and epoch of the transaction after this one."""
+    if record.next_producer_id != -1:
+        return record.next_producer_id, 0
+    return record.producer_id, record.producer_epoch
+
+
+def _moved(record: TransactionRecord, following: TransactionRecord) -> TransactionRecord:
+    assert may_move(record.state, following.state), (record, following)
+    if following.state is PREPARE_EPOCH_FENCE:
+        return following
+    return replace(following, previous_producer_id=record.producer_id)

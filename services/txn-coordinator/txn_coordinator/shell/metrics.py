@@ -1,0 +1,118 @@
+"""What a txn-coordinator counts."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidemark.runtime.channel_pool import read_error_code
+from tidemark.runtime.metrics import LabelValues, Metrics, TallyFamily, Timings
+
+from txn_coordinator.core.table import TxnStatistics
+
+if TYPE_CHECKING:
+    from txn_coordinator.shell.node import TxnCoordinatorNode
+
+_PREFIX = "tidemark_txn"
+
+
+class RequestStats:
+    """Requests by RPC and error, seconds by RPC; how long markers and loads take."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests: TallyFamily = metrics.counter(
+            f"{_PREFIX}_requests", "requests answered, by RPC and error", ("rpc", "error")
+        )
+        self._seconds = metrics.timings(
+            f"{_PREFIX}_request_seconds", "seconds from a request to its answer", ("rpc",)
+        )
+        self.marker_seconds: Timings = metrics.timings(
+            f"{_PREFIX}_marker_seconds",
+            "seconds from a decided outcome to the last of its markers",
+        ).at()
+        self.load_seconds: Timings = metrics.timings(
+            f"{_PREFIX}_shard_load_seconds", "seconds from taking a shard over to serving it"
+        ).at()
+
+    def count(self, rpc: str, response: Any, seconds: float) -> None:
+        """One answer. A DescribeTransactions has no error of its own."""
+        code = read_error_code(getattr(response, "error_code", 0))
+        self._requests.at(rpc, code.name).value += 1
+        self._seconds.at(rpc).observe(seconds)
+
+
+def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
+    """What is read off when /metrics is."""
+    shards, markers = node.shards, node.markers
+    metrics.computed(
+        f"{_PREFIX}_transactions",
+        lambda: _by_state(node),
+        "transactional ids of the shards served, by the state of their transaction",
+        ("state",),
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_shards_owned", lambda: len(shards.owned()), "shards that are this replica's"
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_shards_serving", lambda: len(shards.serving()), "of those, loaded"
+    )
+    shards.stats.loads = metrics.counter(
+        f"{_PREFIX}_shard_loads", "shards that began to be loaded"
+    ).at()
+    shards.stats.failures = metrics.counter(
+        f"{_PREFIX}_shard_failures",
+        "shards whose state was dropped: an append failed, or a later owner has written",
+    ).at()
+    metrics.computed_one(
+        f"{_PREFIX}_requests_waiting",
+        lambda: sum(life.waiting_count for life in shards.serving().values()),
+        "requests that shards have not answered yet",
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_endings",
+        lambda: markers.ending_count,
+        "decided transactions of one producer whose markers are not all written",
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_oldest_open_seconds",
+        lambda: _oldest_open_s(node),
+        "age of the transaction that is open for longest; 0: none is open",
+    )
+    metrics.computed(
+        f"{_PREFIX}_markers_queued",
+        lambda: _queued(node),
+        "markers that wait for the request in flight, by broker",
+        ("broker",),
+    )
+    metrics.computed_one(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        lambda: markers.parked_count,
+        "markers that wait for a leader, or for another try",
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_producer_ids_left",
+        lambda: node.producer_ids.left_count,
+        "producer ids that can be given without asking the controller",
+    )
+
+
+def _statistics(node: "TxnCoordinatorNode") -> Iterable[TxnStatistics]:
+    found = (life.statistics() for life in node.shards.serving().values())
+    return [one for one in found if one is not None]
+
+
+def _by_state(node: "TxnCoordinatorNode") -> Iterable[tuple[LabelValues, float]]:
+    total: Counter[str] = Counter()
+    for one in _statistics(node):
+        total.update({state.title: count for state, count in one.by_state.items()})
+    return [((state,), float(count)) for state, count in sorted(total.items())]
+
+
+def _oldest_open_s(node: "TxnCoordinatorNode") -> float:
+    started = [one.oldest_open_started_at for one in _statistics(node)]
+    oldest = min((at for at in started if at >= 0), default=None)
+    return 0.0 if oldest is None else max(0, node.clock.wall_ms() - oldest) / 1_000
+
+
+def _queued(node: "TxnCoordinatorNode") -> Iterable[tuple[LabelValues, float]]:
+    counts = node.markers.queued_counts()
+    return [((str(broker),), float(count)) for broker, count in sorted(counts.items())]

@@ -1,0 +1,215 @@
+"""One txn-coordinator replica at work: a member of the cluster, serving the shards given to it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import TXN, ClusterDelta, ClusterImage
+from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.image_board import ImageBoard, find_partition
+from tidemark.runtime.metadata_follower import OnImage
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
+from tidemark.runtime.telemetry import fields
+
+from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.core.settings import TxnSettings
+from txn_coordinator.shell.authorizer import Authorizer
+from txn_coordinator.shell.marker_sender import MarkerLimits, MarkerSender
+from txn_coordinator.shell.metrics import RequestStats, measure
+from txn_coordinator.shell.shard_life import ShardLife, ShardWorld
+from txn_coordinator.shell.shards import Shards
+
+log = logging.getLogger(__name__)
+
+_METADATA_WAIT_S: Final = 1.0
+"""How long a request waits for metadata that its sender may have seen before us."""
+_DRAIN_SHARE: Final = 0.4
+"""Of the shutdown deadline: how long requests under way may take to be answered."""
+
+
+class Membership(Protocol):
+    """As much of ``CoordinatorSession`` as a node needs."""
+
+    async def run(self, on_image: OnImage) -> None:
+        """Join, and follow the metadata, until cancelled."""
+        ...
+
+    def problem(self) -> str | None:
+        """Why this replica is no member; None when it is one."""
+        ...
+
+    def owned_shards(self) -> frozenset[int]:
+        """The shards that are this incarnation's, by the last image."""
+        ...
+
+    async def acquire(self, shard: int) -> int:
+        """A new owner epoch. Raises TidemarkError."""
+        ...
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """Raises TidemarkError."""
+        ...
+
+
+class TxnCoordinatorNode:
+    """The object graph of one replica, between its server and its membership."""
+
+    def __init__(
+        self,
+        config: TxnCoordinatorConfig,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        channels: ChannelPool | None = None,
+    ) -> None:
+        """``channels`` to brokers; this node closes them."""
+        self.config = config
+        self.metrics = metrics
+        self.authorizer = Authorizer()
+        self.board = ImageBoard()
+        self.settings = settings_of(config)
+        self.stats = RequestStats(metrics)
+        self.shards = Shards(
+            clock, acquire=self._acquire, open_runtime=self._open, on_dropped=self._dropped
+        )
+        self._channels = ChannelPool() if channels is None else channels
+        self.markers = MarkerSender(
+            self.board,
+            self._channels,
+            clock,
+            self.shards,
+            limits=MarkerLimits(
+                targets_per_request_max=config.marker_targets_per_request_max,
+                request_timeout_ms=config.marker_request_timeout_ms,
+            ),
+            observe_s=self.stats.marker_seconds.observe,
+        )
+        self.producer_ids = ProducerIds(self._allocate)
+        self.clock = clock
+        self._ready = asyncio.Event()
+        self._is_stopping = False
+        self._session: Membership | None = None
+        self._world = ShardWorld(
+            self.board,
+            self._channels,
+            clock,
+            self.markers,
+            self.settings,
+            config,
+            self.stats.load_seconds.observe,
+        )
+        measure(self, metrics)
+
+    def problem(self) -> str | None:
+        """Why this replica is not ready; None when it is. Owning no shard is no problem."""
+        if self._is_stopping:
+            return "stopping"
+        if self._session is None:
+            return f"no ZooKeeper session at {self.config.zookeeper_connect} yet"
+        return self._session.problem()
+
+    async def wait_ready(self) -> None:
+        """Return once this replica is a member of the cluster."""
+        await self._ready.wait()
+
+    async def run(self, session: Membership, stop: asyncio.Event) -> None:
+        """Serve until ``stop``; then answer what is under way, and let go of the shards.
+
+        Raises ServiceError when this replica may not join.
+        """
+        self._session = session
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                duties = [
+                    tasks.create_task(session.run(self._on_image), name="membership"),
+                    tasks.create_task(self.markers.run(), name="markers"),
+                    tasks.create_task(self.shards.run(), name="shards"),
+                ]
+                await stop.wait()
+                self._is_stopping = True
+                await self._drain()
+                for duty in duties:
+                    duty.cancel()
+        finally:
+            await self._channels.close()
+
+    async def _drain(self) -> None:
+        wait_s = self.config.shutdown_deadline_ms / 1_000 * _DRAIN_SHARE
+        try:
+            async with asyncio.timeout(wait_s):
+                await self.shards.drain()
+        except TimeoutError:
+            log.warning("requests are left unanswered")
+
+    def _on_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
+        self.board.take(image, delta)
+        assert self._session is not None, "an image without a session"
+        self.shards.assign(image.shards.get(TXN, ()), self._session.owned_shards())
+        if not self._ready.is_set() and self.problem() is None:
+            log.info("ready", extra=fields(coordinator_id=self.config.coordinator_id))
+            self._ready.set()
+
+    # What shards need.
+
+    async def _acquire(self, shard: int) -> int:
+        assert self._session is not None, "a shard without a session"
+        return await self._session.acquire(shard)
+
+    def _open(self, shard: int, owner_epoch: int) -> ShardLife:
+        return ShardLife(shard, owner_epoch, self._world)
+
+    def _dropped(self, shard: int) -> None:
+        self.markers.forget(shard)
+
+    async def _allocate(self) -> ProducerIdBlock:
+        """Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+        assert self._session is not None, "a request without a session"
+        try:
+            return await self._session.allocate_producer_ids()
+        except TidemarkError as failure:
+            words = f"no producer id: {failure.message}"
+            raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words) from failure
+
+    # What requests need.
+
+    async def unknown_partitions(
+        self, partitions: Sequence[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Those that the metadata does not show, after a short wait for it to catch up."""
+        try:
+            async with asyncio.timeout(_METADATA_WAIT_S):
+                while True:
+                    image = self.board.image
+                    unknown = [at for at in partitions if find_partition(image, at) is None]
+                    if not unknown:
+                        return frozenset()
+                    await self.board.wait_newer(image.position)
+        except TimeoutError:
+            return frozenset(unknown)
+
+    async def offsets_settings(self) -> TxnSettings:
+        """The settings with the number of partitions of groups' offsets, as it is. Raises
+        TidemarkError COORDINATOR_NOT_AVAILABLE while there are none.
+        """
+        if await self.unknown_partitions([TopicPartition(CONSUMER_OFFSETS, 0)]):
+            words = f"the topic {CONSUMER_OFFSETS} does not exist yet"
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
+        count = len(self.board.image.topics[CONSUMER_OFFSETS].partitions)
+        return replace(self.settings, offsets_partition_count=count)
+
+
+def settings_of(config: TxnCoordinatorConfig) -> TxnSettings:
+    """What the shards are told of the configuration."""
+    return TxnSettings(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        writers_max=config.transaction_writers_max,
+        writer_partitions_max=config.transaction_writer_partitions_max,
+    )

@@ -1,0 +1,45 @@
+"""AddPartitions."""
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark_wire.v1 import txn_pb2 as pb
+
+from txn_coordinator.core.requests import AddPartitions, AddPartitionsReply, PartitionResult
+from txn_coordinator.shell.authorizer import Operation
+from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
+from txn_coordinator.shell.wire_mapping import read_add_partitions, write_add_partitions
+
+
+async def handle(
+    node: TxnCoordinatorNode, request: pb.AddPartitionsRequest, context: Context
+) -> pb.AddPartitionsResponse:
+    """Make partitions a part of the open transaction, or verify that they are."""
+
+    async def work() -> AddPartitionsReply:
+        name = request.transactional_id
+        check_allowed(node, request.caller, Operation.WRITE, name)
+        asked = read_add_partitions(request)
+        if not asked.verify_only:
+            unknown = await node.unknown_partitions(asked.partitions)
+            if unknown:
+                return _unknown(asked, unknown)
+        return await ask(node, name, asked, AddPartitionsReply, context)
+
+    return write_add_partitions(await answered(work(), AddPartitionsReply))
+
+
+def _unknown(asked: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPartitionsReply:
+    """All or nothing, as in Kafka. What our metadata does not show could not be sent a marker."""
+    return AddPartitionsReply(
+        ErrorCode.NONE,
+        results=tuple(
+            PartitionResult(
+                partition,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if partition in unknown
+                else ErrorCode.OPERATION_NOT_ATTEMPTED,
+            )
+            for partition in asked.partitions
+        ),
+    )

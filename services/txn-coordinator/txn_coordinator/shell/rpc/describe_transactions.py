@@ -1,0 +1,45 @@
+"""DescribeTransactions."""
+
+from typing import Any
+
+from tidemark.model.errors import TidemarkError
+from tidemark_wire.v1 import txn_pb2 as pb
+
+from txn_coordinator.core.requests import (
+    DescribeTransactions,
+    DescribeTransactionsReply,
+    TransactionView,
+)
+from txn_coordinator.shell.authorizer import Operation
+from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.rpc.call import Context, ask_shard, check_allowed
+from txn_coordinator.shell.wire_mapping import write_described
+
+
+async def handle(
+    node: TxnCoordinatorNode, request: pb.DescribeTransactionsRequest, context: Context
+) -> pb.DescribeTransactionsResponse:
+    """Each transactional id by itself, with an error of its own, in the order asked."""
+    by_shard: dict[int, list[str]] = {}
+    found: dict[str, TransactionView] = {}
+    for name in dict.fromkeys(request.transactional_ids):
+        try:
+            check_allowed(node, request.caller, Operation.DESCRIBE, name)
+            by_shard.setdefault(node.shards.shard_of(name), []).append(name)
+        except TidemarkError as refused:
+            found[name] = TransactionView(name, refused.code, refused.message)
+    for shard, names in by_shard.items():
+        for view in await _describe(node, shard, tuple(names), context):
+            found[view.transactional_id] = view
+    return write_described(found[name] for name in request.transactional_ids)
+
+
+async def _describe(
+    node: TxnCoordinatorNode, shard: int, names: tuple[str, ...], context: Any
+) -> tuple[TransactionView, ...]:
+    asked = DescribeTransactions(names)
+    try:
+        reply = await ask_shard(node, shard, asked, DescribeTransactionsReply, context)
+    except TidemarkError as refused:
+        return tuple(TransactionView(name, refused.code, refused.message) for name in names)
+    return reply.transactions

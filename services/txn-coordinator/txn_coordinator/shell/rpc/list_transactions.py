@@ -1,0 +1,46 @@
+"""ListTransactions."""
+
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import txn_pb2 as pb
+
+from txn_coordinator.core.requests import ListTransactionsReply, TransactionView
+from txn_coordinator.shell.authorizer import Operation
+from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.rpc.call import Context, answered, ask_shard
+from txn_coordinator.shell.wire_mapping import read_list, write_listed
+
+
+async def handle(
+    node: TxnCoordinatorNode, request: pb.ListTransactionsRequest, context: Context
+) -> pb.ListTransactionsResponse:
+    """What the shards of this coordinator know; others know of others. While one of them is
+    loading there is no answer, as a part of it would be missing.
+    """
+
+    async def work() -> ListTransactionsReply:
+        asked = read_list(request)
+        replies = [
+            await ask_shard(node, shard, asked, ListTransactionsReply, context)
+            for shard in node.shards.owned()
+        ]
+        return _merge(node, request.caller.principal, replies)
+
+    return write_listed(await answered(work(), ListTransactionsReply))
+
+
+def _merge(
+    node: TxnCoordinatorNode, principal: str, replies: list[ListTransactionsReply]
+) -> ListTransactionsReply:
+    failed = next((one for one in replies if one.error_code is not ErrorCode.NONE), None)
+    if failed is not None:
+        return failed
+
+    def may_see(view: TransactionView) -> bool:
+        resource = f"transactional-id:{view.transactional_id}"
+        return node.authorizer.authorize(principal, Operation.DESCRIBE, resource)
+
+    return ListTransactionsReply(
+        ErrorCode.NONE,
+        unknown_states=replies[0].unknown_states if replies else (),
+        transactions=tuple(view for one in replies for view in one.transactions if may_see(view)),
+    )

@@ -1,0 +1,132 @@
+"""One shard's life under one owner epoch: the log, the state, and the runtime between them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark.codec.txn_records import TxnRecord, decode, encode
+from tidemark.machine.shard import Moment
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import TRANSACTION_STATE, TopicPartition
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.partition_log import LogLimits, RemotePartitionLog
+from tidemark.runtime.shard_runtime import ShardRuntime
+from tidemark.runtime.telemetry import fields
+
+from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
+from txn_coordinator.core.effects import Answer, Effect, SendMarkers
+from txn_coordinator.core.requests import Reply, Request
+from txn_coordinator.core.settings import TxnSettings
+from txn_coordinator.core.shard import TxnDecision, TxnShard
+from txn_coordinator.core.table import TxnStatistics
+from txn_coordinator.shell.marker_sender import MarkerSender
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWorld:
+    """What all shards of one replica share."""
+
+    board: ImageBoard
+    channels: ChannelPool
+    clock: Clock
+    markers: MarkerSender
+    settings: TxnSettings
+    config: TxnCoordinatorConfig
+    observe_load_s: Callable[[float], None]
+
+
+class _AnnouncedShard(TxnShard):
+    """Tells when all of its log is replayed."""
+
+    def __init__(self, settings: TxnSettings, on_loaded: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._on_loaded = on_loaded
+
+    def loaded(self, now: Moment) -> TxnDecision:
+        """As of any shard."""
+        self._on_loaded()
+        return super().loaded(now)
+
+
+class ShardLife:
+    """See the module. One task runs ``run``; ``close`` follows it."""
+
+    def __init__(self, shard: int, owner_epoch: int, world: ShardWorld) -> None:
+        config = world.config
+        self._began = world.clock.now_ms()
+        self._world = world
+        self._shard = shard
+        self._owner_epoch = owner_epoch
+        self._requests_max = config.shard_requests_waiting_max
+        self._log = RemotePartitionLog(
+            TopicPartition(TRANSACTION_STATE, shard),
+            world.board,
+            world.channels,
+            owner_epoch=owner_epoch,
+            client_id=f"{SERVICE}-{config.coordinator_id}",
+            limits=LogLimits(append_timeout_ms=config.transaction_state_log_append_timeout_ms),
+        )
+        self._runtime: ShardRuntime[Request, TxnRecord, Effect] = ShardRuntime(
+            lambda: _AnnouncedShard(world.settings, self._loaded),
+            self._log,
+            encode=encode,
+            decode=decode,
+            clock=world.clock,
+            perform=self._perform,
+        )
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether all of the log is replayed."""
+        return self._runtime.is_serving
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that are not answered yet."""
+        return self._runtime.waiting_count
+
+    def statistics(self) -> TxnStatistics | None:
+        """Counts of the state; None while it is not served."""
+        state = self._runtime.shard
+        return state.statistics() if isinstance(state, TxnShard) else None
+
+    async def run(self) -> None:
+        """Load, then serve until cancelled. Raises TidemarkError, or a group of them, when the
+        state was dropped.
+        """
+        await self._runtime.run()
+
+    async def ask(self, request: Request) -> Reply:
+        """Raises TidemarkError."""
+        if self._runtime.waiting_count >= self._requests_max:
+            raise TidemarkError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{self._requests_max} requests wait for shard {self._shard}",
+            )
+        reply: Reply = await self._runtime.ask(request)
+        return reply
+
+    def tell(self, request: Request) -> None:
+        """A request that has no answer."""
+        self._runtime.tell(request)
+
+    def close(self) -> None:
+        """End what the log has open."""
+        self._log.close()
+
+    def _loaded(self) -> None:
+        took_ms = self._world.clock.now_ms() - self._began
+        self._world.observe_load_s(took_ms / 1_000)
+        words = fields(shard=self._shard, owner_epoch=self._owner_epoch, took_ms=took_ms)
+        log.info("shard serving", extra=words)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Answer(to, reply):
+                self._runtime.answer(to, reply)
+            case SendMarkers():
+                self._world.markers.send(self._shard, self._owner_epoch, effect)

@@ -1,0 +1,308 @@
+"""The shards that the metadata gives to this replica, each loaded and served for as long as it is
+ours.
+
+Per shard: acquire a new owner epoch from the controller, take the log over (which fences whoever
+had it), replay it, serve. When an append fails, or a later owner has written, the state is dropped
+and all of it begins anew; when the metadata gives the shard to another, it ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import ShardOwner
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metrics import Tally
+from tidemark.runtime.telemetry import fields
+
+from txn_coordinator.core.requests import MarkersWritten, Reply, Request
+from txn_coordinator.core.table import TxnStatistics
+
+log = logging.getLogger(__name__)
+
+_BACKOFF_S_FIRST: Final = 0.05
+_BACKOFF_S_MAX: Final = 5.0
+_STEADY_MS: Final = 10_000
+"""A shard that served for so long did not fail at once: the next pause is a short one again."""
+
+
+class Runtime(Protocol):
+    """One shard's life under one owner epoch."""
+
+    async def run(self) -> None:
+        """Load, then serve until cancelled. Raises TidemarkError, or a group of them, when the
+        state was dropped.
+        """
+        ...
+
+    async def ask(self, request: Request) -> Reply:
+        """Raises TidemarkError."""
+        ...
+
+    def tell(self, request: Request) -> None:
+        """A request that has no answer."""
+        ...
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether all of the log is replayed."""
+        ...
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that are not answered yet."""
+        ...
+
+    def statistics(self) -> TxnStatistics | None:
+        """Counts of the state; None while it is not served."""
+        ...
+
+    def close(self) -> None:
+        """After ``run``."""
+        ...
+
+
+OpenRuntime = Callable[[int, int], Runtime]
+"""Makes the runtime of a shard under an owner epoch: ``open_runtime(shard, owner_epoch)``."""
+
+Acquire = Callable[[int], Awaitable[int]]
+"""A new owner epoch of a shard. Raises TidemarkError."""
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    """A shard that is ours, or was."""
+
+    shard: int
+    owned: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the metadata says that it is ours."""
+    owner_epoch: int = 0
+    """0 while it is being acquired."""
+    runtime: Runtime | None = None
+    serving: asyncio.Task[None] | None = None
+    was_fenced: bool = False
+    """Of the last life: its markers were refused."""
+
+    def drop(self) -> None:
+        """End what is served, if anything is."""
+        if self.serving is not None:
+            self.serving.cancel()
+
+
+@dataclass(slots=True)
+class ShardStats:
+    """Counted since the start; replaced by the metrics' own."""
+
+    loads: Tally = field(default_factory=Tally)
+    failures: Tally = field(default_factory=Tally)
+
+
+class Shards:
+    """All shards of one replica. ``run`` is the parent of every task."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        acquire: Acquire,
+        open_runtime: OpenRuntime,
+        on_dropped: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """``on_dropped`` hears of each shard whose state is no longer served."""
+        self.stats = ShardStats()
+        self._clock = clock
+        self._acquire = acquire
+        self._open_runtime = open_runtime
+        self._on_dropped = on_dropped
+        self._shard_count = 0
+        self._held: dict[int, _Held] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._is_draining = False
+        self._asking_count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # What others may see.
+
+    def owned(self) -> list[int]:
+        """The shards that are ours by the metadata, loaded or not."""
+        return sorted(held.shard for held in self._held.values() if held.owned.is_set())
+
+    def serving(self) -> Mapping[int, Runtime]:
+        """The runtimes of those that are loaded."""
+        return {
+            held.shard: held.runtime
+            for held in self._held.values()
+            if held.runtime is not None and held.runtime.is_serving
+        }
+
+    def shard_of(self, transactional_id: str) -> int:
+        """Raises TidemarkError COORDINATOR_NOT_AVAILABLE while there are no shards."""
+        if self._shard_count == 0:
+            words = "the topic of transactions' state does not exist yet"
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
+        return shard_for_name(transactional_id, self._shard_count)
+
+    def check(self, shard: int) -> Runtime:
+        """The shard's runtime. Raises TidemarkError NOT_COORDINATOR: ask another replica;
+        COORDINATOR_LOAD_IN_PROGRESS: ask again soon.
+        """
+        held = self._held.get(shard)
+        if held is None or not held.owned.is_set() or self._is_draining:
+            words = f"shard {shard} of transactions is another coordinator's"
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, words)
+        if held.runtime is None or not held.runtime.is_serving:
+            words = f"shard {shard} of transactions is being loaded"
+            raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words)
+        return held.runtime
+
+    # What callers ask for.
+
+    async def ask(self, shard: int, request: Request, timeout_s: float) -> Reply:
+        """Raises TidemarkError as ``check``, and REQUEST_TIMED_OUT: it may yet happen."""
+        runtime = self.check(shard)
+        self._asking_count += 1
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await runtime.ask(request)
+        except TimeoutError:
+            words = f"shard {shard} of transactions did not answer within {timeout_s:g} s; it may"
+            raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words) from None
+        finally:
+            self._asking_count -= 1
+            if self._asking_count == 0:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Take no more requests; return when those under way are answered."""
+        self._is_draining = True
+        await self._idle.wait()
+
+    # What the marker sender tells.
+
+    def markers_written(self, shard: int, report: MarkersWritten) -> None:
+        """For the shard's state, if it is still served."""
+        held = self._held.get(shard)
+        if held is not None and held.runtime is not None:
+            held.runtime.tell(report)
+
+    def fenced(self, shard: int, owner_epoch: int) -> None:
+        """What is served under this epoch or an older one is stale: load it anew, if it is still
+        ours.
+        """
+        held = self._held.get(shard)
+        if held is not None and held.owner_epoch <= owner_epoch:
+            held.was_fenced = True
+            held.drop()
+
+    # Which shards are ours.
+
+    def assign(self, owners: Sequence[ShardOwner], ours: Collection[int]) -> None:
+        """The metadata as it is now: every shard's owner, and the numbers of those that are this
+        incarnation's.
+        """
+        self._shard_count = len(owners)
+        for held in self._held.values():
+            if held.owned.is_set() and held.shard not in ours:
+                log.info("shard moved away", extra=fields(shard=held.shard))
+                held.owned.clear()
+                held.drop()
+        for owner in owners:
+            if owner.shard in ours:
+                self._own(owner)
+
+    def _own(self, owner: ShardOwner) -> None:
+        held = self._held.get(owner.shard)
+        if held is None:
+            held = self._held[owner.shard] = _Held(owner.shard)
+            if self._tasks is not None:
+                self._start(held)
+        if not held.owned.is_set():
+            held.owned.set()
+        elif 0 < held.owner_epoch < owner.owner_epoch:
+            held.drop()  # it went away and came back while we did not look
+
+    async def run(self) -> None:
+        """Hold shards until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                for held in self._held.values():
+                    self._start(held)
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    def _start(self, held: _Held) -> None:
+        assert self._tasks is not None, "run() starts shards"
+        self._tasks.create_task(self._hold(held), name=f"shard-{held.shard}")
+
+    async def _hold(self, held: _Held) -> None:
+        """Serve the shard whenever it is ours."""
+        failures = 0
+        while True:
+            await held.owned.wait()
+            began = self._clock.now_ms()
+            if await self._serve_until_dropped(held):
+                failures = 0
+                continue
+            steady = self._clock.now_ms() - began >= _STEADY_MS
+            failures = 1 if steady else failures + 1
+            pause_s = min(_BACKOFF_S_FIRST * 2.0 ** min(failures - 1, 10), _BACKOFF_S_MAX)
+            await asyncio.sleep(pause_s)
+
+    async def _serve_until_dropped(self, held: _Held) -> bool:
+        """Whether it ended because the metadata said so."""
+        held.was_fenced = False
+        async with asyncio.TaskGroup() as tasks:
+            held.serving = serving = tasks.create_task(self._serve(held))
+            try:
+                await asyncio.wait((serving,))
+            finally:
+                held.serving = None
+        return serving.cancelled() and not held.was_fenced
+
+    async def _serve(self, held: _Held) -> None:
+        """One life, from its owner epoch to its end; returns when it failed."""
+        words = {"shard": held.shard}
+        try:
+            held.owner_epoch = 0
+            held.owner_epoch = await self._acquire(held.shard)
+            words["owner_epoch"] = held.owner_epoch
+            self.stats.loads.value += 1
+            await self._run(held)
+        except* TidemarkError as failures:
+            self.stats.failures.value += 1
+            reasons = "; ".join(map(str, causes(failures)))
+            log.warning("shard dropped", extra=fields(**words, reason=reasons))
+        except* ValueError as damage:
+            # A record of a later release, or a damaged one: nothing of the shard may be guessed.
+            self.stats.failures.value += 1
+            reasons = "; ".join(map(str, causes(damage)))
+            said = fields(**words, reason=reasons)
+            log.error("shard cannot be loaded", extra=said, exc_info=damage)
+        except* AssertionError as bugs:
+            self.stats.failures.value += 1
+            log.critical("shard dropped: a bug of ours", extra=fields(**words), exc_info=bugs)
+
+    async def _run(self, held: _Held) -> None:
+        held.runtime = runtime = self._open_runtime(held.shard, held.owner_epoch)
+        try:
+            await runtime.run()
+        finally:
+            held.runtime = None
+            runtime.close()
+            self._on_dropped(held.shard)
+
+
+def causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions within a group of groups."""
+    return [
+        cause
+        for inner in group.exceptions
+        for cause in (causes(inner) if isinstance(inner, BaseExceptionGroup) else [inner])
+    ]

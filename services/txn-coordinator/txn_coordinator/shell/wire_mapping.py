@@ -1,0 +1,232 @@
+"""Wire to model and back: the only module that reads the fields of the coordinator's messages.
+
+Reading raises TidemarkError INVALID_REQUEST where a message makes no sense by itself.
+"""
+
+from collections.abc import Iterable
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import TopicPartition
+from tidemark_wire.v1 import txn_pb2 as pb
+
+from txn_coordinator.core import requests as core
+from txn_coordinator.core.handles import transactional_id_of
+
+# Requests.
+
+
+def read_init(request: pb.InitTransactionalIdRequest, spare: int) -> core.InitTransactionalId:
+    """Wire to model."""
+    return core.InitTransactionalId(
+        transactional_id=_named(request.transactional_id),
+        transaction_timeout_ms=request.transaction_timeout_ms,
+        spare_producer_id=spare,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        transactions_v2=request.transactions_v2,
+    )
+
+
+def read_add_partitions(request: pb.AddPartitionsRequest) -> core.AddPartitions:
+    """Wire to model; a partition named twice counts once."""
+    return core.AddPartitions(
+        transactional_id=_named(request.transactional_id),
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        partitions=tuple(dict.fromkeys(map(_read_partition, request.partitions))),
+        verify_only=request.verify_only,
+        transactions_v2=request.transactions_v2,
+    )
+
+
+def read_add_offsets(request: pb.AddOffsetsRequest) -> core.AddOffsets:
+    """Wire to model."""
+    return core.AddOffsets(
+        transactional_id=_named(request.transactional_id),
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+    )
+
+
+def read_end(request: pb.EndTransactionRequest, spare: int) -> core.EndTransaction:
+    """Wire to model."""
+    return core.EndTransaction(
+        transactional_id=_named(request.transactional_id),
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        commit=request.commit,
+        transactions_v2=request.transactions_v2,
+        spare_producer_id=spare,
+    )
+
+
+def read_list(request: pb.ListTransactionsRequest) -> core.ListTransactions:
+    """Wire to model."""
+    return core.ListTransactions(
+        states=tuple(request.states),
+        producer_ids=tuple(request.producer_ids),
+        duration_ms_min=request.duration_ms_min,
+        transactional_id_pattern=request.transactional_id_pattern,
+    )
+
+
+def read_begin(request: pb.BeginTransactionRequest) -> core.BeginTransaction:
+    """Wire to model."""
+    return core.BeginTransaction(
+        transactional_id=_named(request.transactional_id),
+        transaction_timeout_ms=request.transaction_timeout_ms,
+        abort_previous=request.abort_previous,
+    )
+
+
+def read_enlist(request: pb.EnlistWriterRequest, spare: int) -> core.EnlistWriter:
+    """Wire to model."""
+    return core.EnlistWriter(handle=request.handle, writer=request.writer, spare_producer_id=spare)
+
+
+def read_finish(request: pb.FinishTransactionRequest) -> core.FinishTransaction:
+    """Wire to model."""
+    return core.FinishTransaction(
+        handle=request.handle,
+        commit=request.commit,
+        writers=tuple(
+            core.CountedWriter(one.writer, one.producer_id, one.producer_epoch)
+            for one in request.writers
+        ),
+    )
+
+
+def read_handle(handle: str) -> str:
+    """The transactional id that a handle is of."""
+    transactional_id = transactional_id_of(handle)
+    if transactional_id is None:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, f"{handle!r} is no handle of a transaction")
+    return transactional_id
+
+
+def _named(transactional_id: str) -> str:
+    if not transactional_id:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+    return transactional_id
+
+
+def _read_partition(wire: pb.Partition) -> TopicPartition:
+    if not wire.topic or wire.partition < 0:
+        words = f"there is no partition {wire.partition} of a topic {wire.topic!r}"
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
+    return TopicPartition(wire.topic, wire.partition)
+
+
+# Replies.
+
+
+def write_init(reply: core.InitTransactionalIdReply) -> pb.InitTransactionalIdResponse:
+    """Model to wire."""
+    return pb.InitTransactionalIdResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+    )
+
+
+def write_add_partitions(reply: core.AddPartitionsReply) -> pb.AddPartitionsResponse:
+    """Model to wire."""
+    return pb.AddPartitionsResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        results=[
+            pb.AddPartitionsResponse.Result(
+                topic=result.partition.topic,
+                partition=result.partition.partition,
+                error_code=result.error_code,
+            )
+            for result in reply.results
+        ],
+    )
+
+
+def write_add_offsets(reply: core.AddOffsetsReply) -> pb.AddOffsetsResponse:
+    """Model to wire."""
+    return pb.AddOffsetsResponse(error_code=reply.error_code, error_message=reply.error_message)
+
+
+def write_end(reply: core.EndTransactionReply) -> pb.EndTransactionResponse:
+    """Model to wire."""
+    return pb.EndTransactionResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+    )
+
+
+def write_described(
+    transactions: Iterable[core.TransactionView],
+) -> pb.DescribeTransactionsResponse:
+    """Model to wire."""
+    return pb.DescribeTransactionsResponse(transactions=map(_write_transaction, transactions))
+
+
+def write_listed(reply: core.ListTransactionsReply) -> pb.ListTransactionsResponse:
+    """Model to wire."""
+    return pb.ListTransactionsResponse(
+        error_code=reply.error_code,
+        unknown_states=reply.unknown_states,
+        transactions=map(_write_transaction, reply.transactions),
+    )
+
+
+def write_begun(reply: core.BeginTransactionReply) -> pb.BeginTransactionResponse:
+    """Model to wire."""
+    return pb.BeginTransactionResponse(
+        error_code=reply.error_code, error_message=reply.error_message, handle=reply.handle
+    )
+
+
+def write_enlisted(reply: core.EnlistWriterReply) -> pb.EnlistWriterResponse:
+    """Model to wire."""
+    return pb.EnlistWriterResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+    )
+
+
+def write_finished(reply: core.FinishTransactionReply) -> pb.FinishTransactionResponse:
+    """Model to wire."""
+    return pb.FinishTransactionResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        committed=reply.committed,
+    )
+
+
+def _write_transaction(view: core.TransactionView) -> pb.TransactionState:
+    return pb.TransactionState(
+        transactional_id=view.transactional_id,
+        error_code=view.error_code,
+        error_message=view.error_message,
+        state=view.state,
+        timeout_ms=view.timeout_ms,
+        started_ms=view.started_ms,
+        producer_id=view.producer_id,
+        producer_epoch=view.producer_epoch,
+        partitions=map(_write_partition, view.partitions),
+        writers=[
+            pb.WriterState(
+                writer=one.writer,
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                partitions=map(_write_partition, one.partitions),
+            )
+            for one in view.writers
+        ],
+        handle=view.handle,
+    )
+
+
+def _write_partition(partition: TopicPartition) -> pb.Partition:
+    return pb.Partition(topic=partition.topic, partition=partition.partition)

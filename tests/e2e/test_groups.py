@@ -1,0 +1,199 @@
+"""Consumer groups with real clients: shared, committed, taken over, and moved elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+from e2e.broker_processes import BrokerProcess, running_cluster
+
+QUICK = ("--group.initial.rebalance.delay.ms", "100", "--offsets.topic.num.partitions", "5")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    with running_cluster(tmp_path_factory.mktemp("groups"), 3, *QUICK) as brokers:
+        yield brokers
+
+
+def bootstrap(cluster: list[BrokerProcess]) -> str:
+    return ",".join(broker.bootstrap for broker in cluster)
+
+
+def create(cluster: list[BrokerProcess], topic: str, partitions: int) -> None:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    new = confluent_kafka.admin.NewTopic(topic, partitions, 3)
+    for done in admin.create_topics([new]).values():
+        done.result(30)
+
+
+def produce(cluster: list[BrokerProcess], topic: str, values: range) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap(cluster), "acks": "all"})
+    for value in values:
+        producer.produce(topic, key=str(value), value=str(value))
+    assert producer.flush(30) == 0
+
+
+def consumer(cluster: list[BrokerProcess], group: str, **more: object) -> confluent_kafka.Consumer:
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap(cluster),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 500,
+            **more,
+        }
+    )
+
+
+def consume(one: confluent_kafka.Consumer, count: int, wait_s: float = 40.0) -> list[int]:
+    found: list[int] = []
+    deadline = time.monotonic() + wait_s
+    while len(found) < count and time.monotonic() < deadline:
+        message = one.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(int(message.value() or b""))
+    return found
+
+
+@pytest.mark.feature("A08", "A10", "A11", "D05", "E01", "E02", "E09")
+def test_a_group_goes_on_where_it_committed(cluster: list[BrokerProcess]) -> None:
+    create(cluster, "resumed", 2)
+    produce(cluster, "resumed", range(100))
+    first = consumer(cluster, "resumed-readers")
+    first.subscribe(["resumed"])
+    early = consume(first, 60)
+    first.commit(asynchronous=False)
+    first.close()
+    second = consumer(cluster, "resumed-readers")
+    second.subscribe(["resumed"])
+    late = consume(second, 100 - len(early))
+    second.close()
+    assert sorted(early + late) == list(range(100))
+
+
+@pytest.mark.feature("A08", "A11")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_both_protocols_serve_a_group_of_two(cluster: list[BrokerProcess], protocol: str) -> None:
+    topic = f"pair-{protocol}"
+    create(cluster, topic, 4)
+    more = {"group.protocol": protocol}
+    if protocol == "consumer":
+        more = {**more, **dict.fromkeys(("session.timeout.ms", "heartbeat.interval.ms"))}  # type: ignore[dict-item]
+    pair = [_joined(cluster, f"{topic}-readers", more) for _ in range(2)]
+    for one in pair:
+        one.subscribe([topic])
+    wait_for(lambda: _polled(pair) == [2, 2], "two partitions each")
+    owned = [{each.partition for each in one.assignment()} for one in pair]
+    assert owned[0] | owned[1] == {0, 1, 2, 3}
+    pair[0].close()
+    wait_for(lambda: _polled(pair[1:]) == [4], "all partitions for the one that stays")
+    pair[1].close()
+
+
+def _joined(
+    cluster: list[BrokerProcess], group: str, more: dict[str, str]
+) -> confluent_kafka.Consumer:
+    made: dict[str, object] = {
+        "bootstrap.servers": bootstrap(cluster),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 500,
+        **more,
+    }
+    return confluent_kafka.Consumer(
+        {key: value for key, value in made.items() if value is not None}
+    )
+
+
+def _polled(consumers: list[confluent_kafka.Consumer]) -> list[int]:
+    """How many partitions each has, after it was given the chance to hear."""
+    for one in consumers:
+        one.poll(0.1)
+    return [len(one.assignment()) for one in consumers]
+
+
+def wait_for(come: Callable[[], bool], what: str, wait_s: float = 60.0) -> None:
+    deadline = time.monotonic() + wait_s
+    while not come():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+
+
+@pytest.mark.feature("A09", "E14")
+def test_a_member_that_hung_commits_nothing_any_more(cluster: list[BrokerProcess]) -> None:
+    create(cluster, "hung", 1)
+    produce(cluster, "hung", range(10))
+    quick = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}
+    zombie = consumer(cluster, "hung-readers", **quick)
+    zombie.subscribe(["hung"])
+    assert consume(zombie, 10) == list(range(10))
+    heir = consumer(cluster, "hung-readers")
+    heir.subscribe(["hung"])
+    taken = consume(heir, 10)  # the zombie does not poll, and is put out
+    heir.commit(asynchronous=False)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        zombie.commit(offsets=[confluent_kafka.TopicPartition("hung", 0, 3)], asynchronous=False)
+    assert refused.value.args[0].name() in STALE
+    assert taken == list(range(10))
+    assert heir.committed([confluent_kafka.TopicPartition("hung", 0)])[0].offset == 10
+    zombie.close()
+    heir.close()
+
+
+STALE = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST")
+
+
+@pytest.mark.feature("E03", "E11", "E12", "H15", "N03")
+def test_a_group_outlives_its_coordinator(cluster: list[BrokerProcess]) -> None:
+    create(cluster, "moved", 3)
+    produce(cluster, "moved", range(30))
+    reader = consumer(cluster, "moved-readers")
+    reader.subscribe(["moved"])
+    assert sorted(consume(reader, 30)) == list(range(30))
+    reader.commit(asynchronous=False)
+    victim = coordinator(cluster, "moved-readers")
+    victim.kill()
+    try:
+        produce(cluster, "moved", range(30, 60))
+        assert sorted(consume(reader, 30)) == list(range(30, 60))
+        reader.commit(asynchronous=False)
+        partitions = [confluent_kafka.TopicPartition("moved", number) for number in range(3)]
+        assert sum(one.offset for one in reader.committed(partitions, timeout=30)) == 60
+    finally:
+        victim.start()
+        victim.wait_ready()
+        reader.close()
+
+
+def coordinator(cluster: list[BrokerProcess], group: str) -> BrokerProcess:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    described = admin.describe_consumer_groups([group])[group].result(30)
+    return next(one for one in cluster if one.number == described.coordinator.id)
+
+
+@pytest.mark.feature("A08")
+def test_groups_are_listed_described_and_deleted(cluster: list[BrokerProcess]) -> None:
+    create(cluster, "listed", 1)
+    produce(cluster, "listed", range(5))
+    reader = consumer(cluster, "listed-readers")
+    reader.subscribe(["listed"])
+    consume(reader, 5)
+    reader.commit(asynchronous=False)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    described = admin.describe_consumer_groups(["listed-readers"])["listed-readers"].result(30)
+    assert described.state == confluent_kafka.ConsumerGroupState.STABLE
+    assert len(described.members) == 1
+    with pytest.raises(confluent_kafka.KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["listed-readers"])["listed-readers"].result(30)
+    reader.close()
+    listed = admin.list_consumer_groups().result().valid
+    assert "listed-readers" in {one.group_id for one in listed}
+    admin.delete_consumer_groups(["listed-readers"])["listed-readers"].result(30)
+    assert "listed-readers" not in {
+        one.group_id for one in admin.list_consumer_groups().result().valid
+    }

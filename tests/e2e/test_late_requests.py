@@ -1,0 +1,154 @@
+"""Requests that come late, held back by a proxy: what KIP-890 is about (docs/transactions.md)."""
+
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+from e2e.conftest import Cluster, StartCluster
+from e2e.kafka_wire import Wire
+from e2e.txn_wire import end, init, write
+from e2e.wire_proxy import HOST, WireProxy
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+
+SMALL = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+
+
+class Delayed:
+    """One broker behind the proxy, a coordinator, and topics ``a`` and ``b``."""
+
+    def __init__(self, start_cluster: StartCluster, proxy: WireProxy) -> None:
+        advertised = f"CLIENT://{HOST}:{proxy.port}"
+        overrides = {"broker": {**SMALL, "advertised.listeners": advertised}}
+        self.cluster: Cluster = start_cluster(txn_coordinators=1, overrides=overrides)
+        self.proxy = proxy
+        proxy.broker_port = self.cluster.layout.member("broker-1").ports["client"]
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
+        topics = [confluent_kafka.admin.NewTopic(name, 1, 1) for name in ("a", "b")]
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.proxy.port}"
+
+    def producer(self) -> confluent_kafka.Producer:
+        """librdkafka: transactions v1."""
+        made = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "transactional.id": "late",
+                "linger.ms": 0,
+                "socket.timeout.ms": 10_000,
+            }
+        )
+        made.init_transactions(30)
+        return made
+
+    def committed(self, topic: str) -> list[str]:
+        """What a reader of committed records finds."""
+        reader = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "none",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        found: list[str] = []
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            message = reader.poll(1)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is not None:
+                assert problem.code() == confluent_kafka.KafkaError._PARTITION_EOF
+                break
+            found.append((message.value() or b"").decode())
+        reader.close()
+        return found
+
+
+@pytest.fixture
+def delayed(start_cluster: StartCluster) -> Iterator[Delayed]:
+    with WireProxy() as proxy:
+        yield Delayed(start_cluster, proxy)
+
+
+def commit_late(delayed: Delayed) -> confluent_kafka.Producer:
+    """A first transaction whose EndTxn is held back; the client repeats it and goes on."""
+    producer = delayed.producer()
+    producer.begin_transaction()
+    producer.produce("a", value="first")
+    producer.flush(10)
+    delayed.proxy.hold_next(ApiKey.END_TXN)
+    producer.commit_transaction(30)
+    assert delayed.proxy.caught.is_set()
+    return producer
+
+
+@pytest.mark.xfail(
+    reason="transactions v1 cannot tell a late EndTxn from a current one: docs/transactions.md",
+    raises=AssertionError,
+    strict=True,
+)
+def test_a_late_end_of_a_v1_transaction_leaves_the_next_one_alone(delayed: Delayed) -> None:
+    producer = commit_late(delayed)
+    producer.begin_transaction()
+    producer.produce("a", value="second, to be aborted")
+    producer.flush(10)
+    delayed.proxy.release()
+    time.sleep(0.5)
+    try:
+        producer.abort_transaction(30)
+    finally:
+        assert delayed.committed("a") == ["first"]
+
+
+@pytest.mark.feature("L16")
+def test_a_late_partition_of_a_v1_transaction_blocks_no_reader(delayed: Delayed) -> None:
+    producer = delayed.producer()
+    producer.begin_transaction()
+    delayed.proxy.hold_next(ApiKey.ADD_PARTITIONS_TO_TXN)
+    producer.produce("a", value="first")
+    producer.flush(20)
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce("b", value="second")
+    producer.flush(20)
+    delayed.proxy.release()
+    producer.commit_transaction(30)
+    assert (delayed.committed("a"), delayed.committed("b")) == (["first"], ["second"])
+
+
+@pytest.mark.feature("L16", "N01", "N02")
+def test_a_late_end_of_a_v2_transaction_leaves_the_next_one_alone(delayed: Delayed) -> None:
+    proxy = delayed.proxy
+    with Wire(delayed.proxy.broker_port) as direct:
+        first = init(direct)
+        assert write(direct, first, 0, b"first") is ErrorCode.NONE
+        proxy.hold_next(ApiKey.END_TXN)
+        with Wire(proxy.port) as given_up, pytest.raises(EOFError):
+            end(given_up, first, commit=True)
+        code, *second = end(direct, first, commit=True)
+        assert code is ErrorCode.NONE
+        assert write(direct, (second[0], second[1]), 0, b"to be aborted") is ErrorCode.NONE
+        proxy.release()
+        time.sleep(0.5)
+        assert end(direct, (second[0], second[1]), commit=False)[0] is ErrorCode.NONE
+    assert delayed.committed("a") == ["first"]
+
+
+@pytest.mark.feature("L02", "L16")
+def test_a_late_batch_of_a_v2_transaction_is_refused(delayed: Delayed) -> None:
+    with Wire(delayed.proxy.broker_port) as direct:
+        first = init(direct)
+        assert write(direct, first, 0, b"first") is ErrorCode.NONE
+        end(direct, first, commit=True)
+        time.sleep(0.5)
+        assert write(direct, first, 1, b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert delayed.committed("a") == ["first"]

@@ -1,0 +1,64 @@
+"""Transactions v2 (KIP-890) in bare requests of Kafka's protocol, for one transactional id."""
+
+import time
+
+from e2e.kafka_wire import Wire, produce_body
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT
+from tidemark.codec.records import build_batch
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct, read_response, write_request
+from tidemark.kafka.produce import read_produce_response
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
+
+END_TXN_V2 = 5
+
+
+def ask(wire: Wire, key: ApiKey, version: int, fields: dict[str, object]) -> Struct:
+    answer = wire.ask(key, version, write_request(key, version, fields))
+    return read_response(key, version, answer)
+
+
+def init(wire: Wire) -> tuple[int, int]:
+    """A session; producer id and epoch."""
+    fields = {
+        "transactional_id": "late",
+        "transaction_timeout": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    deadline = time.monotonic() + 30
+    while (answer := ask(wire, ApiKey.INIT_PRODUCER_ID, 4, fields)).error_code:
+        assert time.monotonic() < deadline, ErrorCode(answer.error_code)
+        time.sleep(0.05)
+    return answer.producer_id, answer.producer_epoch
+
+
+def write(wire: Wire, producer: tuple[int, int], sequence: int, value: bytes) -> ErrorCode:
+    """One transactional batch of v2; asked again while the end before it is under way."""
+    batch = build_batch(
+        [(Clock().wall_ms(), None, value, ())],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=sequence,
+        attributes_extra=TRANSACTIONAL_BIT,
+    )
+    body = produce_body("a", batch, version=12, acks=-1, transactional_id="late")
+    while True:
+        answer = read_produce_response(wire.ask(ApiKey.PRODUCE, 12, body), 12)
+        code = ErrorCode(answer.topics[0][2][0].error_code)
+        if code is not ErrorCode.NOT_ENOUGH_REPLICAS:
+            return code
+        time.sleep(0.05)
+
+
+def end(wire: Wire, producer: tuple[int, int], *, commit: bool) -> tuple[ErrorCode, int, int]:
+    """EndTxn 5; the code and the next transaction's producer id and epoch."""
+    fields = {
+        "transactional_id": "late",
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+        "committed": commit,
+    }
+    answer = ask(wire, ApiKey.END_TXN, END_TXN_V2, fields)
+    return ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch

@@ -1,0 +1,98 @@
+"""Short lives of a cluster with transactions and groups; the naive loop, which must be seen to
+duplicate; and bugs made on purpose, which must be found.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from sim.cluster.run import TXN_SEEDS_THAT_FAILED, run_txn_seed, run_txn_world
+from sim.cluster.txn_mutations import MUTATIONS, mutated, options_for
+from sim.cluster.txn_world import TxnOptions
+from sim.run import seeds_that_failed
+
+SEEDS = 100
+SEEDS_A_TEST = 10
+SEEDS_UNTIL_FOUND = 200
+SEEDS_OF_THE_NAIVE = 10
+REACHED = (
+    "t is",
+    "t has",
+    "b is",
+    "c is",
+    "cleaners compact",
+    "network cuts",
+    "log owner",
+    "p1- wrote",
+    "p1- commit",
+    "p1- abort",
+    "p1- wakes",
+    "p1- hears",
+    "w offset",
+    "w commit",
+    "w has",
+    "w hears",
+    "w stands",
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    # Of a task that died with its process before it began.
+    "ignore:coroutine .* was never awaited:RuntimeWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.feature("N01", "N02", "N03", "N04", "L16", "E14", "Y05", "H15")
+@pytest.mark.parametrize("first", range(1, SEEDS, SEEDS_A_TEST))
+def test_all_promises_of_transactions_hold(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        outcome = run_txn_seed(seed)
+        assert not outcome.has_failed, str(outcome)
+
+
+@pytest.mark.parametrize("seed", seeds_that_failed(TXN_SEEDS_THAT_FAILED))
+def test_a_seed_that_once_failed_holds(seed: int) -> None:
+    outcome = run_txn_seed(seed)
+    assert not outcome.has_failed, str(outcome)
+
+
+@pytest.mark.feature("N05")
+def test_the_naive_loop_copies_at_least_once_and_some_twice() -> None:
+    repeated = 0
+    for seed in range(1, SEEDS_OF_THE_NAIVE + 1):
+        outcome, world = run_txn_world(seed, TxnOptions(is_naive=True))
+        assert not outcome.has_failed, str(outcome)
+        repeated += world.repeated_count
+    assert repeated > 0
+
+
+def test_the_runs_reach_what_they_are_for() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(2_000, 2_015):
+        seen += run_txn_seed(seed).seen
+    assert [what for what in REACHED if not seen[what]] == []
+
+
+def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    full = TxnOptions(length_ms=1_500, is_full=True)
+    run_txn_seed(7, full)
+    first = capsys.readouterr().out
+    run_txn_seed(7, full)
+    assert capsys.readouterr().out == first
+    assert first.count("\n") > 100
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_simulator_finds(name: str) -> None:
+    options = options_for(name)
+    with mutated(name):
+        seeds = range(1, SEEDS_UNTIL_FOUND + 1)
+        assert any(run_txn_seed(seed, options).has_failed for seed in seeds)

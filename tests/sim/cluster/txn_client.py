@@ -1,0 +1,424 @@
+"""A transactional producer and a reader of committed records, as clients of Kafka's wire have them.
+
+Both ways: transactions v2 (Produce 12, EndTxn 5: partitions join by being written, the epoch rises
+with every transaction), and v1 (AddPartitionsToTxn, Produce 9, EndTxn 3). A v1 client that does not
+know what became of a request takes a new epoch before its next transaction: a late one could
+otherwise be taken for one of that.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidemark.codec.control_record import EndTxnMarker, read_control
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
+from tidemark.codec.records import build_batch, read_records
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.fetch import FetchedPartition
+from tidemark.kafka.long_tail import Struct, read_response, write_request
+from tidemark.model.errors import ErrorCode
+
+from sim.checkers import require
+from sim.cluster.client import ALL, Client
+from sim.cluster.txn_history import Consumed, Fate, Row, Txn, TxnHistory
+
+if TYPE_CHECKING:
+    from sim.cluster.parts import SimTopic
+    from sim.cluster.txn_world import TxnWorld
+
+AGAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+ABORTABLE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+NOT_A_MEMBER: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+ISOLATION_COMMITTED: Final = 1
+PRODUCE_S: Final = 0.4
+"""Shorter than any transaction's time-out."""
+IMPATIENCE: Final = 0.4
+"""How likely a batch is given up that was not acknowledged in time."""
+
+
+class FencedError(Exception):
+    """Another session has taken over, or the coordinator has aborted: this session is over."""
+
+
+class AbortableError(Exception):
+    """The transaction cannot be committed any more."""
+
+
+class NotMemberError(AbortableError):
+    """The group has gone on without this member."""
+
+
+class TailClient(Client):
+    """A connection on which the long tail of APIs is asked."""
+
+    async def call(self, api_key: ApiKey, version: int, fields: Mapping[str, object]) -> Struct:
+        """Raises OSError, TimeoutError: nobody knows what happened."""
+        answer = await self.ask(api_key, version, write_request(api_key, version, fields))
+        return read_response(api_key, version, answer)
+
+
+class AnyBroker(TailClient):
+    """To some broker, for as long as it answers: each asks the coordinator for its clients."""
+
+    def _find_leader(self) -> str:
+        machine = self.world.dice.pick(self.world.machines)
+        cuts = self.world.network.cuts
+        name = machine.host.name
+        if machine.process is None or machine.host.is_paused or ("client", name) in cuts:
+            raise ConnectionRefusedError("no broker answers")
+        return name
+
+
+class TxnProducer:
+    """One session after another of one transactional id; one transaction at a time."""
+
+    def __init__(
+        self, world: "TxnWorld", name: str, transactional_id: str, *, is_v2: bool, timeout_ms: int
+    ) -> None:
+        """``name`` is this client's; others may have the same ``transactional_id``."""
+        self.name = name
+        self.producer_id = -1
+        self._epoch = -1
+        self._world = world
+        self._history: TxnHistory = world.history
+        self._transactional_id = transactional_id
+        self._is_v2 = is_v2
+        self._timeout_ms = timeout_ms
+        self._any = AnyBroker(world, world.topics[0])
+        self._offsets = TailClient(world, world.offsets_topic)
+        self._partitions: dict[str, Client] = {}
+        self._sequences: dict[str, int] = {}
+        self._added: set[str] = set()
+        self._has_sent = False
+        self._is_unclear = False
+        self._txn: Txn | None = None
+        self._count = 0
+
+    # -- sessions
+
+    async def init(self) -> None:
+        """A new session, which fences all before."""
+        fields = {
+            "transactional_id": self._transactional_id,
+            "transaction_timeout": self._timeout_ms,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+        code, answer = await self._persist(ApiKey.INIT_PRODUCER_ID, 5, fields)
+        require(code is ErrorCode.NONE, "a new session can be had", f"{self.name}: {code.name}")
+        self.producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        self._is_unclear = False
+        self._world.note(self.name, f"session {self.producer_id} e{self._epoch}")
+
+    async def _persist(
+        self, api_key: ApiKey, version: int, fields: Mapping[str, object]
+    ) -> tuple[ErrorCode, Struct]:
+        """Ask until there is an answer that will not change."""
+        while True:
+            try:
+                answer = await self._any.call(api_key, version, fields)
+            except (OSError, TimeoutError):
+                self._is_unclear = True
+            else:
+                code = ErrorCode(_code_of(answer))
+                if code not in AGAIN:
+                    return code, answer
+                self._world.note(self.name, f"hears {code.name} to {api_key.name}")
+                self._is_unclear = self._is_unclear or code is not ErrorCode.CONCURRENT_TRANSACTIONS
+                self._any.disconnect()
+            await self._any.rest()
+
+    # -- transactions
+
+    def begin(self) -> Txn:
+        """Nobody is told."""
+        assert self._txn is None, "one transaction at a time"
+        self._count += 1
+        self._txn = self._history.begins(f"{self.name}.{self._count}")
+        self._added.clear()
+        self._has_sent = False
+        return self._txn
+
+    async def send(self, topic: "SimTopic", values: list[bytes]) -> None:
+        """One batch, acknowledged. Raises FencedError, AbortableError."""
+        assert self._txn is not None, "begin() first"
+        for value in values:
+            self._history.writes(self._txn, topic.name, value)
+            topic.ledger.sends(value, once=True)
+        if not self._is_v2 and topic.name not in self._added:
+            await self._add(topic)
+        self._has_sent = True
+        client = self._partition(topic)
+        while True:
+            sequence = self._sequences.get(topic.name, 0)
+            batch = self._batch(values, sequence)
+            try:
+                result = await client.produce(batch, ALL)
+            except (OSError, TimeoutError):
+                if self._world.dice.chance(IMPATIENCE):
+                    self._is_unclear = True
+                    self._world.note(self.name, f"gives up a batch of {self._txn.name}", topic)
+                    raise AbortableError("the batch was given up; it may yet come") from None
+                await client.rest()
+                continue
+            code = ErrorCode(result.error_code)
+            if code is ErrorCode.NONE:
+                self._sequences[topic.name] = sequence + len(values)
+                for number, value in enumerate(values):
+                    topic.ledger.acknowledges(value, result.base_offset + number)
+                self._world.note(self.name, f"wrote {len(values)} at {result.base_offset}", topic)
+                return
+            self._world.note(self.name, f"hears {code.name}", topic)
+            self._judge(code)
+            client.disconnect()
+            await client.rest()
+
+    def _partition(self, topic: "SimTopic") -> Client:
+        client = self._partitions.get(topic.name)
+        if client is None:
+            client = self._partitions[topic.name] = Client(self._world, topic)
+            client.transactional_id = self._transactional_id
+            client.produce_version = 12 if self._is_v2 else 9
+            client.answer_s, client.wait_ms = PRODUCE_S, 350
+        return client
+
+    def _batch(self, values: list[bytes], sequence: int) -> bytes:
+        return build_batch(
+            [(self._world.wall_ms(), None, value, ()) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            attributes_extra=TRANSACTIONAL_BIT,
+        )
+
+    def _judge(self, code: ErrorCode) -> None:
+        """Whether to try again. Raises FencedError, AbortableError."""
+        if code in FENCED:
+            raise FencedError(code.name)
+        if code in ABORTABLE:
+            raise AbortableError(code.name)
+        require(
+            code in AGAIN or code.retriable,
+            "a transactional client hears what it understands",
+            f"{self.name}: {code.name}",
+        )
+
+    async def _add(self, topic: "SimTopic") -> None:
+        """Transactions v1: the partition is announced first."""
+        fields = {
+            "v3_and_below_transactional_id": self._transactional_id,
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": self._epoch,
+            "v3_and_below_topics": [{"name": topic.name, "partitions": [topic.partition]}],
+        }
+        code, _ = await self._persist(ApiKey.ADD_PARTITIONS_TO_TXN, 3, fields)
+        if code is not ErrorCode.NONE:
+            self._judge(code)
+        self._added.add(topic.name)
+
+    async def commit_offsets(self, consumed: Consumed, member: tuple[str, int]) -> None:
+        """With the transaction. ``member``: id and generation. Raises FencedError, AbortableError,
+        NotMemberError.
+        """
+        assert self._txn is not None, "begin() first"
+        identity = {
+            "transactional_id": self._transactional_id,
+            "group_id": consumed.group,
+            "producer_id": self.producer_id,
+            "producer_epoch": self._epoch,
+        }
+        self._history.consumes(self._txn, consumed)
+        if not self._is_v2:
+            code, _ = await self._persist(ApiKey.ADD_OFFSETS_TO_TXN, 3, identity)
+            if code is not ErrorCode.NONE:
+                self._judge(code)
+            self._added.add("")
+        self._has_sent = True
+        member_id, generation_id = member
+        row = {"partition_index": 0, "committed_offset": consumed.end, "committed_metadata": ""}
+        fields = {
+            **identity,
+            "generation_id": generation_id,
+            "member_id": member_id,
+            "topics": [{"name": consumed.topic, "partitions": [row]}],
+        }
+        code = await self._commit_until_known(fields)
+        if code in NOT_A_MEMBER:
+            raise NotMemberError(code.name)
+        if code is not ErrorCode.NONE:
+            self._judge(code)
+        self._world.note(self.name, f"offset {consumed.end} in {self._txn.name}")
+
+    async def _commit_until_known(self, fields: Mapping[str, object]) -> ErrorCode:
+        version = 5 if self._is_v2 else 3
+        while True:
+            try:
+                answer = await self._offsets.call(ApiKey.TXN_OFFSET_COMMIT, version, fields)
+            except (OSError, TimeoutError):
+                self._is_unclear = True
+            else:
+                code = ErrorCode(answer.topics[0].partitions[0].error_code)
+                if code not in AGAIN:
+                    return code
+                self._world.note(self.name, f"hears {code.name} to TXN_OFFSET_COMMIT")
+                self._is_unclear = True
+                self._offsets.disconnect()
+            await self._offsets.rest()
+
+    async def end(self, *, commit: bool) -> bool:
+        """Whether it is committed. Raises FencedError."""
+        txn = self._txn
+        assert txn is not None, "begin() first"
+        if not self._has_sent:
+            self.give_up()
+            return False
+        if commit:
+            self._history.asks(txn)
+        fields = {
+            "transactional_id": self._transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self._epoch,
+            "committed": commit,
+        }
+        code, answer = await self._persist(ApiKey.END_TXN, 5 if self._is_v2 else 3, fields)
+        self._world.note(self.name, f"{'commit' if commit else 'abort'} {txn.name} {code.name}")
+        if code is not ErrorCode.NONE:
+            raise FencedError(code.name)
+        self._history.told(txn, committed=commit)
+        self._txn = None
+        if self._is_v2:
+            self.producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+        elif self._is_unclear or not commit:
+            await self.init()
+        return commit
+
+    def give_up(self) -> None:
+        """This session is over, as far as this client is concerned."""
+        if self._txn is not None:
+            self._history.gives_up(self._txn)
+            self._txn = None
+        self.producer_id = -1
+
+    async def abort(self) -> None:
+        """End what cannot be committed; where that is not possible, the session."""
+        try:
+            await self.end(commit=False)
+        except FencedError:
+            self.give_up()
+
+
+def _code_of(answer: Struct) -> int:
+    """Of an answer of a coordinator's API; of AddPartitionsToTxn of one partition, its own."""
+    rows = getattr(answer, "results_by_topic_v3_and_below", None)
+    if rows:
+        return int(rows[0].results_by_partition[0].partition_error_code)
+    return int(answer.error_code)
+
+
+class CommittedReader:
+    """Reads one topic's committed records, from ``position`` on."""
+
+    def __init__(self, world: "TxnWorld", topic: "SimTopic", name: str) -> None:
+        self.name = name
+        self.position = 0
+        self._world = world
+        self._topic = topic
+        self._client = Client(world, topic)
+        self._client.isolation = ISOLATION_COMMITTED
+
+    async def poll(self) -> list[Row]:
+        """What is there now, perhaps nothing. Raises OSError, TimeoutError."""
+        fetched = await self._client.fetch(self.position)
+        if fetched.result.error_code:
+            self._client.disconnect()
+            return []
+        rows, following = committed_rows(fetched, self.position)
+        if following != self.position:
+            history, name = self._world.history, self._topic.name
+            history.polls(self.name, name, self.position, rows, following)
+            self.position = following
+        return rows
+
+    async def _ask_end(self) -> None:
+        result = await self._client.latest()
+        if result.error_code:
+            self._client.disconnect()
+        else:
+            self._world.history.tells_end(self.name, self.position, result.offset)
+
+    async def rest(self) -> None:
+        """Before the next poll."""
+        await self._client.rest()
+
+    async def run(self) -> None:
+        """Read until it is over."""
+        while not self._world.is_over:
+            try:
+                if self._world.dice.chance(0.1):
+                    await self._ask_end()
+                found = await self.poll()
+            except (OSError, TimeoutError):
+                await self.rest()
+                continue
+            if not found:
+                await asyncio.sleep(self._world.dice.between(20, 80) / 1_000)
+
+
+def committed_rows(fetched: FetchedPartition, position: int) -> tuple[list[Row], int]:
+    """What a consumer of committed records takes of an answer, and where it goes on (KIP-98)."""
+    aborted = sorted(fetched.result.aborted or [], key=lambda one: one[1])
+    records, rows, active = fetched.records, [], set[int]()
+    if not records:
+        return [], position
+    for at, header in iterate_headers(records):
+        batch = records[at : at + header.size_bytes]
+        while aborted and aborted[0][1] <= header.last_offset:
+            active.add(aborted.pop(0)[0])
+        if header.is_control:
+            said = read_control(batch, header)
+            if isinstance(said, EndTxnMarker) and not said.commits:
+                active.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in active):
+            rows += [
+                (one.offset, one.value or b"")
+                for one in read_records(batch, header)
+                if one.offset >= position
+            ]
+        position = max(position, header.last_offset + 1)
+    return rows, position
+
+
+def is_settled(txn: Txn) -> bool:
+    """Whether its client knows how it ended."""
+    return txn.fate in (Fate.COMMITTED, Fate.ABORTED)

@@ -1,0 +1,128 @@
+"""What transactions add to a cluster: a txn-coordinator's process, and brokers that ask it."""
+
+import asyncio
+from functools import cache
+
+from broker.config import BrokerConfig
+from broker.shell.rpc import partition_store, transaction_markers
+from tidemark.model.metadata import TXN
+from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
+from tidemark.runtime.coordinator_session import CoordinatorSession
+from tidemark.runtime.metrics import Metrics
+from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
+from txn_coordinator.shell import server
+from txn_coordinator.shell.node import TxnCoordinatorNode
+
+from sim.cluster.network import Host, Network
+from sim.cluster.processes import BrokerProcess, SimClock, Timing, broker_config, new_loop
+from sim.cluster.rpc import Directory, SimChannelPool, SimControllerClient
+from sim.dice import Dice
+from sim.zk_adapter import SimZkSession
+from sim.zookeeper import SimSession, SimZooKeeper
+
+SESSION_MS = 600
+"""Of a group's member."""
+
+
+@cache
+def coordinating_config(number: int, timing: Timing) -> BrokerConfig:
+    """Of one broker. Retries and time-outs are shorter, as everything is."""
+    changed = {
+        "offsets_commit_timeout_ms": 1_000,
+        "group_min_session_timeout_ms": SESSION_MS,
+        "group_initial_rebalance_delay_ms": 0,
+        "offsets_retention_check_interval_ms": 10_000_000,
+    }
+    return broker_config(number, timing).model_copy(update=changed)
+
+
+@cache
+def coordinator_config(number: int, timing: Timing) -> TxnCoordinatorConfig:
+    """Of one txn-coordinator."""
+    return TxnCoordinatorConfig(
+        coordinator_id=number,
+        zookeeper_session_timeout_ms=timing.session_ms,
+        transaction_state_log_append_timeout_ms=600,
+        request_timeout_ms=1_500,
+        marker_request_timeout_ms=250,
+        shutdown_deadline_ms=1_000,
+    )
+
+
+class CoordinatorProcess:
+    """One replica of the txn-coordinator, from start to end."""
+
+    def __init__(
+        self,
+        host: Host,
+        directory: Directory,
+        zookeeper: SimZooKeeper,
+        dice: Dice,
+        number: int,
+        timing: Timing,
+    ) -> None:
+        self.host = host
+        host.begin()
+        self.loop = new_loop(host, dice)
+        self.session: SimSession = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
+        zk = SimZkSession(self.session)
+        self.node = TxnCoordinatorNode(
+            coordinator_config(number, timing),
+            SimClock(host, 1_000),
+            Metrics(SERVICE),
+            channels=SimChannelPool(directory, host),
+        )
+        self.member = CoordinatorSession(
+            zk,
+            SimControllerClient(zk, directory, host),
+            kind=TXN,
+            coordinator_id=number,
+            grpc_endpoint=f"{host.name}:3",
+            incarnation_id=bytes(dice.throws(1)[0].to_bytes(8, "big")),
+        )
+        self.services = {server.SERVICE_NAME: server.TransactionCoordinatorService(self.node)}
+        self.is_stopping = asyncio.Event()
+        self.task = self.loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        await self.node.run(self.member, self.is_stopping)
+        self.session.stop()
+
+    def kill(self, network: Network) -> None:
+        """kill -9."""
+        self.session.kill()
+        network.process_ended(self.host, is_silent=False)
+        self.host.end()
+
+
+class CoordinatingBroker(BrokerProcess):
+    """A broker with its gRPC services, its groups, and its way to the txn-coordinators."""
+
+    config = staticmethod(coordinating_config)
+
+    def _equip(self) -> None:
+        node, relay = self.node, self.node.txn
+        self.services = {
+            partition_store.SERVICE_NAME: partition_store.PartitionStore(node),
+            transaction_markers.SERVICE_NAME: transaction_markers.TransactionMarkers(node),
+        }
+        relay._channels = SimChannelPool(self._directory, self.host)
+        relay.client = CoordinatorClient(ImageBook(relay._board), relay._channels)
+        node.txn_verifier = relay.make_verifier()
+
+    def _close_listeners(self) -> None:
+        self.has_image = False
+        for connection in self.connections:
+            connection.close("the broker stops")
+
+    def _duties(self, tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
+        assert self.node.txn_verifier is not None, "it is part of the equipment"
+        return [
+            tasks.create_task(self.node.groups.run()),
+            tasks.create_task(self.node.txn_verifier.run()),
+        ]
+
+    def _take_image(self, image: object, delta: object) -> None:
+        super()._take_image(image, delta)
+        self.node.groups.sync()
+        self.node.txn.take(image, delta)  # type: ignore[arg-type]

@@ -1,0 +1,419 @@
+"""The simulator of a cluster with transactions: the plain one's brokers and controllers, with
+groups and gRPC; two txn-coordinators; writers, workers and readers of committed records.
+
+The state of transactions has two partitions, so that both coordinators may have one; that of groups
+has one.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.core.groups.shard import GroupShard
+from broker.shell.hosted import HostedPartition
+from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control
+from tidemark.codec.record_batch import BatchHeader, iterate_headers
+from tidemark.codec.records import read_records
+from tidemark.codec.txn_records import TransactionRecord, decode
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.runtime.shard_runtime import ShardRuntime
+from txn_coordinator.core.shard import TxnShard
+from txn_coordinator.shell.shard_life import ShardLife
+
+from sim.checkers import require
+from sim.cluster.ledger import Ledger, Stored
+from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
+from sim.cluster.state_log import Ending, Markers, StateLog
+from sim.cluster.txn_client import CommittedReader, TailClient
+from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
+from sim.cluster.txn_processes import CoordinatingBroker, CoordinatorProcess
+from sim.cluster.txn_workload import GROUP, NaiveWorker, Worker, Writer, committed_offset
+from sim.cluster.world import World, make_topic
+
+EVERYTHING: Final = 1 << 30
+LOOK_MS: Final = 50
+DRAIN_MS: Final = 12_000
+"""After healing, how long it may take until every transaction has ended and all is copied."""
+COORDINATORS: Final = 2
+STATE_PARTITIONS: Final = 2
+
+
+@dataclass(frozen=True)
+class TxnOptions(Options):
+    """What a run with transactions can be told besides its seed."""
+
+    length_ms: int = 3_000
+    is_naive: bool = False
+    """Workers copy without transactions."""
+    is_v2: bool | None = None
+    """Which transactions clients use; None: as is drawn."""
+
+
+class StateLedger(Ledger):
+    """Of a partition that holds a coordinator's state: its records are nobody's values, and
+    compaction takes away what later ones replace, on each replica when it comes to it.
+    """
+
+    is_compacted = False
+
+    def commits(self, broker: int, high_watermark: int, batches: Any) -> None:
+        """Without values."""
+        super().commits(broker, high_watermark, [one._replace(values=()) for one in batches])
+
+    def ends(self, logs: Mapping[int, Any]) -> None:
+        """Whatever compaction has left."""
+        if not self.is_compacted:
+            super().ends({key: [_bare(one) for one in log] for key, log in logs.items()})
+
+
+def _bare(stored: Stored) -> Stored:
+    return stored._replace(values=())
+
+
+def _topics(seed: int) -> list[SimTopic]:
+    """Two that writers write, one that workers write, and the coordinators' own."""
+
+    def replicas(number: int) -> tuple[int, ...]:
+        start = (seed + number) % 3
+        return (1, 2, 3, 1, 2)[start : start + 3]
+
+    data = {"min.insync.replicas": "2", "flush": "os"}
+    state = {**data, "cleanup.policy": "compact", "delete.retention.ms": "200"}
+    topics = [
+        make_topic(number, name, data, replicas(number))
+        for number, name in enumerate(("orders", "prices", "copies"))
+    ]
+    offsets = make_topic(3, CONSUMER_OFFSETS, state, replicas(3))
+    offsets.ledger = StateLedger(offsets.title)
+    topics.append(offsets)
+    for partition in range(STATE_PARTITIONS):
+        one = make_topic(4, TRANSACTION_STATE, state, replicas(4 + partition))
+        one.partition = partition
+        one.ledger = StateLedger(one.title)
+        topics.append(one)
+    return topics
+
+
+class TxnWorld(World):
+    """A run. See the module."""
+
+    broker_kind = CoordinatingBroker
+
+    def __init__(self, seed: int, options: TxnOptions) -> None:
+        super().__init__(seed, options, _topics(seed), brokers=3)
+        self.history = TxnHistory()
+        self.markers = Markers()
+        drawn_v2 = self.dice.chance(0.7)
+        self.is_v2 = drawn_v2 if options.is_v2 is None else options.is_v2
+        self.timeout_ms = self.dice.pick((700, 1_500))
+        self.inputs, self.copies = self.topics[:2], self.topics[2]
+        self.offsets_topic = self.topics[3]
+        self.state_logs = {
+            one.partition: StateLog(one.title)
+            for one in self.topics
+            if one.name == TRANSACTION_STATE
+        }
+        self.coordinators += [
+            CoordinatorReplica(number, self.network.host(f"t{number}"))
+            for number in range(1, COORDINATORS + 1)
+        ]
+        self.is_naive = options.is_naive
+        self.repeated_count = 0
+        """Inputs that are in the output more than once: the naive loop's."""
+        self._writing: list[asyncio.Task[None]] = []
+        self._there: Committed | None = None
+
+    def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
+        from sim.cluster.txn_faults import TXN_FAULTS
+
+        return TXN_FAULTS
+
+    # -- processes
+
+    def _start_processes(self) -> None:
+        super()._start_processes()
+        for one in self.coordinators:
+            self.after(self.dice.between(0, 30), lambda c=one: self.start_coordinator(c))  # type: ignore[misc]
+        self.after(LOOK_MS, self._look_at_owners)
+
+    def start_coordinator(self, replica: CoordinatorReplica) -> None:
+        """A new process."""
+        if replica.process is None:
+            replica.process = CoordinatorProcess(
+                replica.host,
+                self,
+                self.zookeeper,
+                self.dice,
+                replica.number,
+                self.options.timing,
+            )
+            replica.process.task.add_done_callback(self._on_ended)
+            self.note(replica.host.name, "starts")
+
+    def end_coordinator(self, replica: CoordinatorReplica) -> None:
+        """Its process is no more."""
+        if replica.process is not None:
+            replica.process.kill(self.network)
+            replica.dead.append(replica.process)
+            replica.process = None
+
+    def _look_after_others(self) -> None:
+        for replica in self.coordinators:
+            process = replica.process
+            if process is not None and process.task.done():
+                failure = process.task.exception()
+                if failure is not None:
+                    raise failure
+                self.note(replica.host.name, "ends: in order")
+                self.end_coordinator(replica)
+                self.after(100, lambda c=replica: self.start_coordinator(c))  # type: ignore[misc]
+
+    def _heal(self) -> None:
+        super()._heal()
+        for replica in self.coordinators:
+            if replica.host.is_paused:
+                replica.host.resume()
+            if replica.process is None:
+                self.start_coordinator(replica)
+
+    def _all_registered(self) -> bool:
+        serving: set[int] = set()
+        for one in self.coordinators:
+            if one.process is None or one.process.node.problem() is not None:
+                return False
+            serving |= set(one.process.node.shards.serving())
+        return super()._all_registered() and serving == set(self.state_logs)
+
+    # -- clients
+
+    def _start_clients(self) -> "list[asyncio.Task[None]]":
+        writers = [self._writer(number) for number in range(1, self.dice.between(1, 2) + 1)]
+        self._writing = [self._client_task(one.run(), one.name) for one in writers]
+        workers = self._workers()
+        readers = [
+            CommittedReader(self, topic, f"r{number}")
+            for number, topic in enumerate((self.inputs[1], self.copies), 1)
+        ]
+        return [
+            *self._writing,
+            *(self._client_task(one.run(), one.name) for one in workers),
+            *(self._client_task(one.run(), one.name) for one in readers),
+        ]
+
+    def _writer(self, number: int) -> Writer:
+        return Writer(self, f"p{number}", is_v2=self.is_v2, timeout_ms=self.timeout_ms)
+
+    def _workers(self) -> list[Worker]:
+        """Two, of which one is fenced by the group, or both by their transactional id."""
+        kind = NaiveWorker if self.is_naive else Worker
+        is_shared = self.dice.chance(0.3)
+        return [
+            kind(
+                self,
+                f"w{number}",
+                "w" if is_shared else f"w{number}",
+                is_v2=self.is_v2,
+                timeout_ms=self.timeout_ms,
+            )
+            for number in (1, 2)
+        ]
+
+    # -- what is looked at
+
+    def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
+        """A marker may be there only once its Prepare record is committed."""
+        if topic.name == TRANSACTION_STATE:
+            return
+        for _, header in _batches(hosted, start, hosted.partition.log_end):
+            if header.is_control:
+                ending = _ending_of(hosted, header)
+                if ending is not None:
+                    self.markers.written(ending, self._decided())
+
+    def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
+        """How far committed records are served."""
+        partition, ledger = hosted.partition, self.topic_of(hosted).ledger
+        ledger.stable(
+            machine.number,
+            partition.leader_epoch,
+            partition.last_stable,
+            is_known=partition.latest_known,
+        )
+
+    def _decided(self) -> set[Ending]:
+        return set().union(*(one.prepared for one in self.state_logs.values()))
+
+    def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
+        """The state's records, and markers."""
+        end = hosted.partition.high_watermark
+        if topic.name == TRANSACTION_STATE:
+            self._take_state(self.state_logs[topic.partition], hosted, start, end)
+        else:
+            for _, header in _batches(hosted, start, end):
+                self._take_committed(hosted, header)
+
+    def _take_committed(self, hosted: HostedPartition, header: BatchHeader) -> None:
+        at = hosted.topic_partition
+        if header.is_control:
+            ending = _ending_of(hosted, header)
+            if ending is not None and self.is_v2:
+                self.markers.committed(str(at), ending)
+        elif header.is_transactional:
+            known = (one.of_producer.get(header.producer_id) for one in self.state_logs.values())
+            record = next((one for one in known if one is not None), None)
+            self.markers.records(at, header.producer_id, header.producer_epoch, record)
+
+    def _take_state(self, log: StateLog, hosted: HostedPartition, start: int, end: int) -> None:
+        for batch, header in _batches(hosted, start, end):
+            if header.is_control:
+                said = read_control(batch, header)
+                if isinstance(said, OwnerRecord):
+                    log.takes_over(said)
+                    self.note("log", f"owner {said.owner_epoch} of shard {log.name[-1]}")
+                continue
+            for one in read_records(batch, header):
+                record = None if one.key is None else decode(one.key, one.value)
+                if record is not None:
+                    log.takes(record)
+                    if isinstance(record, TransactionRecord):
+                        what = f"{record.transactional_id} {record.state.name}"
+                        self.note("log", f"{what} e{record.producer_epoch}")
+
+    def _look_at_owners(self) -> None:
+        """Who owns a shard and has nothing on its way holds what is committed."""
+        for replica in self.coordinators:
+            if replica.process is not None and not replica.host.is_paused:
+                for shard, life in replica.process.node.shards.serving().items():
+                    assert isinstance(life, ShardLife)
+                    self._look_at(replica, shard, life)
+        if not self.is_over:
+            self.after(LOOK_MS, self._look_at_owners)
+
+    def _look_at(self, replica: CoordinatorReplica, shard: int, life: ShardLife) -> None:
+        log, runtime = self.state_logs[shard], life._runtime
+        state = runtime.shard
+        if life._owner_epoch == log.owner_epoch and not _is_busy(runtime):
+            assert isinstance(state, TxnShard)
+            state.check()
+            log.remembers(replica.host.name, dict(state._table.records))
+
+    # -- the end
+
+    def _drain(self) -> None:
+        """Every transaction ends, and all that is committed is copied."""
+        draining = self._client_task(self._finish(), "final")
+        deadline = self.now + DRAIN_MS
+        self.pass_until(deadline, draining.done)
+        require(draining.done(), "after healing every transaction ends, and all is copied")
+
+    async def _finish(self) -> None:
+        for task in self._writing:
+            await asyncio.wait((task,))
+        source = await self._all_of(self.inputs[0])
+        client = TailClient(self, self.offsets_topic)
+        while True:
+            position = None
+            try:
+                position = await committed_offset(client, self.inputs[0])
+            except (OSError, TimeoutError):
+                client.disconnect()
+            end = source[-1][0] + 1 if source else 0
+            if position is not None and position.is_stable and position.offset >= end:
+                break
+            await client.rest()
+        await asyncio.sleep(0.3)  # a worker may be about to end its transaction
+        rows = {one.name: await self._all_of(one) for one in (*self.inputs, self.copies)}
+        offsets = {(GROUP, self.inputs[0].name): position.offset}
+        self._there = Committed(rows, offsets)
+
+    async def _all_of(self, topic: SimTopic) -> list[Row]:
+        """All committed records of a topic, once none can be added to them or taken away."""
+        while True:
+            reader = CommittedReader(self, topic, f"final-{self.now}")
+            rows: list[Row] = []
+            try:
+                while found := await self._more(reader):
+                    rows += found[1:]
+            except (OSError, TimeoutError):
+                await reader.rest()
+                continue
+            if reader.position >= topic.ledger.end:
+                return rows
+            await reader.rest()
+
+    @staticmethod
+    async def _more(reader: CommittedReader) -> list[Row]:
+        """A poll's rows behind one that only says that there was progress; [] without any."""
+        before = reader.position
+        rows = await reader.poll()
+        return [(before, b""), *rows] if reader.position > before else []
+
+    def _look_at_groups(self) -> None:
+        """Who coordinates the groups holds what the log says."""
+        leader = self.offsets_topic.ledger.state.leader
+        process = next(one.process for one in self.machines if one.number == leader)
+        assert process is not None, "after healing it runs"
+        node = process.node
+        held = node.groups._held[self.offsets_topic.partition]
+        assert held.runtime is not None, "after healing it serves"
+        told = GroupShard(node.config.group_settings(), lambda: node.groups._topics)
+        for batch, _ in _batches(held.hosted, 0, held.hosted.partition.high_watermark):
+            held.runtime._replay(told, batch)
+        state = held.runtime.shard
+        assert isinstance(state, GroupShard)
+        require(
+            _positions(state) == _positions(told),
+            "coordinators of groups hold what the log says",
+            f"{_positions(state)}, the log says {_positions(told)}",
+        )
+
+    def _compare(self) -> None:
+        super()._compare()
+        self._look_at_groups()
+        there = self._there
+        assert there is not None, "_drain() has read everything"
+        source, copies = there.rows[self.inputs[0].name], there.rows[self.copies.name]
+        ((_, end),) = there.offsets.items()
+        if self.is_naive:
+            self.repeated_count = copied_once(source, copies, end, at_least_once=True)
+        else:
+            self.history.ends(there)
+            copied_once(source, copies, end)
+
+
+def _positions(shard: GroupShard) -> dict[tuple[str, str], int]:
+    """Of groups, by group and partition."""
+    return {
+        (group_id, str(partition)): committed.value.offset
+        for group_id, positions in shard._offsets._groups.items()
+        for partition, committed in positions.items()
+    }
+
+
+def _is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:
+    """Whether it has decided what may not be committed yet."""
+    return bool(runtime._in_flight or runtime._gathered.runs)
+
+
+def _batches(
+    hosted: HostedPartition, start: int, end: int
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Of a log, from ``start`` on."""
+    if end <= max(start, hosted.log.log_start):
+        return
+    read = hosted.log.read(start, EVERYTHING, end=end)
+    for one in read.slices:
+        content = memoryview(one.file.read_at(one.position, one.length))
+        for position, header in iterate_headers(content):
+            if start <= header.base_offset < end:
+                yield content[position : position + header.size_bytes], header
+
+
+def _ending_of(hosted: HostedPartition, header: BatchHeader) -> Ending | None:
+    """What the marker at this place says."""
+    for batch, found in _batches(hosted, header.base_offset, header.last_offset + 1):
+        said = read_control(batch, found)
+        if isinstance(said, EndTxnMarker):
+            return Ending(found.producer_id, found.producer_epoch, said.commits)
+    return None

@@ -1,0 +1,60 @@
+"""What a shard asks of a group of either kind."""
+
+import pytest
+from broker.core.groups import kinds
+from broker.core.groups.classic_group import ClassicGroup
+from broker.core.groups.consumer_group import ConsumerGroup
+from tidemark.codec.group_records import GroupMetadataRecord, GroupMetadataValue
+from tidemark.machine.shard import Writer
+from tidemark.model.errors import ErrorCode
+from unit.broker.core.groups.group_worlds import commit, txn_commit
+
+EMPTY = GroupMetadataValue("consumer", 3, None, None, 1)
+
+
+@pytest.mark.feature("E14")
+@pytest.mark.parametrize(
+    ("generation", "error_code", "in_transaction"),
+    [
+        (-1, ErrorCode.NONE, ErrorCode.NONE),
+        (3, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_a_name_that_nobody_has_used(
+    generation: int, error_code: ErrorCode, in_transaction: ErrorCode
+) -> None:
+    assert kinds.commit_refused(None, commit(1, "a", generation)) is error_code
+    assert kinds.txn_commit_refused(None, txn_commit(1, "a", generation)) is in_transaction
+
+
+@pytest.mark.parametrize("group", [ClassicGroup("g"), ConsumerGroup("g")])
+def test_in_a_group_without_members_nobody_in_particular_commits(group: kinds.AnyGroup) -> None:
+    assert kinds.commit_refused(group, commit(1)) is ErrorCode.NONE
+    assert kinds.commit_refused(group, commit(1, "a", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert kinds.txn_commit_refused(group, txn_commit(1)) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("producer", [Writer(-1, 0), Writer(7, -1)])
+def test_a_transaction_has_a_producer(producer: Writer) -> None:
+    refused = kinds.txn_commit_refused(None, txn_commit(1, producer=producer))
+    assert refused is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_only_what_is_in_the_log_needs_an_end() -> None:
+    group = ClassicGroup("g")
+    assert kinds.tombstones(group) == ()
+    group.replay(EMPTY)
+    assert kinds.tombstones(group) == (GroupMetadataRecord("g", None),)
+
+
+def test_who_is_about_to_come_is_not_left_alone() -> None:
+    group = ClassicGroup("g")
+    assert kinds.is_deserted(group)
+    group.pending.add("a")
+    assert not kinds.is_deserted(group)
+    assert kinds.is_deserted(ConsumerGroup("g"))
+
+
+@pytest.mark.parametrize("group", [ClassicGroup("g"), ConsumerGroup("g")])
+def test_nobody_reads_nothing(group: kinds.AnyGroup) -> None:
+    assert not kinds.is_subscribed(group)("orders")

@@ -1,0 +1,29 @@
+"""Which broker FindCoordinator names, and when it names none."""
+
+from dataclasses import replace
+
+import pytest
+from broker.shell.node import BrokerNode
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import CONSUMER_OFFSETS
+from unit.broker.shell.kafka.conftest import Ask, topic_image
+
+
+@pytest.mark.feature("E02")
+@pytest.mark.parametrize(
+    ("leader", "told"),
+    [
+        (2, (ErrorCode.NONE, 2)),
+        (-1, (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)),
+        (3, (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)),
+    ],
+    ids=["a leader", "nobody leads", "the leader is fenced"],
+)
+def test_a_group_is_coordinated_by_a_leader_that_is_not_fenced(
+    node: BrokerNode, ask: Ask, leader: int, told: tuple[ErrorCode, int]
+) -> None:
+    offsets = topic_image(CONSUMER_OFFSETS, [leader], {})
+    node.image = replace(node.image, topics={**node.image.topics, CONSUMER_OFFSETS: offsets})
+    answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
+    assert (answer.error_code, answer.node_id) == told

@@ -1,0 +1,115 @@
+"""DescribeGroups, ListGroups, DeleteGroups."""
+
+import pytest
+from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode, TidemarkError
+from unit.broker.core.groups.group_worlds import commit, committed, left, stable
+from unit.broker.shell.kafka.group_nodes import GroupBroker, versions
+
+GROUPS = {"groups": ["g", "none", "secret", ""]}
+
+
+def broker() -> GroupBroker:
+    node = GroupBroker()
+    stable(node.groups.world, "a", "b", instances=True)
+    committed(node.groups.world, commit(5, group_id="simple"))
+    return node
+
+
+def described(node: GroupBroker, version: int, **fields: object) -> list[Struct]:
+    found: list[Struct] = node.ask(ApiKey.DESCRIBE_GROUPS, {**GROUPS, **fields}, version).groups
+    return found
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
+def test_describe(version: int) -> None:
+    node = broker()
+    node.deny(Operation.DESCRIBE, "secret")
+    group, missing, secret, nameless = described(node, version)
+    assert (group.group_state, group.protocol_type, group.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    first = group.members[0]
+    assert (first.member_id, first.member_assignment, first.client_host) == (
+        "a",
+        b"a",
+        "/127.0.0.1",
+    )
+    assert first.group_instance_id == ("A" if version >= 4 else None)
+    not_found = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert (missing.error_code, missing.group_state) == (not_found, "Dead")
+    assert secret.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_operations_are_told_when_wanted() -> None:
+    node = broker()
+    [group, *_] = described(node, 6)
+    assert group.authorized_operations == OPERATIONS_NOT_REQUESTED
+    [group, *_] = described(node, 6, include_authorized_operations=True)
+    assert group.authorized_operations & 1 << Operation.DELETE
+
+
+def test_a_group_of_another_broker_is_its_own_error() -> None:
+    node = broker()
+    node.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
+    assert {one.error_code for one in described(node, 6)} == {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.INVALID_GROUP_ID,
+    }
+    [result] = node.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}).results
+    assert result.error_code == ErrorCode.NOT_COORDINATOR
+    assert node.ask(ApiKey.LIST_GROUPS, {}).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
+def test_list(version: int) -> None:
+    groups = broker().ask(ApiKey.LIST_GROUPS, {}, version).groups
+    assert [(one.group_id, one.protocol_type) for one in groups] == [
+        ("g", "consumer"),
+        ("simple", ""),
+    ]
+    assert groups[0].group_state == ("Stable" if version >= 4 else "")
+    assert groups[0].group_type == ("classic" if version >= 5 else "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"states_filter": ["Empty"]}, ["simple"]),
+        ({"types_filter": ["classic"]}, ["g", "simple"]),
+        ({"types_filter": ["consumer"]}, []),
+    ],
+)
+def test_list_by_state_and_type(fields: dict[str, list[str]], found: list[str]) -> None:
+    groups = broker().ask(ApiKey.LIST_GROUPS, fields).groups
+    assert [one.group_id for one in groups] == found
+
+
+def test_who_may_not_see_the_cluster_sees_its_own_groups() -> None:
+    node = broker()
+    node.deny(Operation.DESCRIBE, "kafka-cluster")
+    node.deny(Operation.DESCRIBE, "g")
+    assert [one.group_id for one in node.ask(ApiKey.LIST_GROUPS, {}).groups] == ["simple"]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
+def test_delete(version: int) -> None:
+    node = broker()
+    node.deny(Operation.DELETE, "secret")
+    asked = {"groups_names": ["g", "simple", "none", "secret", "", "g"]}
+    results = node.ask(ApiKey.DELETE_GROUPS, asked, version).results
+    assert {one.group_id: one.error_code for one in results} == {
+        "g": ErrorCode.NON_EMPTY_GROUP,
+        "simple": 0,
+        "none": ErrorCode.GROUP_ID_NOT_FOUND,
+        "secret": ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        "": ErrorCode.INVALID_GROUP_ID,
+    }
+    left(node.groups.world, "a", "b")
+    [result] = node.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}, version).results
+    assert result.error_code == 0

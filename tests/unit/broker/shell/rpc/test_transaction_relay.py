@@ -1,0 +1,209 @@
+"""TransactionCoordinator on a broker: who is named to the coordinator, and what comes back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc.aio
+import pytest
+from broker.core.authorizer import Authorizer, Operation, Resource, ResourceType
+from broker.shell.node import BrokerNode
+from broker.shell.rpc.transaction_relay import TransactionRelay, transactional_id_of
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.runtime.coordinator_client import CoordinatorClient
+from tidemark_wire.v1 import common_pb2
+from tidemark_wire.v1 import txn_pb2 as pb
+from unit.broker.shell.node_worlds import World, topic
+
+HANDLE = "1.4.1700000000000.a.b"
+SOMEBODY = common_pb2.Caller(principal="User:root", client_id="me")
+LATE = TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no answer")
+
+# By RPC: the request, and the answer of a coordinator that is content.
+CALLS: Mapping[str, tuple[Any, Any]] = {
+    "InitTransactionalId": (
+        pb.InitTransactionalIdRequest(transactional_id="a.b", caller=SOMEBODY),
+        pb.InitTransactionalIdResponse(producer_id=7),
+    ),
+    "AddPartitions": (
+        pb.AddPartitionsRequest(
+            transactional_id="a.b", partitions=[pb.Partition(topic="orders")], caller=SOMEBODY
+        ),
+        pb.AddPartitionsResponse(),
+    ),
+    "AddOffsets": (
+        pb.AddOffsetsRequest(transactional_id="a.b", group_id="g", caller=SOMEBODY),
+        pb.AddOffsetsResponse(),
+    ),
+    "EndTransaction": (
+        pb.EndTransactionRequest(transactional_id="a.b", caller=SOMEBODY),
+        pb.EndTransactionResponse(producer_epoch=4),
+    ),
+    "BeginTransaction": (
+        pb.BeginTransactionRequest(transactional_id="a.b", caller=SOMEBODY),
+        pb.BeginTransactionResponse(handle=HANDLE),
+    ),
+    "EnlistWriter": (
+        pb.EnlistWriterRequest(handle=HANDLE, writer="w", caller=SOMEBODY),
+        pb.EnlistWriterResponse(producer_id=8),
+    ),
+    "FinishTransaction": (
+        pb.FinishTransactionRequest(handle=HANDLE, commit=True, caller=SOMEBODY),
+        pb.FinishTransactionResponse(committed=True),
+    ),
+}
+
+
+class StubClient:
+    """Answers every call with what is set, and keeps what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str, Any, float]] = []
+
+    async def call(self, method: str, name: str, request: Any, timeout_s: float) -> Any:
+        self.asked.append((method, name, request, timeout_s))
+        if isinstance(self.answer, TidemarkError):
+            raise self.answer
+        return self.answer
+
+    async def call_all(self, method: str, request: Any, timeout_s: float) -> Any:
+        return await self.call(method, "", request, timeout_s)
+
+    async def describe(self, ids: list[str], caller: Any, timeout_s: float) -> Any:
+        return await self.call("DescribeTransactions", ",".join(ids), caller, timeout_s)
+
+
+class Denying(Authorizer):
+    """Denies all to do with one kind of resource."""
+
+    def __init__(self, denied: ResourceType) -> None:
+        self._denied = denied
+
+    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
+        return resource.resource_type is not self._denied
+
+
+def node_with(client: StubClient) -> BrokerNode:
+    made = World()
+    made.show(
+        topic("orders"), topic(TRANSACTION_STATE, number=2), topic(CONSUMER_OFFSETS, number=3)
+    )
+    made.node.txn.client = cast("CoordinatorClient", client)
+    return made.node
+
+
+def call(node: BrokerNode, method: str, request: Any, left_s: float | None = None) -> Any:
+    context = SimpleNamespace(peer=lambda: "peer", time_remaining=lambda: left_s)
+    rpc: Callable[[Any, Any], Awaitable[Any]] = getattr(TransactionRelay(node), method)
+
+    async def ask() -> Any:
+        copy = type(request)()
+        copy.CopyFrom(request)
+        return await rpc(copy, cast("grpc.aio.ServicerContext[Any, Any]", context))
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_call_goes_to_the_ids_owner_and_its_answer_comes_back(method: str) -> None:
+    request, answer = CALLS[method]
+    client = StubClient(answer)
+    assert call(node_with(client), method, request) == answer
+    ((asked, name, _, _),) = client.asked
+    assert (asked, name) == (method, "a.b")
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_the_caller_is_who_connected_whatever_the_request_says(method: str) -> None:
+    request, answer = CALLS[method]
+    client = StubClient(answer)
+    call(node_with(client), method, request)
+    ((_, _, asked, _),) = client.asked
+    assert (asked.caller.principal, asked.caller.client_id) == ("User:ANONYMOUS", "me")
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_without_an_answer_the_error_says_to_ask_again(method: str) -> None:
+    answer = call(node_with(StubClient(LATE)), method, CALLS[method][0])
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_message == "no answer"
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_who_may_not_is_refused_before_the_coordinator_is_asked(method: str) -> None:
+    client = StubClient(None)
+    node = node_with(client)
+    node.authorizer = Denying(ResourceType.TRANSACTIONAL_ID)
+    answer = call(node, method, CALLS[method][0])
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert client.asked == []
+
+
+@pytest.mark.parametrize(
+    ("method", "denied", "code"),
+    [
+        ("AddPartitions", ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("AddOffsets", ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ],
+)
+def test_what_is_written_needs_its_own_right(
+    method: str, denied: ResourceType, code: ErrorCode
+) -> None:
+    node = node_with(StubClient(None))
+    node.authorizer = Denying(denied)
+    assert call(node, method, CALLS[method][0]).error_code == code
+
+
+def test_clients_do_not_write_into_internal_topics() -> None:
+    request = pb.AddPartitionsRequest(
+        transactional_id="t", partitions=[pb.Partition(topic=TRANSACTION_STATE)]
+    )
+    answer = call(node_with(StubClient(None)), "AddPartitions", request)
+    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(("left_s", "allowed_s"), [(None, 10.0), (2.5, 2.5), (60.0, 10.0)])
+def test_a_call_takes_no_longer_than_its_caller_waits(
+    left_s: float | None, allowed_s: float
+) -> None:
+    client = StubClient(pb.EndTransactionResponse())
+    call(node_with(client), "EndTransaction", CALLS["EndTransaction"][0], left_s)
+    ((_, _, _, timeout_s),) = client.asked
+    assert timeout_s == allowed_s
+
+
+def test_listings_of_all_coordinators_are_one() -> None:
+    halves = [
+        pb.ListTransactionsResponse(transactions=[pb.TransactionState(transactional_id=one)])
+        for one in ("t", "u")
+    ]
+    answer = call(node_with(StubClient(halves)), "ListTransactions", pb.ListTransactionsRequest())
+    assert [one.transactional_id for one in answer.transactions] == ["t", "u"]
+
+
+def test_ids_are_described_in_their_order_once_each() -> None:
+    found = [pb.TransactionState(transactional_id=one) for one in ("u", "t")]
+    request = pb.DescribeTransactionsRequest(transactional_ids=["t", "u", "t"])
+    answer = call(node_with(StubClient(found)), "DescribeTransactions", request)
+    assert [one.transactional_id for one in answer.transactions] == ["t", "u"]
+
+
+def test_ids_without_an_answer_have_the_error() -> None:
+    request = pb.DescribeTransactionsRequest(transactional_ids=["t"])
+    answer = call(node_with(StubClient(LATE)), "DescribeTransactions", request)
+    assert answer.transactions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.feature("Y04")
+def test_a_handle_names_its_transactional_id() -> None:
+    assert transactional_id_of(HANDLE) == "a.b"
+
+
+@pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.", "whatever"])
+def test_what_is_no_handle_is_refused(text: str) -> None:
+    request = pb.FinishTransactionRequest(handle=text)
+    answer = call(node_with(StubClient(None)), "FinishTransaction", request)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST

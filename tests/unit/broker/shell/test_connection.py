@@ -1,0 +1,115 @@
+"""A connection's share of the loop, against a transport that reads as libuv does: again and again
+while each read fills the buffer.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, cast
+
+import pytest
+from broker.config import Listener
+from broker.shell.connection import BUFFER_BYTES_USUAL, TURN_BYTES_MAX, Connection
+from broker.shell.listener import KafkaListener
+from broker.shell.request_router import RequestRouter
+from unit.broker.shell.conftest import absent
+from unit.broker.shell.node_worlds import World
+
+READS_MAX = 32
+
+
+class Frames:
+    """What was taken, by size; nothing is answered."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def handle(self, _: Connection, frame: memoryview) -> None:
+        self.sizes.append(len(frame))
+
+
+class Client(asyncio.Transport):
+    """A transport whose socket holds ``unread``."""
+
+    def __init__(self, unread: bytes) -> None:
+        super().__init__()
+        self.ours, self._theirs = socket.socketpair()
+        self.unread = memoryview(unread)
+        self.reading = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("10.0.0.1", 4711), "socket": self.ours}.get(name, default)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.ours.close()
+        self._theirs.close()
+
+    def readable(self, connection: Connection) -> int:
+        """One turn of the loop: the bytes read in it."""
+        before = len(self.unread)
+        for _ in range(READS_MAX):
+            room = connection.get_buffer(-1)
+            part, self.unread = self.unread[: len(room)], self.unread[len(room) :]
+            room[: len(part)] = part
+            connection.buffer_updated(len(part))
+            if not self.reading or len(part) < len(room) or not self.unread:
+                break
+        return before - len(self.unread)
+
+
+def turns(frame_bytes: int, count: int, *, look: Callable[[Client], None]) -> list[int]:
+    """The bytes read in each turn until all frames are taken."""
+    stream = (struct.pack(">i", frame_bytes) + bytes(frame_bytes)) * count
+    frames = Frames()
+
+    async def main() -> list[int]:
+        listener = KafkaListener(
+            World().node,
+            cast("RequestRouter", frames),
+            Listener("CLIENT", "127.0.0.1", 0),
+            absent(Executor),
+        )
+        client, connection = Client(stream), Connection(listener)
+        connection.connection_made(client)
+        read = []
+        while client.unread:
+            read.append(client.readable(connection))
+            look(client)
+            await asyncio.sleep(0)
+            assert client.reading
+        connection.connection_lost(None)
+        client.close()
+        return read
+
+    read = asyncio.run(main())
+    assert frames.sizes == [frame_bytes] * count
+    return read
+
+
+@pytest.mark.parametrize("frame_bytes", [1_000, 64 << 10, 300 << 10, 1 << 20, 3 << 20])
+def test_a_turn_takes_one_buffer_more_than_its_bytes_at_most(frame_bytes: int) -> None:
+    largest = max(BUFFER_BYTES_USUAL, frame_bytes + 4)
+    count = (8 << 20) // frame_bytes
+    read = turns(frame_bytes, count, look=lambda _: None)
+    assert max(read) < TURN_BYTES_MAX + largest
+
+
+def test_between_two_turns_it_reads_nothing() -> None:
+    reading: list[bool] = []
+    turns(64 << 10, 64, look=lambda client: reading.append(client.reading))
+    assert len(reading) > 4
+    assert not any(reading[:-1])
+
+
+def test_a_socket_that_was_emptied_is_not_paused() -> None:
+    reading: list[bool] = []
+    turns(1_000, 50, look=lambda client: reading.append(client.reading))
+    assert reading == [True]

@@ -1,0 +1,119 @@
+"""What goes to the coordinator, and what producers hear of its answers."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from broker.shell.txn_verifier import TxnVerifier
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.coordinator_client import CoordinatorClient
+from tidemark_wire.v1 import txn_pb2
+
+ORDERS = TopicPartition("orders", 0)
+BILLS = TopicPartition("bills", 1)
+
+
+class Coordinator:
+    """Answers each partition with one code, or fails as a whole."""
+
+    def __init__(self, code: ErrorCode = ErrorCode.NONE, *, reached: bool = True) -> None:
+        self.code = code
+        self.reached = reached
+        self.asked: list[list[str]] = []
+
+    async def call(
+        self, _method: str, _name: str, request: txn_pb2.AddPartitionsRequest, _timeout_s: float
+    ) -> txn_pb2.AddPartitionsResponse:
+        if not self.reached:
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody there")
+        self.asked.append(sorted(one.topic for one in request.partitions))
+        result = txn_pb2.AddPartitionsResponse.Result
+        return txn_pb2.AddPartitionsResponse(
+            results=[
+                result(topic=one.topic, partition=one.partition, error_code=self.code)
+                for one in request.partitions
+            ]
+        )
+
+
+def answers(coordinator: Coordinator, *partitions: TopicPartition) -> list[Any]:
+    async def run() -> list[Any]:
+        verifier = TxnVerifier(cast("CoordinatorClient", coordinator), retry_backoff_ms=1)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(verifier.run())
+            await asyncio.sleep(0)
+            async with asyncio.TaskGroup() as asking:
+                asked = [
+                    asking.create_task(verifier.ask("t", 7, 0, one, transactions_v2=True))
+                    for one in partitions
+                ]
+            running.cancel()
+        return [one.result() for one in asked]
+
+    return asyncio.run(run())
+
+
+def test_what_is_asked_at_once_goes_out_together() -> None:
+    coordinator = Coordinator()
+    assert answers(coordinator, ORDERS, BILLS, ORDERS) == [None, None, None]
+    assert coordinator.asked == [["bills", "orders"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_producers_hear_what_they_know_how_to_handle(code: ErrorCode, told: ErrorCode) -> None:
+    (refused,) = answers(Coordinator(code), ORDERS)
+    assert refused.error_code is told
+
+
+def test_the_end_before_is_waited_for() -> None:
+    class Ending(Coordinator):
+        async def call(
+            self, method: str, name: str, request: txn_pb2.AddPartitionsRequest, timeout_s: float
+        ) -> txn_pb2.AddPartitionsResponse:
+            self.code = ErrorCode.NONE if self.asked else ErrorCode.CONCURRENT_TRANSACTIONS
+            return await super().call(method, name, request, timeout_s)
+
+    coordinator = Ending()
+    assert answers(coordinator, ORDERS) == [None]
+    assert len(coordinator.asked) == 2
+
+
+def test_an_unreachable_coordinator_is_worth_another_try() -> None:
+    (refused,) = answers(Coordinator(reached=False), ORDERS)
+    assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_broker_that_stops_asks_nobody() -> None:
+    verifier = TxnVerifier(cast("CoordinatorClient", Coordinator()))
+    refused = asyncio.run(verifier.ask("t", 7, 0, ORDERS, transactions_v2=True))
+    assert refused is not None
+
+
+def test_the_end_of_the_last_transaction_is_waited_for() -> None:
+    coordinator = Ending(ErrorCode.CONCURRENT_TRANSACTIONS, asked_before=2)
+    assert answers(coordinator, ORDERS) == [None]
+    assert len(coordinator.asked) == 3
+
+
+class Ending(Coordinator):
+    """Says yes once it was asked often enough."""
+
+    def __init__(self, code: ErrorCode, *, asked_before: int) -> None:
+        super().__init__(code)
+        self.asked_before = asked_before
+
+    async def call(
+        self, method: str, name: str, request: txn_pb2.AddPartitionsRequest, timeout_s: float
+    ) -> txn_pb2.AddPartitionsResponse:
+        if len(self.asked) == self.asked_before:
+            self.code = ErrorCode.NONE
+        return await super().call(method, name, request, timeout_s)

@@ -1,0 +1,129 @@
+"""Readers of committed records: which aborted transactions they are told, whatever happened to the
+log meanwhile.
+"""
+
+import pytest
+from broker.storage.log import AppendInfo, Log
+from broker.storage.txn_index import AbortedTxn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, read_header, set_base_offset_and_epoch
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
+
+
+def write(log: Log, producer_id: int) -> None:
+    """One record in the producer's transaction."""
+    entry = {one.producer_id: one for one in log.producers.entries()}.get(producer_id)
+    sequence = entry.last_sequence + 1 if entry else 0
+    append(
+        log,
+        attributes=TRANSACTIONAL_BIT,
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequence=sequence,
+    )
+
+
+def end(log: Log, producer_id: int, *, commits: bool) -> None:
+    """The producer's marker, as a broker appends it."""
+    marker = EndTxnMarker(commits, 1)
+    batch = bytearray(
+        build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
+    )
+    set_base_offset_and_epoch(batch, 0, log.log_end, 0)  # type: ignore[arg-type]
+    header = read_header(batch)
+    info = AppendInfo(log.log_end, log.log_end, NOW, 0, len(batch))
+    log.append([batch], info, NOW)
+    log.producers.replay(header, NOW, marker)
+    log.index_aborted()
+
+
+def aborted_txns(count: int) -> tuple[MemDisk, Log]:
+    """Producers 0, 1...: one record each, then aborted; small segments."""
+    disk, manager, log = new_log()
+    for producer_id in range(count):
+        write(log, producer_id)
+        end(log, producer_id, commits=False)
+    flush(manager)
+    return disk, log
+
+
+EXPECTED = [AbortedTxn(one, 2 * one, 2 * one + 1, 2 * one + 2) for one in range(20)]
+
+
+@pytest.mark.feature("M04")
+def test_those_among_what_is_read_are_told() -> None:
+    _, log = aborted_txns(20)
+    assert log.aborted_between(0, 40) == EXPECTED
+    assert log.aborted_between(9, 11) == EXPECTED[4:6]
+
+
+def test_a_short_read_is_not_told_of_all_behind_it() -> None:
+    _, log = aborted_txns(20)
+    read = log.read(0, 200, end=40)
+    told = log.aborted_in(0, read, 40)
+    assert told == EXPECTED[: len(told)]
+    assert 1 <= len(told) < 20
+
+
+@pytest.mark.parametrize("way", ["closed", "killed", "kernel stopped"])
+def test_they_are_known_after_a_start(way: str) -> None:
+    disk, log = aborted_txns(20)
+    write(log, 99)
+    if way == "closed":
+        log.close(clean=True)
+    elif way == "killed":
+        disk.kill()
+    else:
+        disk.crash()
+    boot = "boot-2" if way == "kernel stopped" else "boot-1"
+    again = opened(disk, boot_id=boot).logs[ORDERS]
+    assert again.aborted_between(0, 40) == EXPECTED
+    assert again.producers.txns.first_of(99) == (40 if again.log_end > 40 else None)
+
+
+def test_what_was_not_synced_is_found_by_the_scan() -> None:
+    disk, _, log = new_log()
+    for producer_id in range(3):
+        write(log, producer_id)
+        end(log, producer_id, commits=producer_id == 1)
+    disk.kill()
+    again = opened(disk).logs[ORDERS]
+    assert [txn.producer_id for txn in again.aborted_between(0, 6)] == [0, 2]
+
+
+@pytest.mark.feature("L16")
+@pytest.mark.parametrize("cut", [1, 10, 11, 37, 39])
+def test_a_truncation_takes_aborts_back(cut: int) -> None:
+    _, log = aborted_txns(20)
+    log.truncate_to(cut)
+    assert log.aborted_between(0, 40) == EXPECTED[: cut // 2]
+    is_open = cut % 2 == 1
+    assert log.producers.txns.first_open() == (cut - 1 if is_open else None)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["write", "commit", "abort"])), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS, st.integers(0, 25))
+def test_any_history_is_the_same_before_and_after_a_crash(
+    steps: list[tuple[int, str]], flush_at: int
+) -> None:
+    disk, manager, log = new_log()
+    for number, (producer_id, step) in enumerate(steps):
+        if step == "write":
+            write(log, producer_id)
+        else:
+            end(log, producer_id, commits=step == "commit")
+        if number == flush_at:
+            flush(manager)
+    before = (log.aborted_between(0, log.log_end), log.producers.txns.last_stable(log.log_end))
+    disk.kill()
+    again = opened(disk).logs[ORDERS]
+    stable = again.producers.txns.last_stable(again.log_end)
+    assert (again.aborted_between(0, again.log_end), stable) == before

@@ -1,0 +1,45 @@
+"""What an embedded cluster tells its processes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from broker.config import BrokerConfig
+from controller.config import ControllerConfig
+from tidemark.cli.dev.cluster import Config, DevCluster
+from tidemark.cli.dev.layout import TXN_COORDINATOR, Layout, Shape
+from tidemark.runtime.service_config import ServiceConfig, load
+from txn_coordinator.config import TxnCoordinatorConfig
+
+CLASSES: dict[str, type[ServiceConfig]] = {
+    "broker": BrokerConfig,
+    "controller": ControllerConfig,
+    TXN_COORDINATOR: TxnCoordinatorConfig,
+}
+
+
+def command(directory: Path, name: str, **overrides: Config) -> list[str]:
+    layout = Layout(directory, Shape(txn_coordinators=2))
+    layout.run_directory.mkdir()
+    return DevCluster(layout, overrides=overrides)._argv(layout.member(name))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_service_accepts_its_configuration(kind: str, tmp_path: Path) -> None:
+    argv = command(tmp_path, f"{kind}-2")
+    assert argv[:4] == [sys.executable, "-P", "-m", kind.replace("-", "_")]
+    config = load(CLASSES[kind], argv[4:], "TIDEMARK_TEST_")
+    assert config.zookeeper_connect == "127.0.0.1:2181/tidemark"
+
+
+def test_a_coordinator_has_ports_of_its_own_and_no_directory(tmp_path: Path) -> None:
+    argv = command(tmp_path, "txn-coordinator-2", **{TXN_COORDINATOR: {"log.level": "DEBUG"}})
+    assert json.loads(Path(argv[-1]).read_text()) == {
+        "coordinator.id": 2,
+        "zookeeper.connect": "127.0.0.1:2181/tidemark",
+        "grpc.listen": "127.0.0.1:19191",
+        "ops.listen": "127.0.0.1:9493",
+        "log.level": "DEBUG",
+    }
+    assert not (tmp_path / "data").exists()

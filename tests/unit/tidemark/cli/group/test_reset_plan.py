@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidemark.cli.failure import CommandError
+from tidemark.cli.group.lag import Bounds
+from tidemark.cli.group.reset_plan import (
+    Goal,
+    Move,
+    Scope,
+    Target,
+    choose,
+    parse_duration,
+    parse_scope,
+    parse_time,
+    plan,
+    timestamp_for,
+)
+from tidemark.model.topics import TopicPartition
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+BOUNDS = {ZERO: Bounds(10, 50, 40)}
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [
+        (Target(Goal.EARLIEST), 10),
+        (Target(Goal.LATEST), 50),
+        (Target(Goal.OFFSET, 33), 33),
+        (Target(Goal.OFFSET, 3), 10),
+        (Target(Goal.OFFSET, 99), 50),
+        (Target(Goal.SHIFT, -5), 15),
+        (Target(Goal.SHIFT, 500), 50),
+        (Target(Goal.TIME, 1), 25),
+        (Target(Goal.CURRENT), 20),
+    ],
+)
+def test_each_goal_is_reached_within_the_log(target: Target, after: int) -> None:
+    assert plan(target, {ZERO: 20}, BOUNDS, {ZERO: 25}) == [Move(ZERO, 20, after)]
+
+
+def test_a_time_younger_than_every_record_is_the_end() -> None:
+    assert plan(Target(Goal.TIME, 1), {}, BOUNDS, {ZERO: -1}) == [Move(ZERO, None, 50)]
+
+
+@pytest.mark.parametrize("goal", [Goal.SHIFT, Goal.CURRENT])
+def test_what_starts_from_a_committed_offset_leaves_partitions_without_alone(goal: Goal) -> None:
+    assert plan(Target(goal, 1), {}, BOUNDS, {}) == []
+
+
+@given(
+    st.sampled_from(list(Goal)),
+    st.integers(-100, 200),
+    st.none() | st.integers(0, 100),
+    st.tuples(st.integers(0, 50), st.integers(0, 50)),
+)
+def test_no_move_leaves_the_log(
+    goal: Goal, number: int, before: int | None, log: tuple[int, int]
+) -> None:
+    bounds = Bounds(log[0], log[0] + log[1], log[0])
+    committed = {} if before is None else {ZERO: before}
+    for move in plan(Target(goal, number), committed, {ZERO: bounds}, {ZERO: number}):
+        assert bounds.start <= move.after <= bounds.end
+
+
+def test_only_one_goal_may_be_named() -> None:
+    assert choose({"--a": None, "--b": Target(Goal.LATEST)}) == Target(Goal.LATEST)
+    with pytest.raises(CommandError, match="none"):
+        choose({"--a": None})
+    with pytest.raises(CommandError, match="--a and --b"):
+        choose({"--a": Target(Goal.LATEST), "--b": Target(Goal.EARLIEST)})
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [("t", Scope("t")), ("a.b:0", Scope("a.b", (0,))), ("t:1,2", Scope("t", (1, 2)))],
+)
+def test_a_scope_is_a_topic_or_some_of_its_partitions(text: str, scope: Scope) -> None:
+    assert parse_scope(text) == scope
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [("PT30S", 30_000), ("PT1.5S", 1_500), ("P1DT2H3M", 93_780_000), ("P7D", 604_800_000)],
+)
+def test_durations_are_iso(text: str, duration_ms: int) -> None:
+    assert parse_duration(text) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1h", "-PT1S"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(CommandError):
+        parse_duration(text)
+
+
+def test_times_are_iso_or_milliseconds() -> None:
+    assert parse_time("@1500") == 1_500
+    assert parse_time("1970-01-01T00:00:02") == 2_000
+    assert parse_time("1970-01-01T02:00:02+02:00") == 2_000
+    with pytest.raises(CommandError):
+        parse_time("yesterday")
+
+
+def test_ago_is_counted_from_now() -> None:
+    assert timestamp_for(Target(Goal.AGO, 300), 1_000) == 700
+    assert timestamp_for(Target(Goal.TIME, 300), 1_000) == 300
+    assert timestamp_for(Target(Goal.LATEST), 1_000) is None

@@ -1,0 +1,97 @@
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.channel_pool import (
+    CallFailedError,
+    ChannelPool,
+    call_failures,
+    read_error_code,
+)
+from tidemark_wire.v1.txn_pb2 import ListTransactionsRequest
+from tidemark_wire.v1.txn_pb2_grpc import TransactionCoordinatorStub
+
+
+def test_a_peer_has_one_channel() -> None:
+    async def scenario() -> None:
+        pool = ChannelPool()
+        assert await pool.channel("127.0.0.1:1") is await pool.channel("127.0.0.1:1")
+        await pool.close()
+        assert len(pool) == 0
+
+    asyncio.run(scenario())
+
+
+def test_beyond_the_bound_the_channel_longest_unused_goes() -> None:
+    async def scenario() -> None:
+        pool = ChannelPool(channels_max=2)
+        first, second = [await pool.channel(f"127.0.0.1:{port}") for port in (1, 2)]
+        assert await pool.channel("127.0.0.1:1") is first
+        await pool.channel("127.0.0.1:3")
+        assert await pool.channel("127.0.0.1:1") is first
+        assert await pool.channel("127.0.0.1:2") is not second
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_call_says_how_and_where() -> None:
+    async def scenario() -> None:
+        pool = ChannelPool()
+        stub: Any = TransactionCoordinatorStub(await pool.channel("127.0.0.1:1"))
+        words = r"^127\.0\.0\.1:1: UNAVAILABLE "
+        with (
+            pytest.raises(CallFailedError, match=words) as failed,
+            call_failures("127.0.0.1:1"),
+        ):
+            await stub.ListTransactions(ListTransactionsRequest(), timeout=2)
+        assert failed.value.status is grpc.StatusCode.UNAVAILABLE
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_that_is_not_ours_is_a_failure() -> None:
+    async def scenario() -> None:
+        with pytest.raises(CallFailedError) as failed, call_failures("there:1"):
+            raise asyncio.CancelledError
+        assert failed.value.status is grpc.StatusCode.CANCELLED
+
+    asyncio.run(scenario())
+
+
+def test_our_own_cancellation_stays_one() -> None:
+    async def wait() -> None:
+        with call_failures("there:1"):
+            await asyncio.Event().wait()
+
+    async def scenario() -> bool:
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+        return waiting.cancelled()
+
+    assert asyncio.run(scenario())
+
+
+def test_a_stream_that_has_ended_is_a_failure() -> None:
+    async def scenario() -> None:
+        with pytest.raises(CallFailedError), call_failures("there:1"):
+            raise asyncio.InvalidStateError
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, ErrorCode.NONE),
+        (52, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (9_999, ErrorCode.UNKNOWN_SERVER_ERROR),  # of a later release
+    ],
+)
+def test_error_codes_of_peers_are_read(number: int, expected: ErrorCode) -> None:
+    assert read_error_code(number) is expected

@@ -1,0 +1,295 @@
+"""A shard over a log that can be held back, broken and read again: what is told, and when."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, build_marker, build_owner
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
+from tidemark.codec.records import build_batch, read_records
+from tidemark.machine.shard import Decision, Moment, Writer
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import InstantMs
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.shard_runtime import ShardRuntime
+
+Put = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer."""
+
+    to: int
+    reply: str
+
+
+class Register:
+    """Keys and their last values; a request is ``key=value``, or ``key`` to read."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.pending: dict[int, list[Put]] = {}
+        self.due: InstantMs | None = None
+
+    def decide(self, request_id: int, request: str, now: Moment) -> Decision[Put, Told]:
+        assert request != "bug", "a bug of ours"
+        if request == "soon":
+            self.due = InstantMs(now.instant + 5)
+            return Decision()
+        key, is_put, value = request.partition("=")
+        if not is_put:
+            return Decision((), (Told(request_id, self.values.get(key, "none")),))
+        return Decision(((key, value),), (Told(request_id, "done"),))
+
+    def wake(self, now: Moment) -> Decision[Put, Told]:
+        del now
+        self.due = None
+        return Decision((("woken", "yes"),), ())
+
+    def next_deadline(self) -> InstantMs | None:
+        return self.due
+
+    def replay(self, record: Put, writer: Writer | None) -> None:
+        if writer is None:
+            self.values[record[0]] = record[1]
+        else:
+            self.pending.setdefault(writer.producer_id, []).append(record)
+
+    def replay_end(self, writer: Writer, *, commits: bool) -> None:
+        for key, value in self.pending.pop(writer.producer_id, []):
+            if commits:
+                self.values[key] = value
+
+    def loaded(self, now: Moment) -> Decision[Put, Told]:
+        del now
+        return Decision((("loaded", "yes"),), ())
+
+    def check(self) -> None:
+        return
+
+
+@dataclass
+class HeldLog:
+    """Batches, and appends that are committed when the test says so."""
+
+    batches: list[bytes] = field(default_factory=list)
+    held: list[asyncio.Future[int]] = field(default_factory=list)
+    holds: bool = False
+
+    async def take_over(self) -> int:
+        return len(self.batches)
+
+    async def read(self, end: int) -> AsyncIterator[bytes]:
+        for batch in self.batches[:end]:
+            yield batch
+
+    def append(self, batches: bytes) -> Awaitable[int]:
+        for position, header in iterate_headers(batches):
+            self.batches.append(batches[position : position + header.size_bytes])
+        committed = asyncio.get_running_loop().create_future()
+        if self.holds:
+            self.held.append(committed)
+        else:
+            committed.set_result(len(self.batches))
+        return committed
+
+    def release(self) -> None:
+        """The oldest held append is committed."""
+        self.held.pop(0).set_result(len(self.batches))
+
+    def records(self) -> list[list[str]]:
+        """Keys by batch."""
+        return [
+            [(one.key or b"").decode() for one in read_records(batch, header)]
+            for batch in self.batches
+            for _, header in iterate_headers(batch)
+        ]
+
+
+Runtime = ShardRuntime[str, Put, Told]
+
+
+def make(log: HeldLog, in_flight_max: int = 1) -> Runtime:
+    runtime: Runtime
+    runtime = ShardRuntime(
+        Register,
+        log,
+        encode=lambda put: (put[0].encode(), put[1].encode()),
+        decode=lambda key, value: (key.decode(), (value or b"").decode()),
+        clock=Clock(),
+        perform=lambda told: runtime.answer(told.to, told.reply),
+        in_flight_max=in_flight_max,
+    )
+    return runtime
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def served(
+    log: HeldLog, work: Callable[[Runtime], Awaitable[None]], in_flight_max: int = 1
+) -> None:
+    async def run() -> None:
+        runtime = make(log, in_flight_max)
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(runtime.run())
+            await settle()
+            await work(runtime)
+            serving.cancel()
+
+    asyncio.run(run())
+
+
+def test_what_was_decided_is_there_after_a_load() -> None:
+    log = HeldLog()
+
+    async def put(runtime: Runtime) -> None:
+        assert await runtime.ask("a=1") == "done"
+
+    async def read(runtime: Runtime) -> None:
+        assert await runtime.ask("a") == "1"
+
+    served(log, put)
+    served(log, read)
+
+
+@pytest.mark.feature("E05")
+def test_an_answer_waits_until_its_records_are_committed() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        log.holds = True
+        async with asyncio.TaskGroup() as tasks:
+            put = tasks.create_task(runtime.ask("a=1"))
+            read = tasks.create_task(runtime.ask("a"))
+            await settle()
+            assert (put.done(), read.done()) == (False, False)
+            log.release()
+        assert (put.result(), read.result()) == ("done", "1")
+
+    served(log, work)
+
+
+def test_decisions_made_meanwhile_go_out_as_one_batch() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        log.holds = True
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(4):
+                tasks.create_task(runtime.ask(f"k{number}=1"))
+            await settle()
+            log.release()
+            await settle()
+            log.release()
+        assert log.records() == [["loaded"], ["k0"], ["k1", "k2", "k3"]]
+
+    served(log, work)
+
+
+async def code_of(work: Awaitable[object]) -> ErrorCode:
+    try:
+        await work
+    except TidemarkError as failure:
+        return failure.code
+    except ExceptionGroup as failures:
+        codes = [one.code for one in failures.exceptions if isinstance(one, TidemarkError)]
+        return codes[0]
+    return ErrorCode.NONE
+
+
+def test_a_failed_append_drops_the_state_and_all_who_wait() -> None:
+    log = HeldLog()
+
+    async def run() -> list[ErrorCode]:
+        runtime = make(log)
+        async with asyncio.TaskGroup() as tasks:
+            served_until = tasks.create_task(code_of(runtime.run()))
+            await settle()
+            log.holds = True
+            asked = tasks.create_task(code_of(runtime.ask("a=1")))
+            await settle()
+            log.held[0].set_exception(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "late"))
+        return [served_until.result(), asked.result(), await code_of(runtime.ask("a"))]
+
+    assert asyncio.run(run()) == [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ]
+
+
+def test_a_bug_in_the_state_costs_the_state() -> None:
+    async def run() -> None:
+        runtime = make(HeldLog())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(runtime.run())
+            await settle()
+            runtime.tell("bug")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(run())
+    assert caught.group_contains(AssertionError, match="a bug of ours")
+
+
+def test_the_state_is_woken_when_it_asked_to_be() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        runtime.tell("soon")
+        await asyncio.sleep(0.03)
+        assert await runtime.ask("woken") == "yes"
+
+    served(log, work)
+
+
+@pytest.mark.feature("L10")
+@pytest.mark.parametrize(("commits", "found"), [(True, "2"), (False, "1")])
+def test_a_transactions_records_count_once_it_commits(commits: bool, found: str) -> None:
+    log = HeldLog()
+
+    async def put(runtime: Runtime) -> None:
+        await runtime.ask("a=1")
+
+    served(log, put)
+    written = make_transactional("a", "2")
+    marker = EndTxnMarker(commits, 1)
+    end = build_marker(marker, producer_id=7, producer_epoch=0, timestamp=0)
+    log.batches += [written, end, build_owner(OwnerRecord(3), timestamp=0)]
+
+    async def read(runtime: Runtime) -> None:
+        assert await runtime.ask("a") == found
+
+    served(log, read)
+
+
+def make_transactional(key: str, value: str) -> bytes:
+    return build_batch(
+        [(0, key.encode(), value.encode(), ())],
+        producer_id=7,
+        producer_epoch=0,
+        attributes_extra=TRANSACTIONAL_BIT,
+    )
+
+
+def test_an_end_told_to_a_local_log_holds_answers_back_until_it_is_committed() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        committed = asyncio.get_running_loop().create_future()
+
+        async def wait() -> int:
+            return int(await committed)
+
+        runtime.end_transaction(Writer(7, 0), wait(), commits=True)
+        async with asyncio.TaskGroup() as tasks:
+            read = tasks.create_task(runtime.ask("a"))
+            await settle()
+            assert not read.done()
+            committed.set_result(9)
+
+    served(log, work, in_flight_max=100)

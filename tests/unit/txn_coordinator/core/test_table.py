@@ -1,0 +1,61 @@
+"""What follows from the records: deadlines, outstanding markers, counts."""
+
+import pytest
+from tidemark.codec.txn_records import TransactionTombstone
+from tidemark.machine.shard import Moment
+from tidemark.model.ids import InstantMs, WallMs
+from txn_coordinator.core import transaction
+from txn_coordinator.core.table import TxnTable
+from unit.txn_coordinator.worlds import ID, P0, P1, a_record
+
+NOW = Moment(InstantMs(100), WallMs(5_000))
+
+
+def test_a_deadline_is_counted_from_the_start_by_the_wall_clock() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.ONGOING, started_at=4_000, timeout_ms=1_500))
+    table.loaded(NOW)
+    assert table.timeouts.first() == 600
+    table.check()
+
+
+def test_what_should_have_timed_out_long_ago_is_due_now() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.ONGOING, started_at=1, timeout_ms=1))
+    table.loaded(NOW)
+    assert table.timeouts.first() == 100
+
+
+def test_a_clock_that_is_behind_gives_one_timeout_more_at_most() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.ONGOING, started_at=99_000, timeout_ms=1_500))
+    table.loaded(NOW)
+    assert table.timeouts.first() == 1_600
+
+
+def test_the_last_record_of_a_key_counts() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.ONGOING, partitions=frozenset({P0})))
+    table.load(a_record(state=transaction.PREPARE_ABORT, partitions=frozenset({P0, P1})))
+    table.load(a_record(transactional_id="gone"))
+    table.load(TransactionTombstone("gone"))
+    table.loaded(NOW)
+    table.check()
+    assert table.outstanding == {ID: {P0, P1}}
+    assert table.statistics().transactional_ids == 1
+
+
+def test_a_record_that_the_table_of_states_forbids_stops_us() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.PREPARE_ABORT, partitions=frozenset({P0})))
+    table.loaded(NOW)
+    with pytest.raises(AssertionError):
+        table.replay(a_record(state=transaction.COMPLETE_COMMIT), NOW)
+
+
+def test_markers_are_outstanding_until_written() -> None:
+    table = TxnTable()
+    table.load(a_record(state=transaction.PREPARE_ABORT, partitions=frozenset({P0, P1})))
+    table.loaded(NOW)
+    assert not table.marker_written(ID, (P0,))
+    assert table.marker_written(ID, (P1,))

@@ -1,0 +1,114 @@
+"""Brokers that note the markers they are sent, behind real gRPC servers on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import (
+    BrokerImage,
+    ClusterImage,
+    FeedPosition,
+    PartitionImage,
+    TopicImage,
+)
+from tidemark.model.topics import TopicPartition
+from tidemark_wire.v1 import txn_pb2 as pb
+from tidemark_wire.v1 import txn_pb2_grpc
+
+
+class MarkerBroker(txn_pb2_grpc.TransactionMarkersServicer):
+    """Answers NONE, or what ``refusals`` holds for a partition: one code a request."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.endpoint = ""
+        self.refusals: dict[TopicPartition, list[ErrorCode]] = {}
+        self.requests: list[pb.WriteMarkersRequest] = []
+        self.was_asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def WriteMarkers(  # noqa: N802
+        self, request: pb.WriteMarkersRequest, context: Any
+    ) -> pb.WriteMarkersResponse:
+        self.requests.append(request)
+        self.was_asked.set()
+        await self.gate.wait()
+        return pb.WriteMarkersResponse(
+            markers=[
+                pb.WriteMarkersResponse.Marker(
+                    results=[
+                        pb.WriteMarkersResponse.Result(error_code=self._answer(target))
+                        for target in marker.targets
+                    ]
+                )
+                for marker in request.markers
+            ]
+        )
+
+    def _answer(self, target: Any) -> ErrorCode:
+        codes = self.refusals.get(TopicPartition(target.topic, target.partition))
+        return codes.pop(0) if codes else ErrorCode.NONE
+
+    def targets(self) -> list[list[str]]:
+        """Of each request: the partitions, as text."""
+        return [
+            [
+                f"{target.topic}-{target.partition}"
+                for one in request.markers
+                for target in one.targets
+            ]
+            for request in self.requests
+        ]
+
+
+@asynccontextmanager
+async def marker_brokers(count: int) -> AsyncIterator[list[MarkerBroker]]:
+    """So many, with numbers from 1."""
+    made = [MarkerBroker(number) for number in range(1, count + 1)]
+    async with AsyncExitStack() as stack:
+        for broker in made:
+            server = grpc.aio.server()
+            txn_pb2_grpc.add_TransactionMarkersServicer_to_server(broker, server)
+            broker.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+            await server.start()
+            stack.push_async_callback(server.stop, None)
+        yield made
+
+
+def image_of(
+    version: int, made: Sequence[MarkerBroker], leaders: Mapping[str, Sequence[int]]
+) -> ClusterImage:
+    """Metadata: ``leaders`` has, for each topic, who leads its partitions (-1: nobody)."""
+    topics = {
+        name: TopicImage(
+            name,
+            TopicId(name.encode().ljust(16, b".")),
+            {},
+            tuple(map(_partition, *zip(*enumerate(ids), strict=True))),
+        )
+        for name, ids in leaders.items()
+    }
+    brokers = {
+        BrokerId(broker.broker_id): BrokerImage(
+            BrokerId(broker.broker_id), BrokerEpoch(1), b"", (), broker.endpoint, None, "", False
+        )
+        for broker in made
+    }
+    position = FeedPosition(ControllerEpoch(1), version)
+    return ClusterImage(position=position, brokers=brokers, topics=topics)
+
+
+def _partition(number: int, leader: int) -> PartitionImage:
+    return PartitionImage(number, (), (), BrokerId(leader), LeaderEpoch(1), PartitionEpoch(1))

@@ -1,0 +1,397 @@
+"""A whole replica in one process, called over gRPC: its log and its markers on a broker that keeps
+one partition in memory and notes markers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import grpc.aio
+import pytest
+from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import TXN, ClusterImage, ShardOwner
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metadata_follower import OnImage
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.producer_ids import ProducerIdBlock
+from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
+from tidemark_wire.v1 import txn_pb2 as pb
+from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.server import make_server
+from unit.tidemark.runtime import memory_brokers
+from unit.txn_coordinator.shell import marker_brokers
+
+TIMEOUT_MS = 60_000
+GROUPS = 7
+TURNS = 1_000
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(TURNS):
+        if holds():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it never came to hold")
+
+
+class Member:
+    """The one replica of a cluster whose metadata a test changes."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.owner_epoch = 0
+        self.blocks = 0
+        self.has_controller = True
+        self._on_image: OnImage | None = None
+
+    async def run(self, on_image: OnImage) -> None:
+        self._on_image = on_image
+        on_image(self.image, None)
+        await asyncio.Event().wait()
+
+    def show(self, **changes: Any) -> None:
+        position = self.image.position
+        moved = position._replace(version=position.version + 1)
+        self.image = replace(self.image, position=moved, **changes)
+        assert self._on_image is not None
+        self._on_image(self.image, None)
+
+    def problem(self) -> str | None:
+        return None
+
+    def owned_shards(self) -> frozenset[int]:
+        owners = self.image.shards.get(TXN, ())
+        return frozenset(one.shard for one in owners if one.coordinator_id == 1)
+
+    async def acquire(self, shard: int) -> int:
+        self.owner_epoch += 1
+        return self.owner_epoch
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        if not self.has_controller:
+            raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+        self.blocks += 1
+        return ProducerIdBlock(self.blocks * 1_000, 1_000)
+
+
+class World:
+    """What a test sees of it."""
+
+    def __init__(
+        self,
+        node: TxnCoordinatorNode,
+        member: Member,
+        broker: memory_brokers.MemoryBroker,
+        markers: marker_brokers.MarkerBroker,
+        stub: Any,
+    ) -> None:
+        self.node = node
+        self.member = member
+        self.broker = broker
+        self.markers = markers
+        self.stub = stub
+
+    async def serving(self) -> None:
+        await until(lambda: bool(self.node.shards.serving()))
+
+    async def init(self, name: str = "t", **fields: Any) -> Any:
+        request = {"producer_id": -1, "producer_epoch": -1, "transactions_v2": True, **fields}
+        return await self.stub.InitTransactionalId(
+            pb.InitTransactionalIdRequest(
+                transactional_id=name, transaction_timeout_ms=TIMEOUT_MS, **request
+            )
+        )
+
+    async def add(self, who: Any, *partitions: TopicPartition, name: str = "t") -> Any:
+        return await self.stub.AddPartitions(
+            pb.AddPartitionsRequest(
+                transactional_id=name,
+                producer_id=who.producer_id,
+                producer_epoch=who.producer_epoch,
+                partitions=[
+                    pb.Partition(topic=at.topic, partition=at.partition) for at in partitions
+                ],
+                transactions_v2=True,
+            )
+        )
+
+    async def end(self, who: Any, *, commit: bool = True, name: str = "t") -> Any:
+        return await self.stub.EndTransaction(
+            pb.EndTransactionRequest(
+                transactional_id=name,
+                producer_id=who.producer_id,
+                producer_epoch=who.producer_epoch,
+                commit=commit,
+                transactions_v2=True,
+            )
+        )
+
+    async def describe(self, *names: str) -> Sequence[Any]:
+        request = pb.DescribeTransactionsRequest(transactional_ids=names)
+        return list((await self.stub.DescribeTransactions(request)).transactions)
+
+    async def wait_state(self, state: str, name: str = "t") -> None:
+        for _ in range(TURNS):
+            if (await self.describe(name))[0].state == state:
+                return
+            await asyncio.sleep(0.002)
+        raise AssertionError(f"{name} never came to {state}")
+
+
+A0 = TopicPartition("a", 0)
+
+
+def metadata(
+    broker: memory_brokers.MemoryBroker, markers: marker_brokers.MarkerBroker
+) -> ClusterImage:
+    state = memory_brokers.image_of(1, [broker], leader=1)
+    users = marker_brokers.image_of(
+        1, [markers], {"a": (1, 1), "__consumer_offsets": (1,) * GROUPS}
+    )
+    return replace(
+        state,
+        topics={**state.topics, **users.topics},
+        shards={TXN: (ShardOwner(0, 1, 1),)},
+    )
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    broker = memory_brokers.MemoryBroker(1, memory_brokers.MemoryPartition())
+    markers = marker_brokers.MarkerBroker(1)
+    server = grpc.aio.server()
+    partition_store_pb2_grpc.add_PartitionStoreServicer_to_server(broker, server)
+    txn_pb2_grpc.add_TransactionMarkersServicer_to_server(markers, server)
+    broker.endpoint = markers.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    config = TxnCoordinatorConfig(coordinator_id=1, grpc_listen="127.0.0.1:0")
+    node = TxnCoordinatorNode(config, Clock(), Metrics("txn-coordinator"))
+    member = Member(metadata(broker, markers))
+    stop = asyncio.Event()
+    try:
+        async with (
+            make_server(config.grpc_listen, node) as grpc_server,
+            grpc.aio.insecure_channel(str(grpc_server.address)) as channel,
+            asyncio.TaskGroup() as tasks,
+        ):
+            tasks.create_task(node.run(member, stop))
+            stub: Any = txn_pb2_grpc.TransactionCoordinatorStub(channel)
+            try:
+                yield World(node, member, broker, markers, stub)
+            finally:
+                stop.set()
+    finally:
+        await server.stop(None)
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with world() as here, asyncio.timeout(5):
+            await here.serving()
+            await scenario(here)
+
+    asyncio.run(main())
+
+
+@pytest.mark.feature("L08")
+def test_a_transaction_lives_from_its_first_partition_to_its_last_marker() -> None:
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        assert (who.error_code, who.producer_id) == (0, 1_000)
+        assert [one.error_code for one in (await here.add(who, A0)).results] == [0]
+        following = await here.end(who)
+        assert (following.error_code, following.producer_epoch) == (0, who.producer_epoch + 1)
+        await here.wait_state("CompleteCommit")
+        assert here.markers.targets() == [["a-0"]]
+
+    run(scenario)
+
+
+@pytest.mark.feature("L17")
+def test_a_transaction_costs_three_saves_of_its_coordinator_and_one_round_of_markers() -> None:
+    """With the data itself Kafka's five, one after the other; who commits waits for the third."""
+
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        saves = [len(here.broker.appends)]
+        await here.add(who, A0, TopicPartition("a", 1))
+        saves.append(len(here.broker.appends))  # the partitions
+        here.markers.gate.clear()
+        await here.end(who)
+        saves.append(len(here.broker.appends))  # the outcome: the client has its answer
+        here.markers.gate.set()
+        await here.wait_state("CompleteCommit")
+        saves.append(len(here.broker.appends))  # that all markers are written
+        assert [after - before for before, after in pairwise(saves)] == [1, 1, 1]
+        assert here.markers.targets() == [["a-0", "a-1"]]
+
+    run(scenario)
+
+
+def test_markers_carry_the_shards_owner_epoch() -> None:
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        await here.add(who, A0)
+        await here.end(who, commit=False)
+        await here.wait_state("CompleteAbort")
+        (marker,) = here.markers.requests[0].markers
+        assert (marker.coordinator_epoch, marker.commit) == (here.member.owner_epoch, False)
+
+    run(scenario)
+
+
+def test_a_decided_transaction_survives_the_loss_of_its_state() -> None:
+    async def scenario(here: World) -> None:
+        here.markers.gate.clear()
+        who = await here.init()
+        await here.add(who, A0)
+        await here.end(who)
+        await here.markers.was_asked.wait()
+        here.node.shards.fenced(0, here.member.owner_epoch)
+        await asyncio.sleep(0)
+        here.markers.gate.set()
+        await here.serving()
+        await here.wait_state("CompleteCommit")
+        epochs = [request.markers[0].coordinator_epoch for request in here.markers.requests]
+        assert epochs == [1, 2]
+
+    run(scenario)
+
+
+def test_a_failed_append_answers_at_once_and_loads_again() -> None:
+    async def scenario(here: World) -> None:
+        here.broker.refusals = [(ErrorCode.REQUEST_TIMED_OUT, 5)]
+        assert (await here.init()).error_code == ErrorCode.NOT_COORDINATOR
+        await here.serving()
+        assert (await here.init()).error_code == ErrorCode.NONE
+        assert here.member.owner_epoch == 2
+
+    run(scenario)
+
+
+def test_a_shard_that_is_another_coordinators_is_refused() -> None:
+    async def scenario(here: World) -> None:
+        here.member.show(shards={TXN: (ShardOwner(0, 2, 9),)})
+        assert (await here.init()).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await here.describe("t"))[0].error_code == ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_a_partition_that_the_metadata_does_not_show_is_not_added() -> None:
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        async with asyncio.TaskGroup() as tasks:
+            adding = tasks.create_task(here.add(who, A0, TopicPartition("later", 0)))
+            await asyncio.sleep(0.01)
+            assert not adding.done()
+            users = marker_brokers.image_of(1, [here.markers], {"later": (1,)})
+            here.member.show(topics={**here.member.image.topics, **users.topics})
+        assert [one.error_code for one in adding.result().results] == [0, 0]
+
+    run(scenario)
+
+
+def test_a_groups_offsets_are_the_partition_of_the_topic_as_it_is() -> None:
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        request = pb.AddOffsetsRequest(
+            transactional_id="t",
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            group_id="my-group",
+        )
+        assert (await here.stub.AddOffsets(request)).error_code == 0
+        (found,) = (await here.describe("t"))[0].partitions
+        expected = ("__consumer_offsets", shard_for_name("my-group", GROUPS))
+        assert (found.topic, found.partition) == expected
+
+    run(scenario)
+
+
+def test_an_id_that_was_not_taken_serves_the_next_request() -> None:
+    async def scenario(here: World) -> None:
+        first = await here.init("t")
+        await here.init("t")  # the same id, its epoch raised
+        second = await here.init("u")
+        assert (first.producer_id, second.producer_id) == (1_000, 1_001)
+        assert here.member.blocks == 1
+
+    run(scenario)
+
+
+def test_without_a_controller_nobody_gets_an_id_but_is_told_to_try_again() -> None:
+    async def scenario(here: World) -> None:
+        here.member.has_controller = False
+        assert (await here.init()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    run(scenario)
+
+
+def test_writers_of_a_handle_share_one_commit() -> None:
+    async def scenario(here: World) -> None:
+        begun = await here.stub.BeginTransaction(
+            pb.BeginTransactionRequest(transactional_id="t", transaction_timeout_ms=TIMEOUT_MS)
+        )
+        writer = await here.stub.EnlistWriter(
+            pb.EnlistWriterRequest(handle=begun.handle, writer="w")
+        )
+        await here.add(writer, A0)
+        counted = pb.FinishTransactionRequest.Writer(
+            writer="w", producer_id=writer.producer_id, producer_epoch=writer.producer_epoch
+        )
+        finish = pb.FinishTransactionRequest(handle=begun.handle, commit=True, writers=[counted])
+        assert (await here.stub.FinishTransaction(finish)).committed
+        assert (await here.stub.FinishTransaction(finish)).committed
+
+    run(scenario)
+
+
+def test_a_text_that_is_no_handle_is_refused() -> None:
+    async def scenario(here: World) -> None:
+        request = pb.EnlistWriterRequest(handle="nonsense", writer="w")
+        answer = await here.stub.EnlistWriter(request)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run(scenario)
+
+
+def test_a_listing_tells_what_is_known() -> None:
+    async def scenario(here: World) -> None:
+        await here.init("t")
+        await here.init("u")
+        request = pb.ListTransactionsRequest(duration_ms_min=-1)
+        listed = await here.stub.ListTransactions(request)
+        assert sorted(one.transactional_id for one in listed.transactions) == ["t", "u"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "t"])
+def test_descriptions_have_an_error_of_their_own(name: str) -> None:
+    async def scenario(here: World) -> None:
+        (state,) = await here.describe(name)
+        assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_metrics_tell_of_states_requests_and_markers() -> None:
+    async def scenario(here: World) -> None:
+        who = await here.init()
+        await here.add(who, A0)
+        states = {
+            sample.labels["state"]: sample.value
+            for family in here.node.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "tidemark_txn_transactions"
+        }
+        assert states == {"Ongoing": 1.0}
+
+    run(scenario)

@@ -1,0 +1,36 @@
+import asyncio
+from typing import Any
+
+import pytest
+from tidemark.runtime.zk_session import ZkUnavailableError
+from txn_coordinator.__main__ import serve
+from txn_coordinator.config import TxnCoordinatorConfig
+
+NOBODY = "127.0.0.1:1"
+
+
+def config(**settings: Any) -> TxnCoordinatorConfig:
+    return TxnCoordinatorConfig(
+        coordinator_id=1, grpc_listen="127.0.0.1:0", zookeeper_connect=NOBODY, **settings
+    )
+
+
+def test_a_replica_that_waits_for_zookeeper_stops_when_told() -> None:
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(serve(config(), stop))
+            await asyncio.sleep(0.02)
+            stop.set()
+        assert serving.exception() is None
+
+    asyncio.run(scenario())
+
+
+def test_without_zookeeper_it_says_so_and_ends() -> None:
+    async def scenario() -> None:
+        await serve(config(zookeeper_connect_timeout_ms=100), asyncio.Event())
+
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(scenario())
+    assert failed.value.subgroup(ZkUnavailableError) is not None

@@ -1,0 +1,213 @@
+"""A shard of transactions with a log that always works and a clock that the test moves."""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import TypeVar
+
+from tidemark.codec.txn_records import (
+    TransactionRecord,
+    TransactionState,
+    TxnRecord,
+    decode,
+    encode,
+)
+from tidemark.machine.shard import Moment
+from tidemark.model.ids import InstantMs, WallMs
+from tidemark.model.topics import TopicPartition
+from txn_coordinator.core.effects import Answer, SendMarkers
+from txn_coordinator.core.requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    BeginTransaction,
+    BeginTransactionReply,
+    CountedWriter,
+    DescribeTransactions,
+    DescribeTransactionsReply,
+    EndTransaction,
+    EndTransactionReply,
+    EnlistWriter,
+    EnlistWriterReply,
+    FinishTransaction,
+    FinishTransactionReply,
+    InitTransactionalId,
+    InitTransactionalIdReply,
+    MarkersWritten,
+    Request,
+    TransactionView,
+)
+from txn_coordinator.core.settings import TxnSettings
+from txn_coordinator.core.shard import TxnDecision, TxnShard
+
+ReplyT = TypeVar("ReplyT")
+
+ID = "payments"
+TIMEOUT_MS = 60_000
+FIRST_SPARE = 1_000
+P0, P1, P2 = (TopicPartition("orders", partition) for partition in range(3))
+Q0 = TopicPartition("refunds", 0)
+
+
+class World:
+    """One shard, its committed log, and the markers it asked for."""
+
+    def __init__(self, settings: TxnSettings | None = None) -> None:
+        self.settings = settings or TxnSettings()
+        self.log: list[TxnRecord] = []
+        self.markers: list[SendMarkers] = []
+        self.instant, self.wall = 5_000, 1_700_000_000_000
+        self.spares = count(FIRST_SPARE)
+        self.shard = TxnShard(self.settings)
+        self.perform(self.shard.loaded(self.now))
+
+    @property
+    def now(self) -> Moment:
+        return Moment(InstantMs(self.instant), WallMs(self.wall))
+
+    def perform(self, decision: TxnDecision) -> list[Answer]:
+        """Append, replay, and once that is committed, collect the effects."""
+        for record in decision.records:
+            self.log.append(record)
+            self.shard.replay(record, None)
+        self.shard.check()
+        effects = list(decision.effects)
+        self.markers += [effect for effect in effects if isinstance(effect, SendMarkers)]
+        return [effect for effect in effects if isinstance(effect, Answer)]
+
+    def ask(self, request: Request, expected: type[ReplyT]) -> ReplyT:
+        (answer,) = self.perform(self.shard.decide(7, request, self.now))
+        assert answer.to == 7
+        assert isinstance(answer.reply, expected)
+        return answer.reply
+
+    def written(
+        self, markers: SendMarkers, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Report markers of this effect as written; all of them unless some are named."""
+        request = MarkersWritten(
+            markers.transactional_id,
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.prepared_at,
+            tuple(markers.partitions if partitions is None else partitions),
+        )
+        assert self.perform(self.shard.decide(0, request, self.now)) == []
+
+    def all_written(self) -> None:
+        """Every marker asked for so far is written."""
+        sent, self.markers = self.markers, []
+        for markers in sent:
+            self.written(markers)
+
+    def advance(self, ms: int) -> None:
+        """Time passes, and what falls due happens."""
+        self.instant, self.wall = self.instant + ms, self.wall + ms
+        while (due := self.shard.next_deadline()) is not None and due <= self.instant:
+            self.perform(self.shard.wake(self.now))
+
+    def crash(self) -> None:
+        """Another owner loads the shard, from bytes that compaction has been over."""
+        self.markers = []
+        self.shard = TxnShard(self.settings)
+        for record in compacted(self.log):
+            self.shard.replay(record, None)
+        self.perform(self.shard.loaded(self.now))
+
+    # Requests in short.
+
+    def init(
+        self, transactional_id: str = ID, *, pid: int = -1, epoch: int = -1
+    ) -> InitTransactionalIdReply:
+        request = InitTransactionalId(transactional_id, TIMEOUT_MS, next(self.spares), pid, epoch)
+        return self.ask(request, InitTransactionalIdReply)
+
+    def session(self, transactional_id: str = ID) -> tuple[int, int]:
+        """Producer id and epoch of a new session."""
+        reply = self.init(transactional_id)
+        assert reply.error_code == 0, reply
+        return reply.producer_id, reply.producer_epoch
+
+    def add(
+        self,
+        session: tuple[int, int],
+        *partitions: TopicPartition,
+        v2: bool = False,
+        verify: bool = False,
+        transactional_id: str = ID,
+    ) -> AddPartitionsReply:
+        request = AddPartitions(transactional_id, *session, partitions, verify, v2)
+        return self.ask(request, AddPartitionsReply)
+
+    def end(
+        self,
+        session: tuple[int, int],
+        *,
+        commit: bool = True,
+        v2: bool = False,
+        transactional_id: str = ID,
+    ) -> EndTransactionReply:
+        request = EndTransaction(transactional_id, *session, commit, v2, next(self.spares))
+        return self.ask(request, EndTransactionReply)
+
+    def begin(
+        self, transactional_id: str = ID, *, abort_previous: bool = False
+    ) -> BeginTransactionReply:
+        request = BeginTransaction(transactional_id, TIMEOUT_MS, abort_previous)
+        return self.ask(request, BeginTransactionReply)
+
+    def handle(self, transactional_id: str = ID) -> str:
+        reply = self.begin(transactional_id)
+        assert reply.error_code == 0, reply
+        return reply.handle
+
+    def enlist(self, handle: str, writer: str) -> EnlistWriterReply:
+        return self.ask(EnlistWriter(handle, writer, next(self.spares)), EnlistWriterReply)
+
+    def writer(self, handle: str, writer: str, *partitions: TopicPartition) -> CountedWriter:
+        """A hand-out that has written to these partitions."""
+        reply = self.enlist(handle, writer)
+        assert reply.error_code == 0, reply
+        if partitions:
+            added = self.add((reply.producer_id, reply.producer_epoch), *partitions, v2=True)
+            assert added.error_code == 0, added
+        return CountedWriter(writer, reply.producer_id, reply.producer_epoch)
+
+    def finish(
+        self, handle: str, *winners: CountedWriter, commit: bool = True
+    ) -> FinishTransactionReply:
+        return self.ask(FinishTransaction(handle, commit, winners), FinishTransactionReply)
+
+    def view(self, transactional_id: str = ID) -> TransactionView:
+        reply = self.ask(DescribeTransactions((transactional_id,)), DescribeTransactionsReply)
+        return reply.transactions[0]
+
+    def state(self, transactional_id: str = ID) -> str:
+        return self.view(transactional_id).state
+
+
+def key_of(record: TxnRecord) -> bytes:
+    return encode(record)[0]
+
+
+def compacted(log: list[TxnRecord]) -> list[TxnRecord]:
+    """The last record of each key, read back from its bytes."""
+    last = {key_of(record): position for position, record in enumerate(log)}
+    kept = []
+    for position, record in enumerate(log):
+        if last[key_of(record)] == position:
+            read = decode(*encode(record))
+            assert read == record
+            kept.append(record)
+    return kept
+
+
+def a_record(**changes: object) -> TransactionRecord:
+    """A session without a transaction."""
+    fields: dict[str, object] = {
+        "transactional_id": ID,
+        "producer_id": 7,
+        "producer_epoch": 3,
+        "timeout_ms": TIMEOUT_MS,
+        "state": TransactionState.EMPTY,
+        "updated_at": 1_000,
+    }
+    return TransactionRecord(**{**fields, **changes})  # type: ignore[arg-type]
