@@ -1,4 +1,6 @@
-"""The cluster that is hurt: ZooKeeper, two controllers and three brokers, all on loopback."""
+"""The cluster that is hurt: ZooKeeper, two controllers, three brokers and two txn-coordinators, all
+on loopback.
+"""
 
 import contextlib
 import os
@@ -13,21 +15,35 @@ from chaos.logs import errors
 from e2e.kafka_wire import Wire
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.health import member_problem
-from tidemark.cli.dev.layout import Layout, Shape
+from tidemark.cli.dev.layout import TXN_COORDINATOR, Layout
 from tidemark.cli.dev.process import send_signal, wait_ended
 from tidemark.cli.failure import CommandError
 from tidemark.kafka.metadata import MetadataPartition
 from tidemark.kafka.primitives import MalformedRequestError
 
 BROKERS: Final = 3
+COORDINATORS: Final = 2
+INTERNAL_PARTITIONS: Final = 3
+"""Of each of the coordinators' topics: few, so that a fault of one's leader is felt."""
 SESSION_S: Final = 4.0
+GROUP_SESSION_S: Final = 6.0
+GROUP_HEARTBEAT_MS: Final = 500
 START_S: Final = 90.0
 STOP_S: Final = 45.0
 HEAL_S: Final = 90.0
 _ASK_S: Final = 1.0
 _POLL_S: Final = 0.1
 _SESSION = {"zookeeper.session.timeout.ms": int(SESSION_S * 1_000), "log.format": "json"}
-_BROKER = {**_SESSION, "replica.lag.time.max.ms": 4_000, "log.flush.interval.ms": 1_000}
+_BROKER = {
+    **_SESSION,
+    "replica.lag.time.max.ms": 4_000,
+    "log.flush.interval.ms": 1_000,
+    "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
+    "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
+    "group.initial.rebalance.delay.ms": 500,
+    "group.consumer.session.timeout.ms": int(GROUP_SESSION_S * 1_000),
+    "group.consumer.heartbeat.interval.ms": GROUP_HEARTBEAT_MS,
+}
 # Preferred leaders return between faults: elections of living leaders too.
 _CONTROLLER = {**_SESSION, "leader.imbalance.check.interval.seconds": 15}
 
@@ -40,9 +56,9 @@ class ChaosCluster(DevCluster):
     """A DevCluster whose processes end and begin without anybody waiting for it."""
 
     def __init__(self, directory: Path) -> None:
-        ports = Layout.on_free_ports(directory).shape.ports
-        layout = Layout(directory, Shape(brokers=BROKERS, controllers=2, ports=ports))
-        super().__init__(layout, overrides={"broker": _BROKER, "controller": _CONTROLLER})
+        layout = Layout.on_free_ports(directory, brokers=BROKERS, txn_coordinators=COORDINATORS)
+        overrides = {"broker": _BROKER, "controller": _CONTROLLER, TXN_COORDINATOR: _SESSION}
+        super().__init__(layout, overrides=overrides)
         self.paused: set[str] = set()
         self.down: set[str] = set()
         """Killed or stopped on purpose, and not started again yet."""
@@ -95,7 +111,7 @@ class ChaosCluster(DevCluster):
         return self._log_tail(name)
 
     def errors_logged(self) -> list[str]:
-        """What brokers and controllers logged as errors."""
+        """What brokers, controllers and coordinators logged as errors."""
         found = []
         for member in self.layout.members():
             if member.kind != "zookeeper":

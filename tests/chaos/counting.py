@@ -71,6 +71,23 @@ class Sessions:
         return sum(len(owners) - 1 for owners in self._owners.values())
 
 
+class Owners:
+    """Shards that came to another txn-coordinator; being without one counts as nothing."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, int] = {}
+        self.moves = 0
+
+    def see(self, shard: int, coordinator_id: int) -> bool:
+        """One shard of one look; whether it has moved since the one before."""
+        if coordinator_id < 0:
+            return False
+        is_new = self._owners.get(shard, coordinator_id) != coordinator_id
+        self._owners[shard] = coordinator_id
+        self.moves += is_new
+        return is_new
+
+
 class Window(NamedTuple):
     """A time without an acknowledgement in one partition; seconds since the load began."""
 
@@ -89,6 +106,20 @@ def windows(
         for before, after in pairwise(times)
         if after - before > least_s
     ]
+
+
+class Stall(NamedTuple):
+    """A time in which nothing came to its end; seconds since the load began."""
+
+    began_s: float
+    length_s: float
+
+
+def longest_stall(ended_s: Sequence[float], end_s: float) -> Stall:
+    """The longest gap between 0, the times at which something ended, and ``end_s``."""
+    times = [0.0, *sorted(one for one in ended_s if one < end_s), end_s]
+    length_s, began_s = max((after - before, before) for before, after in pairwise(times))
+    return Stall(began_s, length_s)
 
 
 class Unavailability(NamedTuple):

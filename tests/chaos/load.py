@@ -17,7 +17,7 @@ WAITING_MAX: Final = 500
 """Values of one producer for one partition that wait for their acknowledgement."""
 
 _POLL_S: Final = 0.2
-_QUICK: Final[Mapping[str, object]] = {
+QUICK: Final[Mapping[str, object]] = {
     "socket.timeout.ms": 6_000,
     "socket.connection.setup.timeout.ms": 3_000,
     "reconnect.backoff.ms": 50,
@@ -33,14 +33,14 @@ _PRODUCER: Final[Mapping[str, object]] = {
     "request.timeout.ms": 5_000,
     "message.timeout.ms": 3_600_000,
 }
-_READER: Final[Mapping[str, object]] = {
+READER: Final[Mapping[str, object]] = {
     "group.id": "chaos",  # asked for by the library; nobody joins a group
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "fetch.wait.max.ms": 200,
 }
 # The library goes on by itself after any other: it has lost a connection, or asks for a leader.
-_READER_ERRORS: Final = frozenset(
+READER_ERRORS: Final = frozenset(
     {
         KafkaError._AUTO_OFFSET_RESET,
         KafkaError._LOG_TRUNCATION,
@@ -111,7 +111,7 @@ class Writer:
         self._lives += 1
         self._is_dead = False
         self._waiting.clear()
-        return Producer({"bootstrap.servers": self._bootstrap, **_QUICK, **_PRODUCER})
+        return Producer({"bootstrap.servers": self._bootstrap, **QUICK, **_PRODUCER})
 
     def _offer(self, partition: Partition) -> None:
         if self._waiting[partition] >= WAITING_MAX:
@@ -162,7 +162,7 @@ class Reader:
     """Follows every partition from its start, and keeps all that it sees."""
 
     def __init__(self, bootstrap: str, partitions: Sequence[Partition]) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, **_QUICK, **_READER})
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, **QUICK, **READER})
         self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
         self._stop = threading.Event()
         self.seen: dict[Partition, list[Record]] = {partition: [] for partition in partitions}
@@ -195,7 +195,7 @@ class Reader:
         partition = Partition(message.topic(), message.partition())
         if error is None:
             self.seen[partition].append(Record(message.offset(), message.value()))
-        elif error.code() in _READER_ERRORS:
+        elif error.code() in READER_ERRORS:
             reached = self.seen[partition][-1:]
             self.errors.append(
                 f"{partition} after {reached[0].offset if reached else '-'}: {error}"
@@ -203,10 +203,16 @@ class Reader:
 
 
 def end_offsets(
-    bootstrap: str, partitions: Sequence[Partition], timeout_s: float
+    bootstrap: str,
+    partitions: Sequence[Partition],
+    timeout_s: float,
+    isolation: str = "read_uncommitted",
 ) -> dict[Partition, int]:
-    """Each partition's next offset. Raises TimeoutError where none is told in time."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **_QUICK, **_READER})
+    """Each partition's next offset, or its last stable one under read_committed. Raises
+    TimeoutError where none is told in time.
+    """
+    asks = {"bootstrap.servers": bootstrap, "isolation.level": isolation, **QUICK, **READER}
+    consumer = Consumer(asks)
     deadline = time.monotonic() + timeout_s
     ends: dict[Partition, int] = {}
     try:

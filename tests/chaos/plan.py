@@ -1,7 +1,7 @@
 """What strikes whom, when, and for how long: drawn from a seed, and nothing else.
 
-Never more than one broker is disabled at a time: a step has at most one fault of a broker, and the
-next step begins when that broker is back.
+Never more than one broker is disabled at a time, and never more than one txn-coordinator: a step
+has at most one fault of either, and the next step begins when both are back.
 """
 
 import random
@@ -16,8 +16,16 @@ class Role(Enum):
 
     BROKER = "broker"
     LEADER = "leader of partition"
+    STATE_LEADER = "leader of transaction state"
+    OFFSETS_LEADER = "leader of group offsets"
     ACTIVE = "active controller"
     ZOOKEEPER = "zookeeper"
+    COORDINATOR = "txn-coordinator"
+    OWNER = "owner of transaction shard"
+
+
+BROKER_ROLES: Final = (Role.BROKER, Role.LEADER, Role.STATE_LEADER, Role.OFFSETS_LEADER)
+COORDINATOR_ROLES: Final = (Role.COORDINATOR, Role.OWNER)
 
 
 class Kind(Enum):
@@ -35,17 +43,23 @@ class Fault(NamedTuple):
 
     kind: Kind
     role: Role
-    number: int  # of the broker, or of the partition whose leader it is; else 0
+    number: int  # of the process, or of the partition that it leads or owns; else 0
     after_s: float
     hold_s: float
 
     @property
     def strikes_broker(self) -> bool:
         """Whether it disables a broker."""
-        return self.role in (Role.BROKER, Role.LEADER)
+        return self.role in BROKER_ROLES
+
+    @property
+    def strikes_coordinator(self) -> bool:
+        """Whether it disables a txn-coordinator."""
+        return self.role in COORDINATOR_ROLES
 
     def __str__(self) -> str:
-        whom = f"{self.role.value} {self.number}" if self.strikes_broker else self.role.value
+        numbered = self.strikes_broker or self.strikes_coordinator
+        whom = f"{self.role.value} {self.number}" if numbered else self.role.value
         return f"{self.kind.value} of {whom} at +{self.after_s:.1f} s for {self.hold_s:.1f} s"
 
 
@@ -87,6 +101,8 @@ class Ground(NamedTuple):
     brokers: int
     partitions: int
     session_s: float
+    coordinators: int
+    internal_partitions: int
 
 
 _CALM_S: Final = (1.0, 4.0)
@@ -94,9 +110,12 @@ _DOWN_S: Final = (0.5, 8.0)
 _PAUSED_BEYOND_S: Final = (1.0, 5.0)
 _ZOOKEEPER_DOWN_S: Final = (0.2, 6.0)
 _SECOND_AFTER_S: Final = (0.0, 3.0)
-_LEADER_SHARE: Final = 0.6
+# By number, or by what it leads, the coordinators' topics as often as the others.
+_BROKER_ROLE_WEIGHTS: Final = (0.4, 0.3, 0.15, 0.15)
+_OWNER_SHARE: Final = 0.6
 _UNTIL_WHOLE_SHARE: Final = 0.7
 _BROKER_KINDS: Final = (Kind.KILL, Kind.BOUNCE, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
+_COORDINATOR_KINDS: Final = _BROKER_KINDS
 _CONTROLLER_KINDS: Final = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
 
 
@@ -122,7 +141,10 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
     def zookeeper(after_s: float = 0.0) -> Fault:
         return Fault(Kind.KILL, Role.ZOOKEEPER, 0, after_s, _seconds(dice, _ZOOKEEPER_DOWN_S))
 
-    second_s = _seconds(dice, _SECOND_AFTER_S)
+    def coordinator(after_s: float = 0.0) -> Fault:
+        return _coordinator_fault(dice, ground, after_s)
+
+    second_s, third_s = (_seconds(dice, _SECOND_AFTER_S) for _ in range(2))
     other = dice.choice((controller, zookeeper))
     steps: list[tuple[Fault, ...]] = [
         (broker(Kind.KILL, Kind.BOUNCE),),
@@ -130,6 +152,8 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
         (broker(Kind.PAUSE, Kind.EXPIRE),),
         (controller(),),
         (zookeeper(),),
+        (coordinator(),),
+        (broker(*_BROKER_KINDS), coordinator(third_s)),
         (broker(*_BROKER_KINDS), other(second_s)),
     ]
     dice.shuffle(steps)
@@ -138,9 +162,20 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
 
 def _broker_fault(dice: random.Random, ground: Ground, kind: Kind, after_s: float) -> Fault:
     hold_s = _hold(dice, ground, kind)
-    if dice.random() < _LEADER_SHARE:
-        return Fault(kind, Role.LEADER, dice.randrange(ground.partitions), after_s, hold_s)
-    return Fault(kind, Role.BROKER, dice.randint(1, ground.brokers), after_s, hold_s)
+    (role,) = dice.choices(BROKER_ROLES, _BROKER_ROLE_WEIGHTS)
+    if role is Role.BROKER:
+        return Fault(kind, role, dice.randint(1, ground.brokers), after_s, hold_s)
+    partitions = ground.partitions if role is Role.LEADER else ground.internal_partitions
+    return Fault(kind, role, dice.randrange(partitions), after_s, hold_s)
+
+
+def _coordinator_fault(dice: random.Random, ground: Ground, after_s: float) -> Fault:
+    kind = dice.choice(_COORDINATOR_KINDS)
+    hold_s = _hold(dice, ground, kind)
+    if dice.random() < _OWNER_SHARE:
+        shard = dice.randrange(ground.internal_partitions)
+        return Fault(kind, Role.OWNER, shard, after_s, hold_s)
+    return Fault(kind, Role.COORDINATOR, dice.randint(1, ground.coordinators), after_s, hold_s)
 
 
 def _hold(dice: random.Random, ground: Ground, kind: Kind) -> float:

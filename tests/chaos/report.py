@@ -7,6 +7,7 @@ from typing import Final
 
 from chaos.counting import Unavailability
 from chaos.history import Findings
+from chaos.transactions import TransactionFindings
 
 EXIT_HELD: Final = 0
 EXIT_BROKEN: Final = 1
@@ -14,10 +15,33 @@ EXIT_PROVED_NOTHING: Final = 3
 
 ACKNOWLEDGED_S_LEAST: Final = 100.0
 ELECTIONS_LEAST: Final = 3
+COMMITTED_S_LEAST: Final = 5.0
 CONTROLLER_CHANGES_LEAST: Final = 1
+COORDINATOR_CHANGES_LEAST: Final = 1
+GROUP_MOVES_LEAST: Final = 1
+ZOMBIES_LEAST: Final = 1
 SESSION_EXPIRIES_LEAST: Final = 1
 _LEAST_IN_S: Final = 120.0
 _EVIDENCE_LINES_MAX: Final = 20
+
+
+@dataclass(frozen=True)
+class TransactionFigures:
+    """What happened to transactions. ``zombies``: copiers that hung, woke, and were refused;
+    ``stuck``: in a call that did not return.
+    Seconds: the longest time in which a producer committed nothing, and nothing was copied.
+    """
+
+    committed: int = 0
+    aborted: int = 0
+    unknown: int = 0
+    copied: int = 0
+    zombies: int = 0
+    coordinator_changes: int = 0
+    group_moves: int = 0
+    stuck: int = 0
+    uncommitted_s: float = 0.0
+    uncopied_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -31,11 +55,17 @@ class Figures:
     session_expiries: int
     unavailability: Unavailability
     faults: Mapping[str, int] = field(default_factory=dict)
+    transactions: TransactionFigures = field(default_factory=TransactionFigures)
 
     @property
     def acknowledged_s(self) -> float:
         """Writes acknowledged a second, on average, faults included."""
         return self.acknowledged / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def committed_s(self) -> float:
+        """Transactions committed a second, on average, faults included."""
+        return self.transactions.committed / self.seconds if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -46,21 +76,28 @@ class Report:
     figures: Figures
     findings: Findings
     others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    transactions: TransactionFindings = field(default_factory=TransactionFindings)
 
     def broken(self) -> dict[str, list[str]]:
         """Every promise that was not kept, with its evidence."""
         others = {promise: list(lines) for promise, lines in self.others.items() if lines}
-        return {**self.findings.broken(), **others}
+        return {**self.findings.broken(), **self.transactions.broken(), **others}
 
     def lacking(self) -> list[str]:
         """Why the run proves nothing; empty when it proves something."""
-        figures = self.figures
+        figures, transactions = self.figures, self.figures.transactions
         scale = max(1.0, figures.seconds / _LEAST_IN_S)
+        moves, group_moves = COORDINATOR_CHANGES_LEAST * scale, GROUP_MOVES_LEAST * scale
         asked = (
             ("acknowledged writes/s", figures.acknowledged_s, ACKNOWLEDGED_S_LEAST),
             ("elections", figures.elections, ELECTIONS_LEAST * scale),
             ("controller changes", figures.controller_changes, CONTROLLER_CHANGES_LEAST * scale),
             ("session expiries", figures.session_expiries, SESSION_EXPIRIES_LEAST * scale),
+            ("committed transactions/s", figures.committed_s, COMMITTED_S_LEAST),
+            ("txn-coordinator changes", transactions.coordinator_changes, moves),
+            ("group coordinator changes", transactions.group_moves, group_moves),
+            ("copies", transactions.copied, 1),
+            ("zombies refused", transactions.zombies, ZOMBIES_LEAST),
         )
         return [
             f"{what}: {found:g}, at least {math.floor(least)} are wanted"
@@ -90,7 +127,9 @@ class Report:
             ("misplaced", str(len(findings.misplaced))),
             ("unsaid to a reader", str(len(findings.unsaid))),
             ("torn reads", str(len(findings.torn))),
+            *self.transactions.rows(),
             *((promise, str(len(lines))) for promise, lines in self.others.items()),
+            *self._transaction_rows(),
             ("unavailable, longest s", f"{gaps.longest_s:.1f}"),
             ("unavailable, p50 s", f"{gaps.p50_s:.1f}"),
             ("unavailable > 1 s, times", str(gaps.times)),
@@ -98,6 +137,22 @@ class Report:
             ("controller changes", str(figures.controller_changes)),
             ("session expiries", str(figures.session_expiries)),
             *((kind, str(count)) for kind, count in sorted(figures.faults.items())),
+        ]
+
+    def _transaction_rows(self) -> list[tuple[str, str]]:
+        figures = self.figures.transactions
+        return [
+            ("committed", f"{figures.committed:,}"),
+            ("committed a second", f"{self.figures.committed_s:,.1f}"),
+            ("aborted", f"{figures.aborted:,}"),
+            ("outcome unknown", f"{figures.unknown:,}"),
+            ("copied", f"{figures.copied:,}"),
+            ("without a commit, longest s", f"{figures.uncommitted_s:.1f}"),
+            ("without a copy, longest s", f"{figures.uncopied_s:.1f}"),
+            ("zombies refused", str(figures.zombies)),
+            ("copiers stuck", str(figures.stuck)),
+            ("txn-coordinator changes", str(figures.coordinator_changes)),
+            ("group coordinator changes", str(figures.group_moves)),
         ]
 
     def lines(self) -> Iterator[str]:
@@ -128,9 +183,11 @@ class Report:
             "figures": {
                 **asdict(figures),
                 "acknowledged_s": figures.acknowledged_s,
+                "committed_s": figures.committed_s,
                 "unavailability": figures.unavailability._asdict(),
             },
             "findings": asdict(self.findings),
+            "transactions": asdict(self.transactions),
             "others": {promise: list(lines) for promise, lines in self.others.items()},
             "broken": sorted(self.broken()),
             "lacking": self.lacking(),

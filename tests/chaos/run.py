@@ -11,33 +11,33 @@ from typing import Final
 
 from chaos.cluster import (
     BROKERS,
+    COORDINATORS,
+    INTERNAL_PARTITIONS,
     SESSION_S,
     ChaosCluster,
     NotHealedError,
     running_cluster,
     wait_none,
 )
-from chaos.counting import Unavailability, Window, windows
-from chaos.history import Findings, History, Partition, check
+from chaos.counting import Unavailability, Window, longest_stall, windows
+from chaos.exactly_once import THREADS, ExactlyOnce
+from chaos.history import Findings, History, check
 from chaos.load import Reader, Writer, end_offsets, read_back
 from chaos.plan import Ground, Step, draw_steps
 from chaos.replicas import differences, read_replicas
-from chaos.report import Figures, Report
+from chaos.report import Figures, Report, TransactionFigures
 from chaos.sessions import Onlooker
 from chaos.strikes import Strikes
+from chaos.topics import DATA_PARTITIONS, NAMES, PARTITIONS, PLAIN_PARTITIONS, create_topics
+from chaos.transactions import Outcome as TransactionOutcome
+from chaos.transactions import TransactionFindings, TransactionHistory, check_transactions
 from chaos.watch import Watcher
-from confluent_kafka.admin import AdminClient, NewTopic
 
-TOPICS: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}
-"""Partitions and flush policy."""
 WRITERS: Final = 2
 FLUSH_S: Final = 90.0
 READ_BACK_S: Final = 180.0
 _AFTERWARDS_S: Final = 2.0
 _LOOK_S: Final = 0.1
-_PARTITIONS: Final = tuple(
-    Partition(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)
-)
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class _Run:
             "ended by itself": [],
             "did not stop": [],
             "writes refused": [],
+            "transactions refused": [],
+            "copiers ended": [],
             "reader errors": [],
             "replicas differ": [],
             "errors logged": [],
@@ -89,11 +91,19 @@ class _Run:
 
 
 class _Clients:
-    """Writers, the reader and the watcher, in threads; a failure of one is ours and is raised."""
+    """Writers, readers, copiers and the watcher, in threads; a failure of one is ours and is
+    raised.
+    """
 
-    def __init__(self, pool: ThreadPoolExecutor, cluster: ChaosCluster, watcher: Watcher) -> None:
-        self.watcher = watcher
-        self.reader = Reader(cluster.bootstrap, _PARTITIONS)
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        cluster: ChaosCluster,
+        watcher: Watcher,
+        exactly_once: ExactlyOnce,
+    ) -> None:
+        self.watcher, self.exactly_once = watcher, exactly_once
+        self.reader = Reader(cluster.bootstrap, PLAIN_PARTITIONS)
         self.writers: list[Writer] = []
         self._pool, self._bootstrap = pool, cluster.bootstrap
         self._futures: list[Future[None]] = []
@@ -102,22 +112,25 @@ class _Clients:
     def start(self, writes_s: float) -> None:
         """Begin to write, read and watch."""
         self.writers = [
-            Writer(number, self._bootstrap, _PARTITIONS, writes_s / WRITERS)
+            Writer(number, self._bootstrap, PLAIN_PARTITIONS, writes_s / WRITERS)
             for number in range(1, WRITERS + 1)
         ]
         self._writing = [self._pool.submit(one.run, FLUSH_S) for one in self.writers]
         self._futures = [self._pool.submit(one.run) for one in (self.reader, self.watcher)]
+        self.exactly_once.start()
 
     def check(self) -> None:
         """Raise what ended a thread."""
         for future in (*self._writing, *self._futures):
             if future.done():
                 future.result()
+        self.exactly_once.check()
 
     def stop_writing(self) -> None:
         """And wait for the last acknowledgement."""
         for writer in self.writers:
             writer.stop()
+        self.exactly_once.stop_writing()
         wait(self._writing, return_when=FIRST_EXCEPTION)
         self.check()
 
@@ -127,6 +140,7 @@ class _Clients:
             writer.stop()
         self.reader.stop()
         self.watcher.stop()
+        self.exactly_once.stop()
 
 
 def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcome:
@@ -135,12 +149,13 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
         cluster = ending.enter_context(running_cluster(directory))
         onlooker = Onlooker(cluster.layout.zookeeper_connect)
         ending.callback(onlooker.stop)
-        _create_topics(cluster)
+        create_topics(cluster)
         this = _Run(say)
-        watcher = Watcher(cluster, onlooker, tuple(TOPICS), this.tell)
-        strikes = Strikes(cluster, onlooker, _PARTITIONS, this.tell)
-        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2))
-        clients = _Clients(pool, cluster, watcher)
+        watcher = Watcher(cluster, onlooker, this.tell)
+        strikes = Strikes(cluster, onlooker, this.tell)
+        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2 + THREADS))
+        exactly_once = ExactlyOnce(pool, cluster.bootstrap, options.seed, this.tell)
+        clients = _Clients(pool, cluster, watcher, exactly_once)
         ending.callback(clients.stop)
         this.began = time.monotonic()
         clients.start(options.writes_s)
@@ -148,6 +163,7 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
         seconds = time.monotonic() - this.began
         this.tell("writing ends")
         history = _read_everything(this, cluster, clients)
+        transactions = _finish_transactions(this, exactly_once)
         clients.stop()
         _compare_replicas(this, cluster)
         this.others["did not stop"] += strikes.problems
@@ -161,31 +177,12 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
             session_expiries=watcher.sessions.expired + strikes.expired_controllers,
             unavailability=Unavailability.of(gaps),
             faults=dict(strikes.done),
+            transactions=_transaction_figures(this, seconds, exactly_once, watcher),
         )
         findings = check(history) if history.read_back else Findings()
-        report = Report(options.seed, figures, findings, this.others)
+        torn = TransactionFindings() if transactions is None else check_transactions(transactions)
+        report = Report(options.seed, figures, findings, this.others, torn)
         return Outcome(report, this.steps, this.events, gaps)
-
-
-def _create_topics(cluster: ChaosCluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    topics = [
-        NewTopic(
-            name,
-            num_partitions=count,
-            replication_factor=BROKERS,
-            config={
-                "min.insync.replicas": "2",
-                "flush": flush,
-                "segment.bytes": str(1 << 20),
-                "retention.ms": "-1",
-            },
-        )
-        for name, (count, flush) in TOPICS.items()
-    ]
-    for created in admin.create_topics(topics).values():
-        created.result(30)
-    wait_none(lambda: cluster.wounds(tuple(TOPICS), len(_PARTITIONS)), "creating the topics")
 
 
 def _strike(
@@ -193,7 +190,8 @@ def _strike(
 ) -> None:
     """Step by step until the time is over, then until all is whole. Ends early when it is not."""
     end = this.began + options.seconds
-    steps = draw_steps(options.seed, Ground(BROKERS, len(_PARTITIONS), SESSION_S))
+    ground = Ground(BROKERS, len(DATA_PARTITIONS), SESSION_S, COORDINATORS, INTERNAL_PARTITIONS)
+    steps = draw_steps(options.seed, ground)
     with _noting_wounds(this):
         while time.monotonic() < end:
             step = next(steps)
@@ -223,7 +221,7 @@ def _heal(this: _Run, cluster: ChaosCluster, clients: _Clients, *, until_whole: 
         clients.check()
         _note_ended(this, cluster)
         if until_whole:
-            return cluster.wounds(tuple(TOPICS), len(_PARTITIONS))
+            return cluster.wounds(NAMES, len(PARTITIONS))
         return cluster.problems()
 
     took_s = wait_none(wounds, "healing")
@@ -269,7 +267,7 @@ def _read_everything(this: _Run, cluster: ChaosCluster, clients: _Clients) -> Hi
     this.tell(f"{len(history.acknowledged):,} acknowledged, reading back")
     with _noting_wounds(this):
         try:
-            ends = end_offsets(cluster.bootstrap, _PARTITIONS, READ_BACK_S)
+            ends = end_offsets(cluster.bootstrap, PLAIN_PARTITIONS, READ_BACK_S)
         except TimeoutError as problem:
             raise NotHealedError(str(problem)) from problem
         history.read_back = read_back(cluster.bootstrap, ends, READ_BACK_S)
@@ -278,6 +276,49 @@ def _read_everything(this: _Run, cluster: ChaosCluster, clients: _Clients) -> Hi
     this.others["reader errors"] += clients.reader.errors
     clients.reader.stop()
     return history
+
+
+def _finish_transactions(this: _Run, exactly_once: ExactlyOnce) -> TransactionHistory | None:
+    """Let the copy end, and read all; None where the cluster no longer answers."""
+    for writer in exactly_once.writers:
+        this.others["transactions refused"] += writer.errors
+        this.tell(writer.summary())
+    history: TransactionHistory | None = None
+    with _noting_wounds(this):
+        try:
+            history = exactly_once.finish()
+        except TimeoutError as problem:
+            raise NotHealedError(str(problem)) from problem
+    this.others["not healed"] += exactly_once.problems
+    this.others["copiers ended"] += exactly_once.copiers.errors
+    this.others["reader errors"] += exactly_once.reader.errors
+    return history
+
+
+def _transaction_figures(
+    this: _Run, seconds: float, exactly_once: ExactlyOnce, watcher: Watcher
+) -> TransactionFigures:
+    copiers = exactly_once.copiers
+
+    def longest_s(what: str, moments: Sequence[float]) -> float:
+        stall = longest_stall([moment - this.began for moment in moments], seconds)
+        this.tell(f"{what}: none for {stall.length_s:.1f} s from {stall.began_s:.1f} on")
+        return stall.length_s
+
+    return TransactionFigures(
+        committed=exactly_once.outcomes(TransactionOutcome.COMMITTED),
+        aborted=exactly_once.outcomes(TransactionOutcome.ABORTED),
+        unknown=exactly_once.outcomes(TransactionOutcome.UNKNOWN),
+        copied=len(copiers.copied_at),
+        zombies=copiers.zombies,
+        stuck=copiers.stuck,
+        coordinator_changes=watcher.owners.moves,
+        group_moves=watcher.group_moves,
+        uncommitted_s=max(
+            longest_s(f"commits of {one}", one.committed_at) for one in exactly_once.writers
+        ),
+        uncopied_s=longest_s("copies", copiers.copied_at),
+    )
 
 
 def _compare_replicas(this: _Run, cluster: ChaosCluster) -> None:
@@ -291,13 +332,13 @@ def _compare_replicas(this: _Run, cluster: ChaosCluster) -> None:
         if not cluster.wait_ended(f"broker-{number}"):
             this.others["did not stop"].append(f"broker-{number}, at the end")
     data = {number: cluster.layout.data_path(f"broker-{number}") for number in numbers}
-    this.others["replicas differ"] += differences(read_replicas(data, _PARTITIONS))
+    this.others["replicas differ"] += differences(read_replicas(data, DATA_PARTITIONS))
 
 
 def _windows(this: _Run, writers: Sequence[Writer], seconds: float) -> list[Window]:
     return [
         window
-        for partition in _PARTITIONS
+        for partition in PLAIN_PARTITIONS
         for window in windows(
             partition,
             [at - this.began for one in writers for at in one.acknowledged_at[partition]],

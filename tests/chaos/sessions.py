@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
+from tidemark.model.metadata import TXN
 from tidemark.runtime import zk_paths
 
 _ANSWER_S: Final = 2.0
@@ -45,17 +46,21 @@ class Onlooker:
 
     def broker_sessions(self) -> dict[str, int]:
         """Incarnation (``<id>-<hex>``) to session, of every live znode."""
-        try:
-            listed = self._client.get_children_async(zk_paths.LIVE_BROKERS).get(timeout=_ANSWER_S)
-        except _UNANSWERED:
-            return {}
-        found = {one: self._get(f"{zk_paths.LIVE_BROKERS}/{one}") for one in listed}
-        return {one: content[1] for one, content in found.items() if content is not None}
+        return self._sessions(zk_paths.LIVE_BROKERS)
 
-    def session_of(self, broker: int) -> int | None:
-        """The session of a broker's live znode."""
-        sessions = self.broker_sessions()
-        return next((sessions[one] for one in sessions if one.startswith(f"{broker}-")), None)
+    def coordinator_sessions(self) -> dict[str, int]:
+        """The same of txn-coordinators."""
+        return self._sessions(zk_paths.live_coordinators(TXN))
+
+    def shard_owners(self) -> list[int]:
+        """The id of the txn-coordinator that owns each shard; -1 where none does."""
+        found = self._get(zk_paths.shards(TXN))
+        return [] if found is None else [int(owner[0]) for owner in found[0]["owners"]]
+
+    def owner_of(self, shard: int) -> int | None:
+        """Of whom the znode says so."""
+        owners = self.shard_owners()
+        return owners[shard] if shard < len(owners) and owners[shard] >= 0 else None
 
     def expire(self, session_id: int) -> bool:
         """Take a session over and close it; whether it is gone.
@@ -79,6 +84,14 @@ class Onlooker:
             if not got:
                 return True  # the server gave another one: that one is no more
         return False
+
+    def _sessions(self, parent: str) -> dict[str, int]:
+        try:
+            listed = self._client.get_children_async(parent).get(timeout=_ANSWER_S)
+        except _UNANSWERED:
+            return {}
+        found = {one: self._get(f"{parent}/{one}") for one in listed}
+        return {one: content[1] for one, content in found.items() if content is not None}
 
     def _get(self, path: str) -> tuple[dict[str, Any], int] | None:
         try:

@@ -9,28 +9,27 @@ from chaos.cluster import BROKERS, ChaosCluster
 from chaos.history import Partition
 from chaos.plan import Act, Fault, Kind, Role
 from chaos.sessions import Onlooker
+from chaos.topics import DATA_PARTITIONS, NAMES, OFFSETS_PARTITIONS, STATE_PARTITIONS
+from tidemark.cli.dev.layout import TXN_COORDINATOR
 from tidemark.cli.failure import CommandError
 
 Say = Callable[[str], None]
 ZOOKEEPER: Final = "zookeeper"
 _SOON_S: Final = 5.0
 _POLL_S: Final = 0.1
+_LED: Final[Mapping[Role, Sequence[Partition]]] = {
+    Role.LEADER: DATA_PARTITIONS,
+    Role.STATE_LEADER: STATE_PARTITIONS,
+    Role.OFFSETS_LEADER: OFFSETS_PARTITIONS,
+}
 _T = TypeVar("_T")
 
 
 class Strikes:
     """Carries out acts. ``problems`` has what should not have happened while doing so."""
 
-    def __init__(
-        self,
-        cluster: ChaosCluster,
-        onlooker: Onlooker,
-        partitions: Sequence[Partition],
-        say: Say,
-    ) -> None:
+    def __init__(self, cluster: ChaosCluster, onlooker: Onlooker, say: Say) -> None:
         self._cluster, self._onlooker, self._say = cluster, onlooker, say
-        self._partitions = tuple(partitions)
-        self._topics = tuple(dict.fromkeys(partition.topic for partition in partitions))
         self._struck: dict[Fault, str] = {}
         self._begins: Mapping[Kind, Callable[[str], None]] = {
             Kind.KILL: cluster.kill,
@@ -68,7 +67,7 @@ class Strikes:
             self._say(f"nobody to strike: {fault}")
             return
         self._struck[fault] = name
-        self.done[f"{fault.kind.value}, {name.partition('-')[0]}"] += 1
+        self.done[f"{fault.kind.value}, {_kind_and_number(name)[0]}"] += 1
         self._say(f"{fault.kind.value} of {name}")
         self._begins[fault.kind](name)
 
@@ -86,8 +85,13 @@ class Strikes:
             return ZOOKEEPER
         if fault.role is Role.BROKER:
             return f"broker-{fault.number}"
-        if fault.role is Role.LEADER:
-            return self._leader(self._partitions[fault.number])
+        if fault.role in _LED:
+            return self._leader(_LED[fault.role][fault.number])
+        if fault.role is Role.COORDINATOR:
+            return f"{TXN_COORDINATOR}-{fault.number}"
+        if fault.role is Role.OWNER:
+            owner = _soon(lambda: self._onlooker.owner_of(fault.number))
+            return None if owner is None else f"{TXN_COORDINATOR}-{owner}"
         active = _soon(self._onlooker.active_controller)
         return None if active is None else f"controller-{active[0]}"
 
@@ -96,23 +100,33 @@ class Strikes:
         shown = [
             one
             for broker in range(1, BROKERS + 1)
-            for place, one in self._cluster.partitions(broker, self._topics).items()
+            for place, one in self._cluster.partitions(broker, NAMES).items()
             if place == partition and one.leader_id >= 0
         ]
         latest = max(shown, key=lambda one: one.leader_epoch, default=None)
         return None if latest is None else f"broker-{latest.leader_id}"
 
     def _expire(self, name: str) -> None:
-        kind, _, number = name.partition("-")
-        if kind == "broker":
-            session = _soon(lambda: self._onlooker.session_of(int(number)))
-        else:
-            active = self._onlooker.active_controller()
-            session = active[1] if active is not None and active[0] == int(number) else None
+        kind, number = _kind_and_number(name)
+        session = _soon(lambda: self._session_of(kind, number))
         if session is None or not self._onlooker.expire(session):
             self._say(f"the session of {name} could not be closed")
         elif kind == "controller":
             self.expired_controllers += 1
+
+    def _session_of(self, kind: str, number: int) -> int | None:
+        if kind == "controller":
+            active = self._onlooker.active_controller()
+            return active[1] if active is not None and active[0] == number else None
+        ask = self._onlooker.broker_sessions
+        sessions = (ask if kind == "broker" else self._onlooker.coordinator_sessions)()
+        return next((sessions[one] for one in sessions if one.startswith(f"{number}-")), None)
+
+
+def _kind_and_number(name: str) -> tuple[str, int]:
+    """``txn-coordinator-2`` is number 2 of its kind; ZooKeeper has no number."""
+    kind, _, number = name.rpartition("-")
+    return (kind, int(number)) if kind else (name, 0)
 
 
 def _soon(ask: Callable[[], _T | None]) -> _T | None:

@@ -1,4 +1,6 @@
-"""Two minutes of chaos: real processes, real faults, and every promise checked at the end."""
+"""Two minutes of chaos, transactions included: real processes, real faults, and every promise
+checked at the end.
+"""
 
 import os
 import secrets
@@ -18,6 +20,7 @@ LIMIT_S: Final = 600
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.feature("G09", "G24", "H04", "H05", "H08", "I10", "J10", "C08")
+@pytest.mark.feature("N01", "N02", "N03", "N04", "L04", "L05", "H15")
 def test_two_minutes_of_faults_lose_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
     outcome = run(Options(seed, SECONDS), tmp_path, lambda line: print(line, flush=True))

@@ -1,6 +1,15 @@
 """Elections, controller changes, expiries and gaps, counted from looks that may come late."""
 
-from chaos.counting import Elections, Epochs, Sessions, Unavailability, Window, windows
+from chaos.counting import (
+    Elections,
+    Epochs,
+    Owners,
+    Sessions,
+    Unavailability,
+    Window,
+    longest_stall,
+    windows,
+)
 from chaos.history import Partition
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
@@ -47,6 +56,13 @@ def test_a_session_that_replaced_another_of_the_same_incarnation_is_an_expiry() 
     assert sessions.expired == 1
 
 
+def test_a_shard_with_another_coordinator_has_moved() -> None:
+    owners = Owners()
+    looks = [(0, 1), (1, 2), (0, -1), (0, 2), (0, 2), (1, -1), (1, 2)]
+    assert [owners.see(*look) for look in looks] == [False, False, False, True] + [False] * 3
+    assert owners.moves == 1
+
+
 def test_gaps_longer_than_a_second_are_windows() -> None:
     found = windows(P0, [0.5, 3.0, 3.9, 1.0], end_s=6.0)
     assert [(one.began_s, round(one.length_s, 3)) for one in found] == [(1.0, 2.0), (3.9, 2.1)]
@@ -54,6 +70,12 @@ def test_gaps_longer_than_a_second_are_windows() -> None:
 
 def test_a_partition_that_never_acknowledged_is_one_window() -> None:
     assert windows(P0, [], end_s=9.0) == [Window(P0, 0.0, 9.0)]
+
+
+def test_the_longest_stall_may_be_at_either_end() -> None:
+    assert longest_stall([4.0, 1.0, 1.5, 9.0], 5.0) == (1.5, 2.5)
+    assert longest_stall([3.0, 4.0], 5.0) == (0.0, 3.0)
+    assert longest_stall([1.0], 5.0) == (1.0, 4.0)
 
 
 def test_unavailability_in_three_figures() -> None:

@@ -7,9 +7,9 @@ from chaos.plan import Ground, Kind, Role, Step, draw_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-GROUND = Ground(brokers=3, partitions=6, session_s=4.0)
+GROUND = Ground(3, 6, 4.0, coordinators=2, internal_partitions=3)
 SEEDS = st.integers(0, 2**32)
-ROUND = 6
+ROUND = 8
 
 
 def steps(seed: int, count: int = 2 * ROUND) -> list[Step]:
@@ -29,6 +29,23 @@ def test_another_seed_is_another_plan() -> None:
 def test_a_step_disables_at_most_one_broker(seed: int) -> None:
     for step in steps(seed):
         assert sum(fault.strikes_broker for fault in step.faults) <= 1
+
+
+@given(SEEDS)
+def test_a_step_disables_at_most_one_coordinator(seed: int) -> None:
+    for step in steps(seed):
+        assert sum(fault.strikes_coordinator for fault in step.faults) <= 1
+
+
+@given(SEEDS)
+def test_every_round_strikes_coordinators(seed: int) -> None:
+    faults = [fault for step in steps(seed, ROUND) for fault in step.faults]
+    assert sum(fault.strikes_coordinator for fault in faults) == 2
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_every_role_is_drawn_sometime(role: Role) -> None:
+    assert role in {fault.role for step in steps(1, 20 * ROUND) for fault in step.faults}
 
 
 @given(SEEDS)

@@ -6,8 +6,19 @@ from dataclasses import replace
 import pytest
 from chaos.counting import Unavailability
 from chaos.history import Findings
-from chaos.report import EXIT_BROKEN, EXIT_HELD, EXIT_PROVED_NOTHING, Figures, Report
+from chaos.report import (
+    EXIT_BROKEN,
+    EXIT_HELD,
+    EXIT_PROVED_NOTHING,
+    Figures,
+    Report,
+    TransactionFigures,
+)
+from chaos.transactions import ROWS, TransactionFindings
 
+TRANSACTIONS = TransactionFigures(
+    committed=600, copied=100, coordinator_changes=1, group_moves=1, zombies=1
+)
 ENOUGH = Figures(
     seconds=120.0,
     acknowledged=12_000,
@@ -16,6 +27,7 @@ ENOUGH = Figures(
     session_expiries=1,
     unavailability=Unavailability(4.0, 2.5, 7),
     faults={"kill -9, broker": 2},
+    transactions=TRANSACTIONS,
 )
 
 
@@ -47,10 +59,30 @@ def test_too_little_proves_nothing(less: dict[str, int]) -> None:
     assert list(one.lines())[-1].startswith("proved nothing: ")
 
 
+@pytest.mark.parametrize(
+    "less",
+    [
+        {"committed": 599},
+        {"coordinator_changes": 0},
+        {"group_moves": 0},
+        {"copied": 0},
+        {"zombies": 0},
+    ],
+)
+def test_too_few_transactions_prove_nothing(less: dict[str, int]) -> None:
+    transactions = replace(TRANSACTIONS, **less)
+    assert report(replace(ENOUGH, transactions=transactions)).exit_code() == EXIT_PROVED_NOTHING
+
+
 def test_a_longer_run_must_have_more() -> None:
     longer = replace(ENOUGH, seconds=600.0, acknowledged=60_000)
-    assert len(report(longer).lacking()) == 3
-    more = replace(longer, elections=15, controller_changes=5, session_expiries=5)
+    assert len(report(longer).lacking()) == 6
+    transactions = TransactionFigures(
+        committed=3_000, copied=1, coordinator_changes=5, group_moves=5, zombies=1
+    )
+    more = replace(
+        longer, elections=15, controller_changes=5, session_expiries=5, transactions=transactions
+    )
     assert report(more).exit_code() == EXIT_HELD
 
 
@@ -66,6 +98,14 @@ def test_a_broken_promise_outweighs_having_proved_nothing(promise: str) -> None:
     one = report(replace(ENOUGH, elections=0), findings)
     assert one.exit_code() == EXIT_BROKEN
     assert "  p1/a/7 at orders-0@9" in list(one.lines())
+
+
+@pytest.mark.parametrize("promise", list(ROWS))
+def test_a_broken_promise_of_transactions_is_told(promise: str) -> None:
+    findings = TransactionFindings(**{promise: ["chaos-v2/7 (committed)"]})
+    one = replace(report(), transactions=findings)
+    assert one.exit_code() == EXIT_BROKEN
+    assert f"BROKEN: {ROWS[promise]}, 1 times" in list(one.lines())
 
 
 def test_repeats_are_no_broken_promise() -> None:

@@ -1,0 +1,70 @@
+"""The topics of a run: plain ones, those of transactions and their copy, the coordinators' own."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from chaos.cluster import BROKERS, INTERNAL_PARTITIONS, START_S, ChaosCluster, wait_none
+from chaos.history import Partition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+PLAIN: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}
+"""Partitions and flush policy."""
+SOURCE: Final = "chaos-txn-a"
+COPY: Final = "chaos-copies"
+TRANSACTIONAL: Final = {SOURCE: (3, "os"), "chaos-txn-b": (3, "group")}
+"""What transactions are written to; SOURCE is copied to COPY."""
+COPIES: Final = {COPY: (2, "os")}
+
+
+def partitions_of(topics: Mapping[str, tuple[int, object]]) -> tuple[Partition, ...]:
+    """All of them, in order."""
+    return tuple(
+        Partition(topic, number) for topic, (count, _) in topics.items() for number in range(count)
+    )
+
+
+PLAIN_PARTITIONS: Final = partitions_of(PLAIN)
+TRANSACTIONAL_PARTITIONS: Final = partitions_of(TRANSACTIONAL)
+COPY_PARTITIONS: Final = partitions_of(COPIES)
+DATA_PARTITIONS: Final = PLAIN_PARTITIONS + TRANSACTIONAL_PARTITIONS + COPY_PARTITIONS
+STATE_PARTITIONS: Final = partitions_of({TRANSACTION_STATE: (INTERNAL_PARTITIONS, None)})
+OFFSETS_PARTITIONS: Final = partitions_of({CONSUMER_OFFSETS: (INTERNAL_PARTITIONS, None)})
+PARTITIONS: Final = DATA_PARTITIONS + STATE_PARTITIONS + OFFSETS_PARTITIONS
+NAMES: Final = tuple(dict.fromkeys(partition.topic for partition in PARTITIONS))
+
+
+def create_topics(cluster: ChaosCluster) -> None:
+    """And wait until every broker shows full ISRs. The coordinators' topics are made as soon as
+    somebody asks for a coordinator.
+    """
+    bootstrap: dict[str, str | int | float | bool] = {"bootstrap.servers": cluster.bootstrap}
+    admin = AdminClient(bootstrap)
+    for created in admin.create_topics(_new_topics()).values():
+        created.result(30)
+    producer = Producer({**bootstrap, "transactional.id": "chaos-first"})
+    producer.init_transactions(START_S)
+    consumer = Consumer({**bootstrap, "group.id": "chaos-first", "enable.auto.commit": False})
+    try:
+        consumer.committed([TopicPartition(*DATA_PARTITIONS[0])], START_S)
+    finally:
+        consumer.close()
+    wait_none(lambda: cluster.wounds(NAMES, len(PARTITIONS)), "creating the topics")
+
+
+def _new_topics() -> list[NewTopic]:
+    return [
+        NewTopic(
+            name,
+            num_partitions=count,
+            replication_factor=BROKERS,
+            config={
+                "min.insync.replicas": "2",
+                "flush": flush,
+                "segment.bytes": str(1 << 20),
+                "retention.ms": "-1",
+            },
+        )
+        for name, (count, flush) in (PLAIN | TRANSACTIONAL | COPIES).items()
+    ]

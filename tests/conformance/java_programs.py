@@ -1,0 +1,139 @@
+"""The Java programs of this folder: built with Maven once a session, run against a cluster.
+
+``KAFKA_VERSION`` in the environment builds them with other clients than pom.xml names.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+PROJECT: Final = Path(__file__).parent / "java"
+BUILD_S: Final = 400
+RUN_S: Final = 150
+STOP_S: Final = 40
+TAIL: Final = 6_000
+# A small machine, many short lives: the first compiler and the simplest collector are enough.
+_JVM: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_NOT_REACHED: Final = re.compile(
+    r"Could not (?:resolve|transfer)|Cannot access|could not be resolved"
+)
+
+
+class JavaPrograms:
+    """What ``build`` made."""
+
+    def __init__(self, class_path: str) -> None:
+        self._class_path = class_path
+
+    def argv(self, program: str, *arguments: str) -> list[str]:
+        """What starts a program."""
+        main = f"tidemark.conformance.{program}"
+        return ["java", *_JVM, "-cp", self._class_path, main, *arguments]
+
+    def facts(self, program: str, *arguments: str) -> dict[str, str]:
+        """Runs it to its end; the facts that it told, by name."""
+        done = subprocess.run(
+            self.argv(program, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=RUN_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program}:\n{done.stdout[-TAIL:]}\n{done.stderr[-TAIL:]}"
+        return dict(_facts(done.stdout))
+
+
+class RunningProgram:
+    """One that runs until it is ended."""
+
+    def __init__(self, argv: list[str], log_path: Path) -> None:
+        self._log_path = log_path
+        with log_path.open("wb") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+
+    def told(self) -> list[tuple[str, str]]:
+        """The facts so far, in order."""
+        return list(_facts(self._log_path.read_text(errors="replace")))
+
+    def story(self) -> str:
+        """The end of what it wrote."""
+        return self._log_path.read_text(errors="replace")[-TAIL:]
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait(STOP_S)
+
+    def pause(self) -> None:
+        """SIGSTOP: to everybody else it is dead."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it knows of nothing."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """SIGTERM, and what does not listen is killed."""
+        if self._process.poll() is not None:
+            return
+        self.resume()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextmanager
+def started(argv: list[str], log_path: Path) -> Iterator[RunningProgram]:
+    """A program, ended with the block."""
+    with ExitStack() as ending:
+        program = RunningProgram(argv, log_path)
+        ending.callback(program.stop)
+        yield program
+
+
+def build() -> JavaPrograms:
+    """Compile; without a network if an earlier build left what is needed. Skips the tests where
+    there is no JDK, no Maven or no registry.
+    """
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    built = _maven("--offline")
+    if built.returncode != 0:
+        built = _maven()
+    if built.returncode != 0 and _NOT_REACHED.search(built.stdout):
+        pytest.skip(f"Maven does not reach its registry: {built.stdout.strip()[:300]}")
+    assert built.returncode == 0, built.stdout[-TAIL:]
+    libraries = (PROJECT / "target/class-path").read_text().strip()
+    return JavaPrograms(f"{PROJECT / 'target/classes'}:{libraries}")
+
+
+def _maven(*options: str) -> "subprocess.CompletedProcess[str]":
+    if version := os.environ.get("KAFKA_VERSION"):
+        options = (*options, f"-Dkafka.version={version}")
+    return subprocess.run(
+        ["mvn", "--quiet", "--batch-mode", *options, "process-classes"],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_S,
+        check=False,
+    )
+
+
+def _facts(output: str) -> Iterator[tuple[str, str]]:
+    for line in output.splitlines():
+        name, tab, value = line.partition("\t")
+        if tab and name.strip() == name:
+            yield name, value
