@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 QUICK: Final = bool(os.environ.get("QUICK"))
-QUICK_EXAMPLES_MAX: Final = 5
-QUICK_CASES_MAX: Final = 3
+QUICK_EXAMPLES_MAX: Final = 4
+QUICK_CASES_MAX: Final = 2
 _CALM = [HealthCheck.too_slow]
 settings.register_profile("full", deadline=None, suppress_health_check=_CALM, print_blob=True)
 settings.register_profile(

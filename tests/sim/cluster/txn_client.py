@@ -20,7 +20,7 @@ from tidemark.model.errors import ErrorCode
 
 from sim.checkers import require
 from sim.cluster.client import ALL, Client
-from sim.cluster.txn_history import Consumed, Fate, Row, Txn, TxnHistory
+from sim.cluster.txn_history import Consumed, Row, Txn, TxnHistory
 
 if TYPE_CHECKING:
     from sim.cluster.parts import SimTopic
@@ -417,8 +417,3 @@ def committed_rows(fetched: FetchedPartition, position: int) -> tuple[list[Row],
             ]
         position = max(position, header.last_offset + 1)
     return rows, position
-
-
-def is_settled(txn: Txn) -> bool:
-    """Whether its client knows how it ended."""
-    return txn.fate in (Fate.COMMITTED, Fate.ABORTED)

@@ -303,8 +303,7 @@ class Worker:
             reader = CommittedReader(self._world, self._source, f"{self.name}.{self._readers}")
             reader.position = self._committed_to = position.offset
             self._reader = reader
-            if self._world.dice.chance(0.5):
-                await self._stand_still(0.05)
+            await self._stand_still(0.03)
         first = reader.position
         rows = await reader.poll()
         if reader.position == first:
