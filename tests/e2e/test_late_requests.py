@@ -1,5 +1,6 @@
 """Requests that come late, held back by a proxy: what KIP-890 is about (docs/transactions.md)."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from e2e.conftest import Cluster, StartCluster
 from e2e.kafka_wire import Wire
 from e2e.txn_wire import end, init, write
 from e2e.wire_proxy import HOST, WireProxy
+from tidemark.client import TransactionalProducer
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 
@@ -151,4 +153,24 @@ def test_a_late_batch_of_a_v2_transaction_is_refused(delayed: Delayed) -> None:
         end(direct, first, commit=True)
         time.sleep(0.5)
         assert write(direct, first, 1, b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert delayed.committed("a") == ["first"]
+
+
+@pytest.mark.feature("L16", "N01", "N02")
+def test_the_native_clients_next_transaction_survives_its_late_end(delayed: Delayed) -> None:
+    async def run() -> None:
+        producer = TransactionalProducer(delayed.bootstrap, transactional_id="late")
+        async with producer:
+            await producer.init()
+            await producer.begin()
+            await producer.send("a", b"first", partition=0)
+            delayed.proxy.hold_next(ApiKey.END_TXN)
+            await producer.commit()
+            assert delayed.proxy.caught.is_set()
+            await producer.begin()
+            await producer.send("a", b"second, to be aborted", partition=0)
+            await asyncio.to_thread(delayed.proxy.release)
+            await producer.abort()
+
+    asyncio.run(run())
     assert delayed.committed("a") == ["first"]

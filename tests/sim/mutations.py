@@ -15,6 +15,7 @@ from broker.storage.compaction import _Round
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.offset_index import OffsetIndex
+from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import _Scan
 from broker.storage.segment import Segment
 
@@ -62,7 +63,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (ProducerTable, "restore", _nothing),
     ),
     "takes a repeat for a new batch": ((producers, "_out_of_turn", lambda *_: ACCEPTED),),
-    "serves beyond the high watermark": ((Log, "read", _read_to_the_end),),
+    "serves beyond the high watermark": ((ReadableLog, "read", _read_to_the_end),),
     "trusts an index beyond the log's end": (
         (OffsetIndex, "decode", staticmethod(_decode_everything)),
         (_Scan, "_prepare_indexes", _nothing),
