@@ -35,7 +35,10 @@ COMMAND = [sys.executable, "-m", "tidemark.cli.main", "cluster", "reassign"]
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
     small_fetches = ("--replica.fetch.max.bytes", "65536", "--default.replication.factor", "2")
-    with running_cluster(tmp_path_factory.mktemp("moves"), 3, *small_fetches) as started:
+    # A broker can only be drained where others have room for all replicas: also those of groups.
+    drainable = ("--offsets.topic.replication.factor", "2")
+    directory = tmp_path_factory.mktemp("moves")
+    with running_cluster(directory, 3, *small_fetches, *drainable) as started:
         yield started
 
 

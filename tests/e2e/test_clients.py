@@ -16,7 +16,7 @@ from e2e.client_matrix import (
     WriteRefused,
     installed,
 )
-from e2e.conftest import Cluster
+from e2e.conftest import Cluster, StartCluster
 from e2e.wire import (
     ask,
     connect,
@@ -310,8 +310,8 @@ def test_whoever_asks_for_a_share_coordinator_hears_that_there_is_none(cluster: 
 
 
 @pytest.mark.feature("Y01")
-def test_a_transactional_write_waits_for_a_coordinator(cluster: Cluster, topic_name: Names) -> None:
-    topic = topic_name("transactional")
+def test_a_transactional_write_waits_for_a_coordinator(start_cluster: StartCluster) -> None:
+    cluster, topic = start_cluster(), "transactional"
     create_topic(cluster, topic)
     batch = build_batch(
         [(1, b"k", b"v", ())],

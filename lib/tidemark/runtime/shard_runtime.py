@@ -133,7 +133,10 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
                 self._broken = asyncio.get_running_loop().create_future()
                 self._shard = shard
                 self._take(shard.loaded(self._now()))
-                await self._broken
+                try:
+                    await self._broken
+                finally:
+                    self._shard = None  # the group takes no more tasks from here on
         finally:
             self._drop()
 
@@ -225,7 +228,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._guarded(lambda shard: shard.replay_end(writer, commits=commits))
         part: _Part[RecordT, EffectT] = _Part()
         self._in_flight.append(part)
-        self._tasks.create_task(self._settle(part, committed))
+        self._watch(part, committed)
 
     def _decide(self, request_id: int, request: RequestT) -> None:
         self._guarded(lambda shard: self._take(shard.decide(request_id, request, self._now())))
@@ -277,7 +280,13 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         except (ValueError, struct.error) as unencodable:
             self._break(unencodable)
             return
-        self._tasks.create_task(self._settle(part, self._log.append(batches)))
+        self._watch(part, self._log.append(batches))
+
+    def _watch(self, part: _Part[RecordT, EffectT], committed: Awaitable[int]) -> None:
+        assert self._tasks is not None, "run() appends"
+        task = self._tasks.create_task(self._settle(part, committed))
+        if isinstance(committed, Coroutine):  # a task that is cancelled at once never awaits it
+            task.add_done_callback(lambda _: committed.close())
 
     async def _settle(self, part: _Part[RecordT, EffectT], committed: Awaitable[int]) -> None:
         """Wait until a part is committed; perform its effects, and append what gathered."""

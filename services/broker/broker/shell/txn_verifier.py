@@ -74,11 +74,11 @@ class TxnVerifier:
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
+        async with asyncio.TaskGroup() as self._tasks:
+            try:
                 await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+            finally:
+                self._tasks = None  # it takes no more tasks from here on
 
     async def ask(
         self,
