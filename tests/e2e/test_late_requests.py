@@ -49,6 +49,17 @@ class Delayed:
         made.init_transactions(30)
         return made
 
+    def wait_decided(self, topic: str) -> None:
+        """Until every transaction in the topic has its marker."""
+        deadline = time.monotonic() + 20
+        with Wire(self.proxy.broker_port) as wire:
+            while True:
+                (found,) = wire.fetch((topic, 0, 0), isolation_level=1).topics[0].partitions
+                if found.result.last_stable_offset == found.result.high_watermark:
+                    return
+                assert time.monotonic() < deadline, found.result
+                time.sleep(0.02)
+
     def committed(self, topic: str) -> list[str]:
         """What a reader of committed records finds."""
         reader = confluent_kafka.Consumer(
@@ -104,7 +115,7 @@ def test_a_late_end_of_a_v1_transaction_leaves_the_next_one_alone(delayed: Delay
     producer.produce("a", value="second, to be aborted")
     producer.flush(10)
     delayed.proxy.release()
-    time.sleep(0.5)
+    delayed.wait_decided("a")
     try:
         producer.abort_transaction(30)
     finally:
@@ -140,7 +151,6 @@ def test_a_late_end_of_a_v2_transaction_leaves_the_next_one_alone(delayed: Delay
         assert code is ErrorCode.NONE
         assert write(direct, (second[0], second[1]), 0, b"to be aborted") is ErrorCode.NONE
         proxy.release()
-        time.sleep(0.5)
         assert end(direct, (second[0], second[1]), commit=False)[0] is ErrorCode.NONE
     assert delayed.committed("a") == ["first"]
 
@@ -151,7 +161,7 @@ def test_a_late_batch_of_a_v2_transaction_is_refused(delayed: Delayed) -> None:
         first = init(direct)
         assert write(direct, first, 0, b"first") is ErrorCode.NONE
         end(direct, first, commit=True)
-        time.sleep(0.5)
+        delayed.wait_decided("a")
         assert write(direct, first, 1, b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
     assert delayed.committed("a") == ["first"]
 

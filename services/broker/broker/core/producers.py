@@ -192,6 +192,18 @@ class ProducerTable:
             and self.txns.first_of(producer_id) is not None
         )
 
+    def check_offsets(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Decide about positions that a group commits in this producer's transaction, which the
+        coordinator knows of; changes nothing.
+        """
+        if self.check_epoch(producer_id, producer_epoch) is not None:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        is_another = self.txns.first_of(producer_id) is not None and not self.is_open(
+            producer_id, producer_epoch
+        )
+        # The marker of its last transaction is still to come: clients repeat the commit.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_another else ErrorCode.NONE
+
     def check_transaction(self, header: BatchHeader) -> Refused | None:
         """A producer with an open transaction here writes in it until it ends."""
         if self.txns.first_of(header.producer_id) is None:

@@ -43,10 +43,4 @@ async def refusal_of_offsets(
             return _RETRIED if later else refused.error_code
         if not partition.verifications.answer(producer_id, guard):
             return _RETRIED
-    if producers.check_epoch(producer_id, producer_epoch) is not None:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if producers.txns.first_of(producer_id) is not None and not producers.is_open(
-        producer_id, producer_epoch
-    ):
-        return _RETRIED  # the marker of its last transaction is still to come
-    return ErrorCode.NONE
+    return producers.check_offsets(producer_id, producer_epoch)

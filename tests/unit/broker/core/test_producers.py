@@ -204,3 +204,18 @@ def test_the_owner_of_a_shard_only_rises() -> None:
     for epoch in (3, 2):
         table.replay(marker(0, -1, producer_id=-1), 0, OwnerRecord(epoch))
     assert table.owner_epoch == 3
+
+
+@pytest.mark.feature("L10", "L13")
+@pytest.mark.parametrize(
+    ("epoch", "heard"),
+    [
+        (0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_positions_join_the_open_transaction_and_no_other(epoch: int, heard: ErrorCode) -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10, epoch=1)
+    assert table.check_offsets(7, epoch) == heard
