@@ -79,12 +79,10 @@ def _trace_leader() -> None:
         _note("appended", hosted, hosted.partition.log_end)
         return outcome
 
-    def take_progress(
-        node: BrokerNode, hosted: HostedPartition, want: Any, replica: Any, now: Any
-    ) -> None:
+    def take_progress(node: BrokerNode, hosted: HostedPartition, fetch: Any, now: Any) -> None:
         before = hosted.partition.high_watermark
-        _note("heard", hosted, want.fetch_offset, replica.broker_id)
-        take(node, hosted, want, replica, now)
+        _note("heard", hosted, fetch.log_end, fetch.broker_id)
+        take(node, hosted, fetch, now)
         after = hosted.partition.high_watermark
         if after != before:
             _note("committed", hosted, after)
@@ -98,7 +96,7 @@ def _trace_leader() -> None:
 
     for owner, wrapper in (
         (BrokerNode, append_batch),
-        (replica_fetch, take_progress),
+        (replica_reads, take_progress),
         (replica_fetch.ReplicaFetch, answer),
     ):
         setattr(owner, wrapper.__name__, wrapper)

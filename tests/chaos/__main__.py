@@ -5,6 +5,7 @@ little happened to prove anything.
 """
 
 import argparse
+import faulthandler
 import json
 import secrets
 import shutil
@@ -40,6 +41,7 @@ def main() -> int:
     directory = asked.directory or Path(tempfile.mkdtemp(prefix="tidemark-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _terminated)
+    faulthandler.register(signal.SIGUSR1)  # shows where every thread is
     print(f"seed {seed}, {asked.minutes:g} minutes, in {directory}", flush=True)
     options = Options(seed, asked.minutes * 60.0, asked.writes_s)
     outcome = run(options, directory, lambda line: print(line, flush=True))

@@ -10,7 +10,8 @@ from typing import Any, Final
 from chaos.history import Partition, Record
 from chaos.load import QUICK, READER, READER_ERRORS
 from chaos.transactions import Seen
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
+from e2e.bounded_librdkafka import BoundedConsumer as Consumer
 
 COMMITTED: Final = "read_committed"
 UNCOMMITTED: Final = "read_uncommitted"

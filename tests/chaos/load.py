@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from chaos.history import Acknowledgement, Partition, Record, Stream
 from chaos.values import Name, write_value
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from e2e.bounded_librdkafka import BoundedConsumer as Consumer
 
 KEYS_OF_PARTITION: Final = 3
 TICK_S: Final = 0.02

@@ -5,8 +5,9 @@ from typing import Final
 
 from chaos.cluster import BROKERS, INTERNAL_PARTITIONS, START_S, ChaosCluster, wait_none
 from chaos.history import Partition
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from e2e.bounded_librdkafka import BoundedConsumer as Consumer
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 PLAIN: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}

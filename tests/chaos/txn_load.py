@@ -21,10 +21,15 @@ from chaos.history import Partition
 from chaos.load import QUICK
 from chaos.transactions import Outcome, Transaction
 from confluent_kafka import KafkaError, KafkaException, Producer
+from e2e.bounded_librdkafka import CallNeverCameBackError, within
 from tidemark.client import ClientError, ProducerFencedError, TransactionalProducer
 
 TRANSACTION_TIMEOUT_S: Final = 15.0
 _CALL_S: Final = 10.0
+_STUCK_S: Final = 25.0
+"""What a call may take that was given ``_CALL_S``: librdkafka's sometimes never return (see
+chaos.copy_worker), and C code cannot be interrupted.
+"""
 _AGAIN_S: Final = 0.2
 _SLOW_S: Final = 3.0
 _PRODUCER: Final[Mapping[str, object]] = {
@@ -103,6 +108,11 @@ class TransactionWriter(ABC):
         self.given_up[problem] += 1
         if not self._may_go_on():
             self.errors.append(f"{self._id}: {problem}, {self._finish_s:g} s after all was healed")
+
+
+_NEVER_CAME_BACK: Final = KafkaError(
+    KafkaError._FAIL, "the call never came back", False, False, False
+)
 
 
 class LibrdkafkaWriter(TransactionWriter):
@@ -190,10 +200,12 @@ class LibrdkafkaWriter(TransactionWriter):
 
     def _try(self, call: Callable[[], object]) -> KafkaError | None:
         try:
-            call()
+            within(_STUCK_S, f"{self._id}'s call", call)
         except KafkaException as refused:
             problem: KafkaError = refused.args[0]
             return problem
+        except CallNeverCameBackError:
+            return _NEVER_CAME_BACK
         return None
 
 

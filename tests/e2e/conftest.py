@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Protocol
 
 import pytest
+from e2e.bounded_librdkafka import bound_librdkafka
 from e2e.kafka_python_leak import close_refused_sockets
 from tidemark.cli.dev.cluster import Config, DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
@@ -24,6 +25,8 @@ from tidemark.cli.failure import CommandError
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOG_LINES_SHOWN = 40
+
+bound_librdkafka()  # before any test module imports the consumer
 
 
 def pytest_sessionstart() -> None:

@@ -202,14 +202,3 @@ def test_no_broker_is_told_with_what_to_try() -> None:
     assert done.returncode == ExitCode.UNAVAILABLE
     assert b"127.0.0.1:1" in done.stderr
     assert b"try: " in done.stderr
-
-
-@pytest.mark.feature("A12", "A21", "C03")
-def test_the_demonstration_finds_nothing_missing(cli: Cli) -> None:
-    directory = str(cli.cluster.layout.directory)
-    script = Path(__file__).parents[2] / "tools" / "demo.py"
-    argv = [sys.executable, str(script), "--dir", directory, "--records", "5000"]
-    done = subprocess.run(argv, capture_output=True, timeout=100, check=False)
-    assert done.returncode == ExitCode.OK, done.stderr.decode()
-    assert b"all 5,000 records of 100 keys came back through both doors" in done.stdout
-    assert cli.cluster.running(), "it stops only a cluster that it started"

@@ -6,7 +6,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from controller.core.cluster import DropTopic, PutPartition, PutProducerIds, PutTopic, StoreOp
+from controller.core.cluster import (
+    DropTopic,
+    PutGroupConfigs,
+    PutPartition,
+    PutProducerIds,
+    PutTopic,
+    StoreOp,
+)
 from controller.shell.zk_election import Term, ZkElection
 from controller.shell.zk_store import FencedError, ZkStore
 from e2e.zookeeper import HOST, RunningZookeeper, running_zookeeper
@@ -111,6 +118,23 @@ def test_what_is_written_is_loaded(zookeeper: RunningZookeeper, chroot: str) -> 
             await store.write([DropTopic(topic)])
             assert (await ZkStore(session, term.epoch_version).load()).topics == ()
             assert (await session.children(zk_paths.PARTITIONS))[0] == []
+
+    asyncio.run(use())
+
+
+def test_what_groups_set_is_written_and_loaded_and_forgotten(
+    zookeeper: RunningZookeeper, chroot: str
+) -> None:
+    async def use() -> None:
+        async with session_at(f"{zookeeper.connect}/{chroot}") as session:
+            term, store = await elected(session)
+            await store.load()
+            sets = {"../a b": {"consumer.session.timeout.ms": "1"}, "g": {"x": "ü"}}
+            await store.write([PutGroupConfigs(name, configs) for name, configs in sets.items()])
+            heir = ZkStore(session, term.epoch_version)
+            assert (await heir.load()).group_configs == sets
+            await heir.write([PutGroupConfigs("../a b", {}), PutGroupConfigs("never", {})])
+            assert (await store.load()).group_configs == {"g": {"x": "ü"}}
 
     asyncio.run(use())
 

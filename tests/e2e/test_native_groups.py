@@ -150,16 +150,20 @@ def test_a_member_outlives_the_death_of_its_coordinator(cluster: Cluster, topic_
 
 
 @pytest.mark.feature("M01", "M02", "M03", "M06")
+@pytest.mark.parametrize("transport", ["kafka", "grpc"])
 def test_reading_ahead_holds_an_open_transaction_back_here_and_not_there(
-    cluster: Cluster, topic_name: Name
+    cluster: Cluster, topic_name: Name, transport: str
 ) -> None:
+    where = cluster.grpc() if transport == "grpc" else cluster.kafka()
+    hasty_settings: dict[str, Any] = {"transport": transport, "auto_offset_reset": "earliest"}
+    ahead = hasty_settings | {"isolation_level": "read_committed", "prefetch_beyond_lso": True}
+
     async def work() -> None:
         topic = await make(cluster, topic_name("ahead"), records=1)
-        ahead: dict[str, Any] = {"isolation_level": "read_committed", "prefetch_beyond_lso": True}
         async with (
             TransactionalProducer(cluster.kafka(), transactional_id=topic, **QUICK) as producer,
-            Consumer(cluster.kafka(), auto_offset_reset="earliest", **ahead) as reader,
-            Consumer(cluster.kafka(), auto_offset_reset="earliest") as hasty,
+            Consumer(where, **ahead) as reader,
+            Consumer(where, **hasty_settings) as hasty,
         ):
             await producer.init()
             for reading in (reader, hasty):

@@ -117,7 +117,7 @@ def test_a_dual_commit_waits_for_zookeeper_too(
     zookeeper: RunningZookeeper, znodes: KazooClient
 ) -> None:
     groups = cluster()
-    wanted = settings(zookeeper, "tidemark", dual=True) | {"default_api_timeout_ms": 700}
+    wanted = settings(zookeeper, "tidemark", dual=True) | {"default_api_timeout_ms": 2_500}
 
     async def work() -> None:
         async with member_on(groups, **wanted) as consumer:

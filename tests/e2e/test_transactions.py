@@ -22,6 +22,7 @@ from e2e.transactional_clients import (
     create,
     producer,
     read,
+    read_native,
     read_until,
     transactional_cluster,
     write,
@@ -88,6 +89,34 @@ def test_what_is_not_transactional_waits_only_behind_an_open_transaction(
     assert read(cluster, name, UNCOMMITTED) == ["at-once", "held", "behind"]
     one.commit_transaction(WAIT_S)
     assert read_until(cluster, name, ["at-once", "held", "behind"])[-1] == "behind"
+
+
+@pytest.mark.feature("M01", "M02", "M03", "M04")
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("transport", ["kafka", "grpc"])
+def test_the_native_client_sees_what_librdkafka_sees(
+    cluster: Cluster, name: str, transport: str, *, ahead: bool
+) -> None:
+    create(cluster, name)
+    one, other = producer(cluster, name), producer(cluster, f"{name}-other")
+    for each in (one, other):
+        each.begin_transaction()
+    write(one, {name: ["committed"]})
+    write(other, {name: ["aborted"]})
+    write_plain(cluster, name, "plain")
+    other.abort_transaction(WAIT_S)
+    one.commit_transaction(WAIT_S)
+    one.begin_transaction()
+    write(one, {name: ["open"]})
+    write_plain(cluster, name, "behind")
+    expected = ["committed", "plain"]
+    assert read_until(cluster, name, expected) == expected
+    settings: dict[str, Any] = {"transport": transport, "prefetch_beyond_lso": ahead}
+    assert read_native(cluster, name, **settings) == expected
+    one.commit_transaction(WAIT_S)
+    expected += ["open", "behind"]
+    assert read_until(cluster, name, expected) == expected
+    assert read_native(cluster, name, **settings) == expected
 
 
 @pytest.mark.feature("L10", "L14")

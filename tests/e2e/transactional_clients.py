@@ -2,11 +2,12 @@
 each isolation level that read to the end and stop.
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -14,6 +15,7 @@ from confluent_kafka import TopicPartition
 from e2e.conftest import START_SECONDS, Cluster
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
+from tidemark.client import Consumer
 
 COMMITTED: Final = "read_committed"
 UNCOMMITTED: Final = "read_uncommitted"
@@ -132,6 +134,24 @@ def read(cluster: Cluster, topic: str, isolation: str = COMMITTED) -> list[str]:
         raise AssertionError(f"no end of {topic} within {WAIT_S} s; read {found}")
     finally:
         reader.close()
+
+
+def read_native(cluster: Cluster, topic: str, **settings: Any) -> list[str]:
+    """Partition 0 as the native client reads committed records of it now, in order."""
+    where = cluster.grpc() if settings.get("transport") == "grpc" else cluster.bootstrap
+    wanted = {"isolation_level": COMMITTED, "auto_offset_reset": "earliest", **settings}
+
+    async def use() -> list[str]:
+        found: list[str] = []
+        async with Consumer(where, **wanted) as reader, asyncio.timeout(WAIT_S):
+            (partition,) = await reader.assign_topic(topic)
+            end = (await reader.end_offsets([partition]))[partition]
+            while await reader.position(partition) < end:
+                records = await reader.poll(timeout_ms=100)
+                found += [(record.value or b"").decode() for record in records]
+        return found
+
+    return asyncio.run(use())
 
 
 def read_until(cluster: Cluster, topic: str, expected: list[str]) -> list[str]:

@@ -50,6 +50,7 @@ from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.model.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from tidemark.client.sink_batches import BatchId, BatchOutcome, SinkBatches
     from tidemark.client.transaction_handle import (
         TransactionHandle,
         Transactions,
@@ -58,12 +59,15 @@ if TYPE_CHECKING:
     )
 
 _HANDLES = ("TransactionHandle", "Transactions", "Writer", "WriterReceipt")
+_SINKS = ("BatchId", "BatchOutcome", "SinkBatches")
 
 __all__ = [
     "AbortableTransactionError",
     "Admin",
     "AdminConfig",
     "AlterConfig",
+    "BatchId",
+    "BatchOutcome",
     "ClientConfig",
     "ClientError",
     "ClusterDescription",
@@ -95,6 +99,7 @@ __all__ = [
     "RecordMetadata",
     "ReplicaBounds",
     "ReplicaLog",
+    "SinkBatches",
     "TidemarkError",
     "TopicDescription",
     "TopicPartition",
@@ -109,9 +114,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Durable handles speak gRPC, which is loaded by who uses them only."""
+    """Durable handles and sinks speak gRPC, which is loaded by who uses them only."""
     if name in _HANDLES:
         from tidemark.client import transaction_handle
 
         return getattr(transaction_handle, name)
+    if name in _SINKS:
+        from tidemark.client import sink_batches
+
+        return getattr(sink_batches, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ when the producer flushes.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tidemark.client.batches import Delivery, Header, PendingBatch
+from tidemark.client.batches import Delivery, EncodedRecords, Header, PendingBatch
 from tidemark.client.errors import BufferFullError, ClientError, MessageTooLargeError
 from tidemark.client.partition_queue import PartitionQueue, ProducerIdentity, Refusal
 from tidemark.codec.record_batch import HEADER_BYTES
@@ -134,6 +134,30 @@ class Accumulator:
         self.buffered_bytes = buffered_bytes
         self._records_unresolved += 1
         return Delivery(batch, len(records) - 1)
+
+    def append_encoded(
+        self, queue: PartitionQueue, encoded: EncodedRecords, now: float
+    ) -> Delivery:
+        """Take encoded records as a batch of their own, behind all that was taken before.
+
+        Raises as ``append``.
+        """
+        size_bytes = len(encoded.records)
+        if (
+            self.buffered_bytes + size_bytes > self._buffer_bytes_max
+            or size_bytes > self._record_bytes_max
+        ):
+            self._refuse(size_bytes, "a batch")
+        self._open(queue, now)
+        batch = queue.open
+        assert batch is not None, "just opened"
+        batch.encoded_records = encoded
+        batch.size_bytes = size_bytes
+        self.buffered_bytes += size_bytes
+        self._records_unresolved += encoded.count
+        queue.seal()
+        self.stirred = True
+        return Delivery(batch, 0)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether ``append`` would take so many bytes now."""
@@ -263,16 +287,16 @@ class Accumulator:
         unresolved = [batch for batch in self._batches() if not batch.resolved]
         assert self.buffered_bytes == sum(batch.size_bytes for batch in unresolved)
         assert self.buffered_bytes <= self._buffer_bytes_max
-        assert self._records_unresolved == sum(len(batch.records) for batch in unresolved)
+        assert self._records_unresolved == sum(batch.count for batch in unresolved)
         for queue in self._queues.values():
             queue.check()
             assert queue.is_idle or queue.partition in self._active
 
-    def _refuse(self, size_bytes: int) -> None:
+    def _refuse(self, size_bytes: int, what: str = "a record") -> None:
         if size_bytes > min(self._record_bytes_max, self._buffer_bytes_max):
             raise MessageTooLargeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size_bytes} bytes exceeds max_request_size"
+                f"{what} of {size_bytes} bytes exceeds max_request_size"
                 f" ({self._record_bytes_max}) or buffer_memory ({self._buffer_bytes_max})",
             )
         raise BufferFullError(
@@ -306,7 +330,7 @@ class Accumulator:
     def _settle(self, batch: PendingBatch) -> None:
         """A batch was resolved: its memory is free."""
         self.buffered_bytes -= batch.size_bytes
-        count = len(batch.records)
+        count = batch.count
         self._records_unresolved -= count
         if batch.error is None:
             self._records_acknowledged += count

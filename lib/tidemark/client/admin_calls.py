@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidemark.client import admin_answers, admin_requests
-from tidemark.client.config import AdminConfig, Bootstrap, with_settings
+from tidemark.client.config import AdminConfig, with_settings
 from tidemark.client.connection import BrokerConnection
 from tidemark.client.connection_pool import Lane
 from tidemark.client.coordinator import Coordinator, CoordinatorKind, Problem
@@ -83,13 +83,14 @@ class AdminCalls:
     async def _kafka_addresses(self) -> list[str]:
         from tidemark.client.grpc_transport import GrpcTransport  # only who asks for it loads gRPC
 
-        bootstrap = Bootstrap.parse(self._bootstrap_servers)
-        async with asyncio.TaskGroup() as group:
-            transport = GrpcTransport(bootstrap, self.config, group)
-            try:
-                return [str(address) for address in await transport.kafka_addresses()]
-            finally:
-                await transport.close()
+        over_grpc = Session(self._bootstrap_servers, self.config, self._clock)
+        await over_grpc.start()
+        try:
+            transport = over_grpc.transport
+            assert isinstance(transport, GrpcTransport), "a session over gRPC"
+            return [str(address) for address in await transport.kafka_addresses()]
+        finally:
+            await over_grpc.close()
 
     async def _ask(
         self, broker_id: int | None, api_key: ApiKey, fields: admin_requests.Fields

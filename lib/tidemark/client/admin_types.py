@@ -10,7 +10,7 @@ from tidemark.model.topics import TopicPartition
 TopicDescription = TopicView
 PartitionDescription = PartitionView
 
-RESOURCE_TYPES: Final[Mapping[str, int]] = {"topic": 2, "broker": 4}
+RESOURCE_TYPES: Final[Mapping[str, int]] = {"topic": 2, "broker": 4, "group": 32}
 OPERATIONS: Final[Mapping[str, int]] = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 CONFIG_SOURCES: Final[Mapping[int, str]] = {
     0: "unknown",
@@ -20,6 +20,7 @@ CONFIG_SOURCES: Final[Mapping[int, str]] = {
     4: "broker file",
     5: "default",
     6: "broker logger",
+    8: "group",
 }
 CONFIG_TYPES: Final[Mapping[int, str]] = {
     0: "unknown",
@@ -60,7 +61,7 @@ class CreatedTopic(NamedTuple):
 class ConfigResource(NamedTuple):
     """Whose configuration. A broker's name is its id; "" is the default of all brokers."""
 
-    kind: Literal["topic", "broker"]
+    kind: Literal["topic", "broker", "group"]
     name: str
 
 

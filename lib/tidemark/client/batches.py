@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from tidemark.client.errors import ClientError
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT
-from tidemark.codec.records import build_batch
+from tidemark.codec.record_batch import MAGIC_V2, TRANSACTIONAL_BIT, BatchHeader, Buffer
+from tidemark.codec.records import assemble_batch, build_batch
 from tidemark.model.topics import TopicPartition
 
 Header = tuple[str, bytes | None]
@@ -24,6 +25,21 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecords:
+    """Records of one partition that somebody encoded already, for one batch of their own.
+
+    ``records``: uncompressed, with timestamp deltas from ``first_timestamp`` (ms) and offset deltas
+    0 to ``count`` - 1. Whoever gives a buffer leaves it unchanged until the delivery is done.
+    """
+
+    partition: TopicPartition
+    records: Buffer
+    count: int
+    first_timestamp: int
+    max_timestamp: int
 
 
 class Place(Enum):
@@ -47,6 +63,7 @@ class PendingBatch:
         "_encoded",
         "base_offset",
         "created_at",
+        "encoded_records",
         "error",
         "failures",
         "log_append_time_ms",
@@ -80,6 +97,8 @@ class PendingBatch:
         self.created_at = created_at
         self.transactional = transactional
         self.records: list[PlainRecord] = []
+        self.encoded_records: EncodedRecords | None = None
+        """In place of ``records``."""
         self.size_bytes = 0
         self.failures = 0
         self.problem = ""
@@ -97,6 +116,17 @@ class PendingBatch:
         self.waiters: list[asyncio.Future[None]] = []
         self._encoded: bytes | None = None
 
+    @property
+    def count(self) -> int:
+        """Records in it."""
+        return self.encoded_records.count if self.encoded_records else len(self.records)
+
+    def timestamp_of(self, index: int) -> int:
+        """What its sender gave the record, in ms; of encoded records the first one's."""
+        if self.encoded_records is not None:
+            return self.encoded_records.first_timestamp
+        return self.records[index][0]
+
     def sequence_as(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
         """Give the batch its place in the producer's sequence; what was encoded before no longer
         holds.
@@ -108,16 +138,38 @@ class PendingBatch:
     def encode(self, compression: int, level: int | None) -> bytes:
         """The RecordBatch v2; the same bytes at every retry."""
         if self._encoded is None:
-            self._encoded = build_batch(
-                self.records,
-                compression=compression,
-                level=level,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                base_sequence=self.sequence,
-                attributes_extra=TRANSACTIONAL_BIT if self.transactional else 0,
-            )
+            extra = TRANSACTIONAL_BIT if self.transactional else 0
+            if self.encoded_records is not None:
+                header = self._header(self.encoded_records, compression | extra)
+                self._encoded = assemble_batch(header, self.encoded_records.records, level=level)
+            else:
+                self._encoded = build_batch(
+                    self.records,
+                    compression=compression,
+                    level=level,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    base_sequence=self.sequence,
+                    attributes_extra=extra,
+                )
         return self._encoded
+
+    def _header(self, encoded: EncodedRecords, attributes: int) -> BatchHeader:
+        return BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            partition_leader_epoch=-1,
+            magic=MAGIC_V2,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=encoded.count - 1,
+            base_timestamp=encoded.first_timestamp,
+            max_timestamp=encoded.max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.sequence,
+            record_count=encoded.count,
+        )
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int) -> None:
         """The broker has it; ``base_offset`` is of the first record, -1 when the broker was not to
@@ -169,7 +221,7 @@ class Delivery:
             raise batch.error.with_traceback(None)
         offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
         own_time = batch.log_append_time_ms < 0
-        timestamp = batch.records[self._index][0] if own_time else batch.log_append_time_ms
+        timestamp = batch.timestamp_of(self._index) if own_time else batch.log_append_time_ms
         return RecordMetadata(*batch.partition, offset, timestamp)
 
     def exception(self) -> ClientError | None:

@@ -58,11 +58,6 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self.config = with_settings(config or ConsumerConfig(), settings)
-        if self.config.transport == "grpc" and self.config.isolation_level == "read_committed":
-            raise ClientConfigError(
-                ErrorCode.INVALID_CONFIG,
-                "isolation_level='read_committed' needs transport='kafka' in this release",
-            )
         self._clock = clock or Clock()
         self._session = Session(bootstrap_servers, self.config, self._clock)
         self._fetcher = Fetcher(self._session, self.config, self._clock)

@@ -34,7 +34,7 @@ class ExchangeStream(Generic[Request, Answer]):
         pending_requests_max: int,
     ) -> None:
         self._call = call
-        self._where = where
+        self.where = where
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._slots = asyncio.Semaphore(pending_requests_max)
         self._writing = asyncio.Lock()
@@ -74,7 +74,7 @@ class ExchangeStream(Generic[Request, Answer]):
                 late = RequestTimedOutError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"not answered within {timeout_ms:.0f} ms",
-                    where=self._where,
+                    where=self.where,
                 )
                 self.close(late.message)
                 raise late from None
@@ -113,7 +113,7 @@ class ExchangeStream(Generic[Request, Answer]):
 
     def _loss(self) -> ClientError:
         return ConnectionLostError(
-            ErrorCode.NETWORK_EXCEPTION, f"stream lost: {self._lost}", where=self._where
+            ErrorCode.NETWORK_EXCEPTION, f"stream lost: {self._lost}", where=self.where
         )
 
 

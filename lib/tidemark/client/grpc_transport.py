@@ -64,7 +64,7 @@ class GrpcTransport:
         self._brokers: Mapping[int, Address] = {}
         self._channels: dict[tuple[int, Address], grpc.aio.Channel] = {}
         self._appends: dict[Address, AppendStream] = {}
-        self._fetches: dict[Address, FetchStream] = {}
+        self._fetches: dict[tuple[Address, bool], FetchStream] = {}
         self._readers: set[asyncio.Task[None]] = set()
 
     async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
@@ -162,7 +162,9 @@ class GrpcTransport:
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
         """One request a partition; see ``fetch_group``."""
-        stream = self._fetch_stream(self._address(broker_id))
+        # Each isolation level has a stream of its own: a reader ahead of the last stable offset
+        # must not take turns with those that wait for it to move.
+        stream = self._fetch_stream(self._address(broker_id), read_committed=limits.read_committed)
         return [await self._fetch_one(stream, item, limits) for item in items]
 
     async def list_offsets(
@@ -238,6 +240,13 @@ class GrpcTransport:
         answer = await stream.exchange(
             request, timeout_ms=self._config.request_timeout_ms + limits.wait_ms_max
         )
+        if limits.read_committed and answer.batches and not answer.read_committed:
+            raise UnsupportedVersionError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "the broker does not tell over gRPC which transactions were aborted: read committed"
+                " records over Kafka's wire, or upgrade it",
+                where=stream.where,
+            )
         return FetchOutcome(
             item.partition,
             item.fetch_offset,
@@ -246,7 +255,8 @@ class GrpcTransport:
             answer.last_stable_offset,
             answer.log_start_offset,
             memoryview(answer.batches),
-            message=answer.error_message or None,
+            tuple((txn.producer_id, txn.first_offset) for txn in answer.aborted),
+            answer.error_message or None,
         )
 
     async def _ask_any(self, ask: Callable[[Any], Awaitable[Answer]]) -> Answer:
@@ -302,10 +312,11 @@ class GrpcTransport:
             self._read(stream.run())
         return stream
 
-    def _fetch_stream(self, address: Address) -> FetchStream:
-        stream = self._fetches.get(address)
+    def _fetch_stream(self, address: Address, *, read_committed: bool) -> FetchStream:
+        key = (address, read_committed)
+        stream = self._fetches.get(key)
         if stream is None or stream.is_lost:
-            stream = self._fetches[address] = ExchangeStream(
+            stream = self._fetches[key] = ExchangeStream(
                 self._stub(address).Fetch(),
                 where=f"gRPC {address}",
                 pending_requests_max=_PARKED_FETCHES_MAX,

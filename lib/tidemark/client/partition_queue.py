@@ -226,7 +226,7 @@ class PartitionQueue:
         self._land(batch)
         error = error_for(
             refusal.error_code,
-            f"sending {len(batch.records)} records to {self.partition} failed",
+            f"sending {batch.count} records to {self.partition} failed",
             where=refusal.where,
             detail=refusal.message,
         )
@@ -333,7 +333,7 @@ class PartitionQueue:
         batch.fail(
             DeliveryTimeoutError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{len(batch.records)} records for {self.partition} ran out of time {waited};"
+                f"{batch.count} records for {self.partition} ran out of time {waited};"
                 f" {batch.failures} tries failed, the last thing heard:"
                 f" {batch.problem or why or 'nothing'}",
             )
@@ -399,4 +399,4 @@ class PartitionQueue:
     def _sequence(self, batch: PendingBatch) -> None:
         assert self._identity is not None, "sent without an identity"
         batch.sequence_as(*self._identity, self._next_sequence)
-        self._next_sequence = sequence_after(self._next_sequence, len(batch.records))
+        self._next_sequence = sequence_after(self._next_sequence, batch.count)

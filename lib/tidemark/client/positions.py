@@ -102,6 +102,24 @@ class FetchedChunk:
         """The next batch's header and the records a user sees; None behind the last. Raises
         CorruptBatchError.
         """
+        batch = self._peek()
+        if batch is None:
+            return None
+        header, view = batch
+        records = [] if view is None else _records(self._partition, view, header)
+        self._position += header.size_bytes
+        return header, records
+
+    def next_raw(self) -> tuple[BatchHeader, memoryview | None] | None:
+        """The next batch as it was stored, with None for one that no user sees; None behind the
+        last. Raises CorruptBatchError.
+        """
+        batch = self._peek()
+        if batch is not None:
+            self._position += batch[0].size_bytes
+        return batch
+
+    def _peek(self) -> tuple[BatchHeader, memoryview | None] | None:
         batch = next(_whole_batches(self._view[self._position :], self._partition), None)
         if batch is None:
             return None
@@ -112,9 +130,7 @@ class FetchedChunk:
             visible = self._is_visible(view, header)
         except RecordsError as problem:
             raise _corrupt(self._partition, header, str(problem)) from None
-        records = _records(self._partition, view, header) if visible else []
-        self._position += header.size_bytes
-        return header, records
+        return header, view if visible else None
 
     def _is_visible(self, view: memoryview, header: BatchHeader) -> bool:
         """Not a control batch, and not of an aborted transaction under read_committed."""

@@ -16,7 +16,7 @@ from tidemark.client.accumulator import (
     batch_room,
     record_bytes,
 )
-from tidemark.client.batches import Delivery, Header, RecordMetadata
+from tidemark.client.batches import Delivery, EncodedRecords, Header, RecordMetadata
 from tidemark.client.config import ProducerConfig, with_settings
 from tidemark.client.errors import (
     BufferFullError,
@@ -32,6 +32,8 @@ from tidemark.client.partitioner import Partitioner, StickyChoice, partition_for
 from tidemark.client.retry import Deadline
 from tidemark.client.sender import Sender
 from tidemark.client.session import Session
+from tidemark.codec.record_batch import Buffer
+from tidemark.codec.varint import INT32_MAX
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
@@ -236,6 +238,43 @@ class Producer:
             self._stir()
         return delivery
 
+    async def send_encoded(
+        self,
+        partition: TopicPartition,
+        records: Buffer,
+        *,
+        count: int,
+        first_timestamp: int,
+        max_timestamp: int,
+    ) -> Delivery:
+        """Take records that are encoded already, as one batch of their own, in order with all else
+        that is sent to the partition; waits for metadata and memory as ``enqueue``.
+
+        ``records``: uncompressed (compression_type is applied here), timestamp deltas from
+        ``first_timestamp`` (ms), offset deltas 0 to ``count`` - 1; leave the buffer unchanged until
+        the delivery is done. The delivery tells where the first record is. Raises as ``enqueue``,
+        and MessageTooLargeError beyond max_request_size.
+        """
+        if not 0 < count <= INT32_MAX:
+            raise ValueError(f"count is {count}; a batch holds 1 to {INT32_MAX} records")
+        encoded = EncodedRecords(
+            partition,
+            records.cast("B") if isinstance(records, memoryview) else records,
+            count,
+            _checked_time(first_timestamp),
+            _checked_time(max_timestamp),
+        )
+        deadline = Deadline.after(self.config.max_block_ms, self._now())
+        while True:
+            if self._route(partition.topic) is None:
+                await self._load(partition.topic, deadline)
+            try:
+                return self._take_encoded(encoded)
+            except BufferFullError:
+                if deadline.passed(self._now()):
+                    raise
+            await self._wait_for_room(deadline)
+
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """Numbers of the topic's partitions, once its metadata is there. Raises
         UnknownTopicOrPartitionError.
@@ -322,6 +361,21 @@ class Producer:
             view, queues, sticky, partitioner=self._partitioner, version=cache.version
         )
         return route
+
+    def _check_sendable(self) -> None:
+        """Raises when records could not count: for producers within transactions."""
+
+    def _take_encoded(self, encoded: EncodedRecords) -> Delivery:
+        self._check_sendable()
+        topic, number = encoded.partition
+        route = self._route(topic)
+        if route is None:
+            raise _not_ready(topic)
+        if not 0 <= number < route.count:
+            raise _no_such_partition(topic, number, route.count)
+        delivery = self._accumulator.append_encoded(route.queues[number], encoded, self._now())
+        self._stir()
+        return delivery
 
     async def _load(self, topic: str, deadline: Deadline) -> None:
         self._session.check_running()

@@ -32,7 +32,7 @@ from tidemark.client.admin_types import (
     ReplicaBounds,
     TopicDescription,
 )
-from tidemark.client.batches import Delivery, Header, RecordMetadata
+from tidemark.client.batches import Delivery, EncodedRecords, Header, RecordMetadata
 from tidemark.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from tidemark.client.consumer import Partition
 from tidemark.client.errors import ClientError
@@ -45,11 +45,21 @@ from tidemark.client.group_types import (
 from tidemark.client.offset_lookup import OffsetAndTimestamp
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.positions import ConsumerRecord
-from tidemark.client.sync_loop import LoopThread, SyncFace, ThreadListener
+from tidemark.client.sync_loop import LoopThread, SyncFace, ThreadListener, send_all_encoded
+from tidemark.codec.record_batch import Buffer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer", "SyncDelivery"]
+
+
+def __getattr__(name: str) -> Any:
+    """Sink batches speak gRPC, which is loaded by who uses them only."""
+    if name in ("BatchWriter", "SinkBatches", "Writer"):
+        from tidemark.client import sync_sink_batches
+
+        return getattr(sync_sink_batches, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class SyncDelivery:
@@ -134,6 +144,34 @@ class Producer(SyncFace[async_producer.Producer]):
     ) -> list[RecordMetadata]:
         """Send (key, value) pairs and wait until all are acknowledged, in their order."""
         return self._thread.call(_send_many(self._client, topic, records))
+
+    def send_encoded(
+        self,
+        partition: TopicPartition,
+        records: Buffer,
+        *,
+        count: int,
+        first_timestamp: int,
+        max_timestamp: int,
+    ) -> SyncDelivery:
+        """Take records that are encoded already, as one batch of their own."""
+        delivery = self._thread.call(
+            self._client.send_encoded(
+                partition,
+                records,
+                count=count,
+                first_timestamp=first_timestamp,
+                max_timestamp=max_timestamp,
+            )
+        )
+        return SyncDelivery(delivery, self._thread)
+
+    def send_encoded_many(self, batches: Sequence[EncodedRecords]) -> None:
+        """Take several such batches, in one hop; ``flush`` waits for them, and raises what failed.
+
+        Returns when there was room for all of them.
+        """
+        self._thread.call(send_all_encoded(self._client, batches))
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """Numbers of the topic's partitions."""

@@ -3,12 +3,14 @@
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from tidemark.client.batches import EncodedRecords
 from tidemark.client.errors import ClientClosedError
 from tidemark.client.group_types import RebalanceListener
+from tidemark.client.producer import Producer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
@@ -152,6 +154,18 @@ class ThreadListener:
     async def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Pass it on."""
         await asyncio.to_thread(self._listener.on_lost, partitions)
+
+
+async def send_all_encoded(producer: Producer, batches: Sequence[EncodedRecords]) -> None:
+    """Take each; failures are the flush's to raise."""
+    for batch in batches:
+        await producer.send_encoded(
+            batch.partition,
+            batch.records,
+            count=batch.count,
+            first_timestamp=batch.first_timestamp,
+            max_timestamp=batch.max_timestamp,
+        )
 
 
 def _done() -> concurrent.futures.Future[None]:

@@ -6,12 +6,12 @@ from typing import Any, Self
 
 from tidemark.client import transaction_handle as handles
 from tidemark.client import transactional_producer as async_producer
-from tidemark.client.batches import Header, RecordMetadata
+from tidemark.client.batches import EncodedRecords, Header, RecordMetadata
 from tidemark.client.config import ClientConfig, ProducerConfig
 from tidemark.client.group_types import GroupMetadata, OffsetsInput
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.producer import Producer
-from tidemark.client.sync_loop import LoopThread, SyncFace
+from tidemark.client.sync_loop import LoopThread, SyncFace, send_all_encoded
 
 __all__ = ["TransactionHandle", "TransactionalProducer", "Transactions", "Writer"]
 
@@ -90,7 +90,7 @@ class TransactionalProducer(SyncFace[async_producer.TransactionalProducer]):
 class Writer:
     """See ``tidemark.client.Writer``. Lives until its ``close``, or that of its Transactions."""
 
-    def __init__(self, writer: handles.Writer, thread: LoopThread[handles.Transactions]) -> None:
+    def __init__(self, writer: handles.Writer, thread: LoopThread[Any]) -> None:
         self._writer = writer
         self._thread = thread
 
@@ -98,7 +98,13 @@ class Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._thread.call(self._writer.close(timeout_ms=None if error[0] is None else 0))
+        self.close(timeout_ms=None if error[0] is None else 0)
+
+    def close(self, *, timeout_ms: int | None = None) -> None:
+        """Flush for at most ``timeout_ms`` and let go of everything. What was written counts if the
+        receipt is part of the commit.
+        """
+        self._thread.call(self._writer.close(timeout_ms=timeout_ms))
 
     def send(
         self,
@@ -114,6 +120,14 @@ class Writer:
     def send_many(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Take (key, value) pairs; ``flush`` waits for them."""
         self._thread.call(_enqueue_many(self._writer, topic, records))
+
+    def send_encoded_many(self, batches: Sequence[EncodedRecords]) -> None:
+        """As ``Producer.send_encoded_many``."""
+        self._thread.call(send_all_encoded(self._writer, batches))
+
+    def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """Numbers of the topic's partitions."""
+        return self._thread.call(self._writer.partitions_for(topic))
 
     def flush(self) -> None:
         """Wait until all records are in the log."""

@@ -93,6 +93,16 @@ class KafkaControl:
         return await self._coordinator.ask_until(deadline, api_key, lambda: fields, problem_of)
 
 
+def error_answered(answer: Any, doing: str) -> ClientError | None:
+    """The error that an answer has, if any; ``doing`` is what was asked for."""
+    if not answer.error_code:
+        return None
+    return error_for(answer.error_code, f"{doing} failed", detail=answer.error_message or None)
+
+
+ProblemOf = Callable[[Any, str], ClientError | None]
+
+
 class CoordinatorCalls:
     """TransactionCoordinator's RPCs at any broker, which relays to the owner, over retries."""
 
@@ -107,10 +117,14 @@ class CoordinatorCalls:
         return common_pb2.Caller(client_id=self._config.client_id)
 
     async def until(
-        self, deadline: Deadline, doing: str, call: Callable[[Any, float], Awaitable[Any]]
+        self,
+        deadline: Deadline,
+        doing: str,
+        call: Callable[[Any, float], Awaitable[Any]],
+        problem_of: ProblemOf = error_answered,
     ) -> Any:
         """The answer of ``call(stub, timeout in seconds)``, asked again while its error may pass
-        and there is time. Raises ClientError.
+        and there is time. ``problem_of`` finds the error in an answer. Raises ClientError.
         """
         failures = 0
         while True:
@@ -119,11 +133,10 @@ class CoordinatorCalls:
             except ClientError as failed:
                 problem: ClientError = failed
             else:
-                if not answer.error_code:
+                answered = problem_of(answer, doing)
+                if answered is None:
                     return answer
-                problem = error_for(
-                    answer.error_code, f"{doing} failed", detail=answer.error_message or None
-                )
+                problem = answered
             if not problem.retriable or deadline.passed(self._clock.now_ms()):
                 raise problem
             failures += 1

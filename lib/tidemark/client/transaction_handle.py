@@ -55,9 +55,9 @@ class WriterReceipt(NamedTuple):
         return cls(*_untoken(_RECEIPT_PREFIX, token, 3))
 
 
-class Transactions:
-    """``async with Transactions("host:9292") as transactions``: bootstrap servers are gRPC
-    addresses. ``settings`` are fields of ClientConfig by name.
+class TransactionClient:
+    """What asks the transaction coordinator: bootstrap servers are gRPC addresses; ``settings`` are
+    fields of ClientConfig by name.
     """
 
     def __init__(
@@ -95,6 +95,19 @@ class Transactions:
     ) -> None:
         await self.close()
 
+    def deadline(self, allowed_ms: int | None = None) -> Deadline:
+        """For one call."""
+        wanted = self._timeout_ms if allowed_ms is None else allowed_ms
+        return Deadline.after(wanted, self.clock.now_ms())
+
+    async def kafka_addresses(self) -> list[str]:
+        """Where records are sent."""
+        return await grpc_kafka_addresses(self._session)
+
+
+class Transactions(TransactionClient):
+    """``async with Transactions("host:9292") as transactions``."""
+
     async def begin_transaction(
         self,
         transactional_id: str,
@@ -126,15 +139,6 @@ class Transactions:
         MalformedTokenError.
         """
         return TransactionHandle(self, *_untoken(_HANDLE_PREFIX, token, 2))
-
-    def deadline(self, allowed_ms: int | None = None) -> Deadline:
-        """For one call."""
-        wanted = self._timeout_ms if allowed_ms is None else allowed_ms
-        return Deadline.after(wanted, self.clock.now_ms())
-
-    async def kafka_addresses(self) -> list[str]:
-        """Where records are sent."""
-        return await grpc_kafka_addresses(self._session)
 
 
 class TransactionHandle:
@@ -243,6 +247,10 @@ class Writer(Producer):
                 hint="await flush() first",
             )
         return self._receipt
+
+    def _check_sendable(self) -> None:
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
 
     def _on_failed(self, problem: ClientError) -> None:
         if self.failure is None:

@@ -21,18 +21,15 @@ from tidemark.client.errors import (
     ClientClosedError,
     ClientError,
     InvalidTransactionStateError,
-    error_for,
 )
 from tidemark.client.group_types import GroupMetadata, Offsets, OffsetsInput, as_offsets
-from tidemark.client.offset_storage import wire_offsets
 from tidemark.client.partition_queue import ProducerIdentity
 from tidemark.client.partitioner import Partitioner
 from tidemark.client.producer import Producer
 from tidemark.client.retry import Deadline
 from tidemark.client.session import Session
+from tidemark.client.transaction_offsets import commit_offsets
 from tidemark.client.transaction_state import Act, Phase, TransactionState
-from tidemark.kafka.apis import ApiKey
-from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
 
@@ -272,6 +269,9 @@ class TransactionalProducer(Producer):
 
     # ---- within
 
+    def _check_sendable(self) -> None:
+        self._state.check_sendable()
+
     def _controls(self) -> "TransactionControl":
         self._session.check_running()
         assert self._control is not None, "running"
@@ -332,33 +332,13 @@ class TransactionalProducer(Producer):
             coordinator = self._groups[group.group_id] = Coordinator(
                 self._session, self.config, self._clock, group.group_id
             )
-        fields = {
-            "transactional_id": self.transactional_id,
-            "group_id": group.group_id,
-            "producer_id": self._identity.producer_id,
-            "producer_epoch": self._identity.producer_epoch,
-            "generation_id": group.member_epoch,
-            "member_id": group.member_id,
-            "group_instance_id": group.group_instance_id,
-            "topics": wire_offsets(offsets),
-        }
-
-        def problem_of(answer: Struct) -> ClientError | None:
-            codes = [each.error_code for topic in answer.topics for each in topic.partitions]
-            problems = [
-                error_for(
-                    code,
-                    f"committing offsets of group {group.group_id!r} in the transaction failed",
-                    where=coordinator.where,
-                )
-                for code in codes
-                if code
-            ]
-            problems.sort(key=lambda problem: problem.retriable)
-            return problems[0] if problems else None
-
-        await coordinator.ask_until(
-            self._block_deadline(), ApiKey.TXN_OFFSET_COMMIT, lambda: fields, problem_of
+        await commit_offsets(
+            coordinator,
+            self._block_deadline(),
+            self.transactional_id,
+            self._identity,
+            offsets=offsets,
+            group=group,
         )
 
 

@@ -5,7 +5,8 @@ key    Transaction   version int16 (0) · transactional id
        Handle        version int16 (0x5400) · transactional id
        Writer        version int16 (0x5401) · transactional id · slot int32
 value  Transaction   Kafka's TransactionLogValue, versions 0 and 1 (flexible); 1 is written
-       Handle        version int16 (0), flexible: which transaction is open, how the last ones ended
+       Handle        version int16 (0; 1 of a sink), flexible: which transaction is open, how the
+                     last ones ended; from 1: whose batches they are, and which of them are done
        Writer        version int16 (0), flexible: whose the slot is, and what was written with it
 
 The version of a key is its type. Ours are numbered from 0x5400, far from where Kafka's grow. So is
@@ -27,6 +28,7 @@ from tidemark.codec.group_records_fields import (
     NewerRecordError,
     read_version,
 )
+from tidemark.codec.sink_state import SinkState, read_sink, write_sink
 from tidemark.model.topics import TopicPartition
 
 __all__ = [
@@ -56,6 +58,10 @@ _WRITER_KEY: Final = 0x5401
 _VALUE_VERSION: Final = 1
 _FLEXIBLE_FROM: Final = 1
 _OUR_VALUE_VERSION: Final = 0
+_SINK_VALUE_VERSION: Final = 1
+"""Of a handle that is a sink's. A release that does not know of sinks must not take it over: it
+would forget which batch is done.
+"""
 
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
 _NEXT_PRODUCER_ID_TAG: Final = 1
@@ -154,6 +160,8 @@ class HandleRecord:
     """Once decided: the slots whose partitions are committed, ascending; all others abort."""
     outcomes: tuple[Outcome, ...] = ()
     """Of the last transactions, once decided, oldest first."""
+    sink: SinkState | None = None
+    """Of an id whose transactions are a query's batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +387,8 @@ def _read_state(reader: FieldReader) -> TransactionState:
 
 
 def _handle_value(record: HandleRecord) -> bytes:
-    writer = _Writer(_OUR_VALUE_VERSION, flexible=True)
+    version = _OUR_VALUE_VERSION if record.sink is None else _SINK_VALUE_VERSION
+    writer = _Writer(version, flexible=True)
     writer.int64(record.number)
     writer.int64(record.created_at)
     writer.int32(record.timeout_ms)
@@ -395,6 +404,8 @@ def _handle_value(record: HandleRecord) -> bytes:
         writer.tags()
 
     writer.array(record.outcomes, write_outcome)
+    if record.sink is not None:
+        write_sink(writer, record.sink)
     writer.tags()
     return writer.done()
 
@@ -403,7 +414,7 @@ def _read_handle(transactional_id: str, value: bytes | None) -> HandleRecord | H
     if value is None:
         return HandleTombstone(transactional_id)
     reader = _Reader(value, flexible=True)
-    read_version(reader, newest=_OUR_VALUE_VERSION, what="a handle")
+    version = read_version(reader, newest=_SINK_VALUE_VERSION, what="a handle")
 
     def read_outcome() -> Outcome:
         outcome = Outcome(reader.int64(), _read_end_kind(reader), reader.int64())
@@ -420,6 +431,7 @@ def _read_handle(transactional_id: str, value: bytes | None) -> HandleRecord | H
         started_at=reader.int64(),
         winners=reader.array(reader.int32),
         outcomes=reader.array(read_outcome),
+        sink=read_sink(reader) if version >= _SINK_VALUE_VERSION else None,
     )
     reader.tags()
     return record

@@ -152,12 +152,15 @@ class ClusterDelta:
     coordinators_changed: tuple[CoordinatorImage, ...] = ()
     coordinators_gone: tuple[CoordinatorKey, ...] = ()
     shards_changed: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
+    group_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By group; empty: it sets nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """All metadata at one feed position. ``broker_configs[""]`` is the cluster-wide default;
-    ``shards[kind][n]`` says who owns shard n, and is empty until the kind's state topic exists.
+    ``shards[kind][n]`` says who owns shard n, and is empty until the kind's state topic exists;
+    ``group_configs`` has the groups that set something.
     """
 
     position: FeedPosition = START_OF_FEED
@@ -170,6 +173,7 @@ class ClusterImage:
     finalized_features: Mapping[str, int] = field(default_factory=dict)
     coordinators: Mapping[CoordinatorKey, CoordinatorImage] = field(default_factory=dict)
     shards: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
         """Who is to be asked about what falls into this shard; None while nobody is."""
@@ -205,7 +209,15 @@ class ClusterImage:
             finalized_features={**self.finalized_features, **delta.finalized_features},
             coordinators=coordinators,
             shards=shards,
+            group_configs=self.group_configs_after(delta),
         )
+
+    def group_configs_after(self, delta: ClusterDelta) -> Mapping[str, Mapping[str, str]]:
+        """``group_configs`` as a delta leaves them."""
+        if not delta.group_configs_changed:
+            return self.group_configs
+        after = {**self.group_configs, **delta.group_configs_changed}
+        return {group: configs for group, configs in after.items() if configs}
 
     def coordinators_after(
         self, delta: ClusterDelta

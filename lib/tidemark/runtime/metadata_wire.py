@@ -175,6 +175,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
             for kind, coordinator_id in delta.coordinators_gone
         ],
         shards_changed=_write_shards(delta.shards_changed),
+        group_configs_changed=_write_configs(delta.group_configs_changed),
     )
 
 
@@ -190,6 +191,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
         coordinators_changed=tuple(map(read_coordinator, wire.coordinators_changed)),
         coordinators_gone=tuple((one.kind, one.coordinator_id) for one in wire.coordinators_gone),
         shards_changed=_read_shards(wire.shards_changed),
+        group_configs_changed=_read_configs(wire.group_configs_changed),
     )
 
 
@@ -203,6 +205,7 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         finalized_features=image.finalized_features,
         coordinators=map(write_coordinator, image.coordinators.values()),
         shards=_write_shards(image.shards),
+        group_configs=_write_configs(image.group_configs),
     )
 
 
@@ -224,6 +227,7 @@ def read_snapshot(
         finalized_features=dict(wire.finalized_features),
         coordinators={one.key: one for one in coordinators},
         shards=_read_shards(wire.shards),
+        group_configs=_read_configs(wire.group_configs),
     )
 
 

@@ -16,6 +16,7 @@
 import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from tidemark.model.ids import BrokerId, TopicId
 from tidemark.model.metadata import COORDINATOR_KINDS
@@ -31,6 +32,7 @@ REGISTERED_BROKERS: Final = "/brokers/registered"
 TOPICS: Final = "/topics"
 PARTITIONS: Final = "/partitions"
 BROKER_CONFIGS: Final = "/configs/brokers"
+GROUP_CONFIGS: Final = "/configs/groups"
 PRODUCER_IDS: Final = "/producer_ids"
 COORDINATORS: Final = "/coordinators"
 SHARDS: Final = "/shards"
@@ -41,6 +43,7 @@ PERSISTENT_PARENTS: Final = (
     TOPICS,
     PARTITIONS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     *(f"{COORDINATORS}/{kind}" for kind in COORDINATOR_KINDS),
     SHARDS,
 )
@@ -147,6 +150,18 @@ def broker_configs(broker: str) -> str:
 def broker_of_configs(name: str) -> str:
     """The inverse of ``broker_configs``, for a child's name."""
     return "" if name == _CLUSTER_WIDE else name
+
+
+def group_configs(group: str) -> str:
+    """Where a group's dynamic configuration is kept. A name may have any character: those that a
+    znode's may not have are escaped as in URLs.
+    """
+    return f"{GROUP_CONFIGS}/{quote(group, safe='').replace('.', '%2E')}"
+
+
+def group_of_configs(name: str) -> str:
+    """The inverse of ``group_configs``, for a child's name."""
+    return unquote(name)
 
 
 def with_chroot(connect: str) -> str:

@@ -2,7 +2,9 @@
 names and defaults.
 """
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 from tidemark.runtime.service_config import CommaList, ServiceConfig
 
 from broker.core.groups.settings import GroupSettings
@@ -48,8 +50,20 @@ class CoordinationConfig(ServiceConfig):
     group_consumer_session_timeout_ms: int = Field(
         45_000, ge=1, description="a member of the consumer protocol silent for so long is gone"
     )
+    group_consumer_min_session_timeout_ms: int = Field(
+        45_000, ge=1, description="the shortest consumer.session.timeout.ms that a group may set"
+    )
+    group_consumer_max_session_timeout_ms: int = Field(
+        60_000, ge=1, description="the longest consumer.session.timeout.ms that a group may set"
+    )
     group_consumer_heartbeat_interval_ms: int = Field(
         5_000, ge=1, description="how often members of the consumer protocol are told to call"
+    )
+    group_consumer_min_heartbeat_interval_ms: int = Field(
+        5_000, ge=1, description="the least consumer.heartbeat.interval.ms that a group may set"
+    )
+    group_consumer_max_heartbeat_interval_ms: int = Field(
+        15_000, ge=1, description="the greatest consumer.heartbeat.interval.ms that a group may set"
     )
     group_consumer_max_size: int = Field(
         _INT_MAX, ge=1, description="members of one group of the consumer protocol"
@@ -84,6 +98,19 @@ class CoordinationConfig(ServiceConfig):
         100, ge=0, description="how long a broker asks before it tells the producer to try again"
     )
 
+    @model_validator(mode="after")
+    def _groups_have_a_choice(self) -> Self:
+        for what in ("session_timeout_ms", "heartbeat_interval_ms"):
+            low: int = getattr(self, f"group_consumer_min_{what}")
+            high: int = getattr(self, f"group_consumer_max_{what}")
+            if low > high:
+                dotted = what.replace("_", ".")
+                raise ValueError(
+                    f"group.consumer.min.{dotted} is {low}, more than"
+                    f" group.consumer.max.{dotted}, which is {high}"
+                )
+        return self
+
     def group_settings(self) -> GroupSettings:
         """What the group coordinator's core is told."""
         return GroupSettings(
@@ -95,7 +122,11 @@ class CoordinationConfig(ServiceConfig):
             offsets_retention_minutes=self.offsets_retention_minutes,
             offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
             group_consumer_session_timeout_ms=self.group_consumer_session_timeout_ms,
+            group_consumer_min_session_timeout_ms=self.group_consumer_min_session_timeout_ms,
+            group_consumer_max_session_timeout_ms=self.group_consumer_max_session_timeout_ms,
             group_consumer_heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            group_consumer_min_heartbeat_interval_ms=self.group_consumer_min_heartbeat_interval_ms,
+            group_consumer_max_heartbeat_interval_ms=self.group_consumer_max_heartbeat_interval_ms,
             group_consumer_max_size=self.group_consumer_max_size,
             group_consumer_assignors=self.group_consumer_assignors,
         )

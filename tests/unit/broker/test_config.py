@@ -99,3 +99,8 @@ def test_followers_lag_for_ten_seconds_and_poll_for_half_a_second_by_default() -
     config = BrokerConfig(broker_id=1)
     assert config.replica_lag_time_max_ms == 10_000
     assert config.replica_fetch_wait_max_ms == 500
+
+
+def test_bounds_of_what_groups_may_set_leave_something_between_them() -> None:
+    with pytest.raises(ValidationError, match=r"group\.consumer\.min.* is 60001"):
+        config(group_consumer_min_session_timeout_ms=60_001)

@@ -25,12 +25,20 @@ from txn_coordinator.core.requests import (
     DescribeTransactionsReply,
     EndTransaction,
     EndTransactionReply,
+    EnlistInBatch,
+    EnlistInBatchReply,
     EnlistWriter,
     EnlistWriterReply,
+    FinishBatch,
+    FinishBatchReply,
     FinishTransaction,
     FinishTransactionReply,
+    ForgetSink,
+    ForgetSinkReply,
     InitTransactionalId,
     InitTransactionalIdReply,
+    KeepBatchAlive,
+    KeepBatchAliveReply,
     MarkersWritten,
     Request,
     TransactionView,
@@ -175,6 +183,48 @@ class World:
         self, handle: str, *winners: CountedWriter, commit: bool = True
     ) -> FinishTransactionReply:
         return self.ask(FinishTransaction(handle, commit, winners), FinishTransactionReply)
+
+    def enlist_in(
+        self, batch_id: int, writer: str = "a", *, query: str = "q", sink: str = ID
+    ) -> EnlistInBatchReply:
+        request = EnlistInBatch(sink, query, batch_id, writer, TIMEOUT_MS, next(self.spares))
+        return self.ask(request, EnlistInBatchReply)
+
+    def batch_writer(
+        self, batch_id: int, writer: str, *partitions: TopicPartition, query: str = "q"
+    ) -> CountedWriter:
+        """A hand-out in a batch that has written to these partitions."""
+        reply = self.enlist_in(batch_id, writer, query=query)
+        assert (reply.error_code, reply.committed) == (0, False), reply
+        if partitions:
+            added = self.add((reply.producer_id, reply.producer_epoch), *partitions, v2=True)
+            assert added.error_code == 0, added
+        return CountedWriter(writer, reply.producer_id, reply.producer_epoch)
+
+    def keep_alive(self, handle: str) -> KeepBatchAliveReply:
+        return self.ask(KeepBatchAlive(handle), KeepBatchAliveReply)
+
+    def finish_batch(
+        self,
+        batch_id: int,
+        *winners: CountedWriter,
+        query: str = "q",
+        note: str = "",
+        commit: bool = True,
+    ) -> FinishBatchReply:
+        request = FinishBatch(ID, query, batch_id, commit, winners, note)
+        return self.ask(request, FinishBatchReply)
+
+    def committed_batch(self, batch_id: int, *, query: str = "q", note: str = "") -> CountedWriter:
+        """A batch of one writer, with all of its markers written."""
+        winner = self.batch_writer(batch_id, "a", P0, query=query)
+        reply = self.finish_batch(batch_id, winner, query=query, note=note)
+        assert reply.first, reply
+        self.all_written()
+        return winner
+
+    def forget(self, *, abort_open: bool = False) -> ForgetSinkReply:
+        return self.ask(ForgetSink(ID, abort_open), ForgetSinkReply)
 
     def view(self, transactional_id: str = ID) -> TransactionView:
         reply = self.ask(DescribeTransactions((transactional_id,)), DescribeTransactionsReply)

@@ -19,6 +19,7 @@ from tidemark.cli.group.lag import (
 from tidemark.cli.group.reset_plan import Move, Scope, Target, plan, timestamp_for
 from tidemark.client.admin import Admin
 from tidemark.client.admin_group_types import GroupDescription
+from tidemark.client.admin_types import AlterConfig, ConfigResource
 from tidemark.client.config import ConsumerConfig
 from tidemark.client.errors import ClientError, GroupNotEmptyError, GroupNotFoundError
 from tidemark.client.group_types import OffsetAndMetadata
@@ -62,6 +63,29 @@ async def describe(
             await _describe_one(admin, bootstrap, name, stable=stable, zookeeper=zookeeper)
             for name in group_ids
         ]
+
+
+async def configs(bootstrap: str, group_id: str) -> list[Row]:
+    """A row a setting in force for the group, which need not exist; ``source`` says where its value
+    comes from.
+    """
+    resource = ConfigResource("group", group_id)
+    async with Admin(bootstrap) as admin:
+        entries = (await admin.describe_configs([resource]))[resource]
+    return [
+        {"name": name, "value": entry.value, "source": entry.source}
+        for name, entry in sorted(entries.items())
+    ]
+
+
+async def configure(
+    bootstrap: str, group_id: str, changes: Sequence[AlterConfig], *, validate_only: bool
+) -> None:
+    """Change what the group sets for itself, all or nothing. Raises ClientConfigError."""
+    async with Admin(bootstrap) as admin:
+        await admin.alter_configs(
+            {ConfigResource("group", group_id): changes}, validate_only=validate_only
+        )
 
 
 async def _describe_one(

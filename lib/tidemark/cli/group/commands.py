@@ -193,3 +193,43 @@ def delete(
     print_rows(rows, ("group", "outcome"), output)
     if not rows:
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def config(
+    group: GroupArgument,
+    *,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set one; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Back to the brokers'; may be repeated."),
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything, change nothing.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show a group's configs, or change them. They are in force in the consumer protocol."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group import admin
+    from tidemark.cli.topic.lines import parse_pairs
+    from tidemark.client.admin_types import AlterConfig
+
+    servers = bootstrap_for(bootstrap)
+    pairs = parse_pairs(settings, "--config")
+    changes = [AlterConfig(name, value) for name, value in pairs.items()]
+    changes += [AlterConfig(name, operation="delete") for name in unset or []]
+    if changes:
+        run(admin.configure(servers, group, changes, validate_only=validate_only))
+        outcome = "valid" if validate_only else "altered"
+        print_rows([{"group": group, "outcome": outcome}], ("group", "outcome"), output)
+        return
+    if validate_only:
+        raise CommandError(
+            "nothing to check", hint="--config NAME=VALUE or --unset NAME", code=ExitCode.USAGE
+        )
+    print_rows(run(admin.configs(servers, group)), ("name", "value", "source"), output)

@@ -73,7 +73,23 @@ async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
 async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row]:
     """A row a transactional id, its partitions within. Raises TransactionalIdNotFoundError."""
     async with Admin(bootstrap) as admin:
-        found = await admin.describe_transactions(transactional_ids)
+        return await _describe(admin, transactional_ids)
+
+
+async def describe_with_sinks(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row]:
+    """As ``describe``, with the batches of those ids that are sinks. ``bootstrap``: gRPC
+    addresses.
+    """
+    from tidemark.cli.txn import sinks  # loads gRPC
+
+    async with Admin(bootstrap, transport="grpc") as admin:
+        rows = await _describe(admin, transactional_ids)
+    known = await sinks.describe(bootstrap, transactional_ids)
+    return [{**row, **known.get(str(row["transactional_id"]), {})} for row in rows]
+
+
+async def _describe(admin: Admin, transactional_ids: Sequence[str]) -> list[Row]:
+    found = await admin.describe_transactions(transactional_ids)
     now_ms = Clock().wall_ms()
     return [_described(each, now_ms) for each in found.values()]
 
@@ -144,6 +160,15 @@ async def _known(admin: Admin, producer_ids: Iterable[int]) -> Mapping[int, Tran
     wanted = sorted(producer_ids)
     if not wanted:
         return {}
-    listed = await admin.list_transactions(producer_ids=wanted)
-    described = await admin.describe_transactions([each.transactional_id for each in listed])
-    return {each.producer_id: described[each.transactional_id] for each in listed}
+    owners = {
+        each.producer_id: each.transactional_id
+        for each in await admin.list_transactions(producer_ids=wanted)
+    }
+    if owners:
+        # A listing names the producer of Kafka's API only: writers of handles and batches, whose
+        # transactions may last for as long as somebody keeps them alive, are asked for one by one.
+        for producer_id in set(wanted) - owners.keys():
+            for each in await admin.list_transactions(producer_ids=[producer_id]):
+                owners[producer_id] = each.transactional_id
+    described = await admin.describe_transactions(set(owners.values()))
+    return {producer_id: described[name] for producer_id, name in owners.items()}

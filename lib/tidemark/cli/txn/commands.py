@@ -10,6 +10,8 @@ from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
     OutputOption,
+    TransportChoice,
+    TransportOption,
     bootstrap_for,
     print_rows,
     say,
@@ -34,6 +36,8 @@ _OPEN_COLUMNS = (
     "open_ms",
     "idle_ms",
 )
+
+_SINK_COLUMNS = ("query_id", "committed_batch", "open_batch")
 
 
 @app.command(name="list")
@@ -101,9 +105,13 @@ def describe(
     transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
     *,
     bootstrap: BootstrapOption = None,
+    transport: TransportOption = TransportChoice.KAFKA,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show state, producer, age and partitions of transactional ids."""
+    """Show state, producer, age and partitions of transactional ids.
+
+    With --transport grpc also what is known of a sink's batches: whose they are, which is done.
+    """
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import admin
 
@@ -116,8 +124,43 @@ def describe(
         "open_ms",
         "partitions",
     )
-    rows = run(admin.describe(bootstrap_for(bootstrap), transactional_ids))
-    print_rows(rows, columns, output)
+    servers = bootstrap_for(bootstrap, transport)
+    if transport is TransportChoice.KAFKA:
+        print_rows(run(admin.describe(servers, transactional_ids)), columns, output)
+        return
+    rows = run(admin.describe_with_sinks(servers, transactional_ids))
+    print_rows(rows, (*columns, *_SINK_COLUMNS), output)
+
+
+@app.command()
+def forget(
+    sink_id: Annotated[str, typer.Argument(metavar="SINK")],
+    *,
+    abort_open: Annotated[
+        bool, typer.Option("--abort-open", help="Abort the batch that is open, if one is.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            envvar="TIDEMARK_GRPC_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="gRPC addresses of brokers; default: an embedded cluster's.",
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Forget which batches a sink has: a query that goes on or begins writes them again."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.txn import sinks
+
+    if not yes and sys.stdin.isatty():
+        typer.confirm("Forget it? What is replayed is written twice then", abort=True, err=True)
+    servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
+    rows = run(sinks.forget(servers, sink_id, abort_open=abort_open))
+    print_rows(rows, tuple(rows[0]), output)
 
 
 @app.command()

@@ -1,7 +1,7 @@
-"""What is configured, from where: a broker's keys and a topic's, each with the settings that stand
-behind it.
+"""What is configured, from where: a broker's keys, a topic's and a group's, each with the settings
+that stand behind it.
 
-Strongest first (Kafka's order): the topic's own setting, this broker's dynamic one, the
+Strongest first (Kafka's order): the topic's or group's own setting, this broker's dynamic one, the
 cluster-wide dynamic one, what the broker was started with, the default.
 """
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 
 from pydantic.fields import FieldInfo
 from tidemark.model.config_values import INT_MAX
+from tidemark.model.group_configs import GROUP_CONFIG_KEYS
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfigKey
@@ -30,6 +31,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 _DYNAMIC: Final = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -158,6 +160,27 @@ def topic_configs_shown(
             settings = broker_settings(keys[key.broker_name], config, image, broker_id)
         if name in overrides:
             settings = (Setting(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *settings)
+        shown.append(
+            ShownConfig(
+                name, settings, key.kind.type_number, key.doc, read_only=False, is_sensitive=False
+            )
+        )
+    return shown
+
+
+def group_configs_shown(
+    config: ServiceConfig,
+    image: ClusterImage,
+    broker_id: BrokerId,
+    overrides: Mapping[str, str],
+) -> list[ShownConfig]:
+    """Every key of a group that sets ``overrides``, sorted by name."""
+    keys = broker_keys(type(config))
+    shown = []
+    for name, key in GROUP_CONFIG_KEYS.items():
+        settings = broker_settings(keys[key.broker_name], config, image, broker_id)
+        if name in overrides:
+            settings = (Setting(name, overrides[name], ConfigSource.DYNAMIC_GROUP), *settings)
         shown.append(
             ShownConfig(
                 name, settings, key.kind.type_number, key.doc, read_only=False, is_sensitive=False

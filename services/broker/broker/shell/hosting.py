@@ -195,12 +195,14 @@ class Hosting:
         if hosted.log.config != config:
             hosted.log.update_config(config)
         was = (partition.role, partition.leader, partition.leader_epoch)
-        high_watermark = partition.high_watermark
+        high_watermark, members = partition.high_watermark, (partition.isr, partition.replicas)
         partition.configure(PartitionLimits.of(config))
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
         if partition.high_watermark != high_watermark:
             node.parked.moved(hosted, 0)
+        elif (partition.isr, partition.replicas) != members:
+            node.parked.has_news(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # It is not readable before a round has been: do not wait for a write.
             node.on_group_write()

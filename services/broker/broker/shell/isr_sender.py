@@ -156,6 +156,8 @@ class IsrSender:
         )
         if partition.high_watermark != high_watermark:
             self._node.parked.moved(hosted, gained_bytes)
+        else:
+            self._node.parked.has_news(hosted)
 
     def _count(self, error_code: ErrorCode, grown: int) -> None:
         counters = self._node.counters

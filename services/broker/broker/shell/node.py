@@ -108,10 +108,10 @@ class BrokerNode:
             connections_per_ip_max=config.max_connections_per_ip,
             buffers_max_bytes=config.buffers_max_bytes,
         )
-        self.parked = ParkingLot(config.parked_requests_max, clock)
         self.fetch_sessions: FetchSessions[FetchPartition] = FetchSessions(
             draw_session_id, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
+        self.parked = ParkingLot(config.parked_requests_max, clock, self.fetch_sessions)
         self.live: dict[BrokerId, BrokerEpoch] = {}
         """Brokers that may be in an ISR: registered, neither fenced nor stopping."""
         self.has_lease: Callable[[], bool] = _always
@@ -290,7 +290,7 @@ class BrokerNode:
         counters.bytes_in += size_bytes
         counters.records_in += header.record_count
         end = plan.last + 1
-        if self.parked.count:
+        if self.parked.count or self.fetch_sessions.resting:
             self.parked.appended(hosted, size_bytes, gained_bytes)
         if not gained_bytes and partition.limits.flush_group:
             self.on_group_write()
@@ -469,6 +469,7 @@ class BrokerNode:
         """Retention or DeleteRecords moved the log's start."""
         if hosted.log.log_start > hosted.partition.log_start:
             hosted.partition.log_start_moved(hosted.log.log_start)
+            self.parked.has_news(hosted)
 
     def by_topic_partition(self) -> dict[TopicPartition, HostedPartition]:
         """All hosted partitions."""

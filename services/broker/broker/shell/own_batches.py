@@ -56,8 +56,7 @@ def append_own(
         except DiskError as failure:
             # The marker is in the log and goes to the followers: only this directory is at fault.
             node.fence_directory(hosted.manager, failure)
-    if node.parked.count:
-        node.parked.appended(hosted, plan.size_bytes, gained_bytes)
+    node.parked.appended(hosted, plan.size_bytes, gained_bytes)
     if not gained_bytes and partition.limits.flush_group:
         node.on_group_write()
     return AppendOutcome(

@@ -1,25 +1,35 @@
 """ParkingLot: the broker's parked requests with a clock, and their wake as something to await."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
+from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import InstantMs
 from tidemark.runtime.clock import Clock
 
+from broker.core.fetch_sessions import FetchSessions
 from broker.core.parked import WAIT_MS_MAX, Parked
 from broker.shell.hosted import HostedPartition
 
 ENOUGH_BYTES: Final = 2**31
 """More than any fetch waits for."""
+_NO_WATERMARK: Final = -1
 
 
 class ParkingLot(Parked):
-    """``Parked`` whose deadlines pass by themselves. Runs on the loop."""
+    """``Parked`` whose deadlines pass by themselves, and who tells fetch sessions what moved: a
+    fetch waits for its session once, and for those of its partitions alone that do not rest there.
+    Consumers' partitions rest on the partition, followers' on its tail. Runs on the loop.
+    """
 
-    def __init__(self, requests_max: int, clock: Clock) -> None:
+    def __init__(
+        self, requests_max: int, clock: Clock, sessions: FetchSessions[FetchPartition]
+    ) -> None:
         super().__init__(requests_max, on_earlier=self._arm)
         self._clock = clock
+        self._sessions = sessions
+        sessions.on_closed = self.released
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait_readable(
@@ -69,23 +79,49 @@ class ParkingLot(Parked):
             self.cancel(request)
 
     def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
-        """The high watermark of a partition moved: wake who waits for it. ``gained_bytes`` 0: over
-        records of before this leadership, whose sizes are not known.
+        """The high watermark of a partition moved: wake who waits for it. Followers hear of it with
+        their next fetch. ``gained_bytes`` 0: over records of before this leadership, whose sizes
+        are not known.
         """
         if self.count and self.is_watched(hosted):
             self.advanced(hosted, hosted.partition.high_watermark, gained_bytes or ENOUGH_BYTES)
+        self._wake_sessions(hosted)
+        self._sessions.note(hosted.tail)
 
     def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:
         """A batch is in the log: followers may have it, and consumers what became readable."""
-        if gained_bytes and self.is_watched(hosted):
-            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
-        if self.is_watched(hosted.tail):
-            self.advanced(hosted.tail, hosted.partition.log_end, size_bytes)
+        resting, tail = self._sessions.resting, hosted.tail
+        if gained_bytes:
+            if self.is_watched(hosted):
+                self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
+            if hosted in resting:
+                self._wake_sessions(hosted)
+        if self.is_watched(tail):
+            self.advanced(tail, hosted.partition.log_end, size_bytes)
+        if tail in resting:
+            self._wake_sessions(tail)
 
     def gone(self, hosted: HostedPartition) -> None:
         """Leadership of a partition changed: consumers, followers and producers look again."""
-        self.released(hosted)
-        self.released(hosted.tail)
+        for one in (hosted, hosted.tail):
+            self.released(one)
+            for session in self._sessions.stir(one):
+                self.released(session)
+
+    def has_news(self, hosted: HostedPartition) -> None:
+        """Its log start, its ISR or its replicas are others: nobody waits for that, but the next
+        answers tell what follows from it.
+        """
+        self._sessions.note(hosted)
+        self._sessions.note(hosted.tail)
+
+    def _wake_sessions(self, moved: Hashable) -> None:
+        """Whoever waits in one finds for itself whether that is enough, or waits for this one too:
+        what it gains from now on is counted.
+        """
+        for session in self._sessions.stir(moved):
+            if self.is_watched(session):
+                self.advanced(session, _NO_WATERMARK, ENOUGH_BYTES)
 
     def wake_all(self) -> None:
         """Stopping: every long poll answers with what there is, and nothing parks any more: who is

@@ -9,6 +9,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.partition import FollowerFetch
+from broker.core.replica_progress import StandingFetch
 from broker.shell.hosted import HostedPartition, ReadOutcome
 
 if TYPE_CHECKING:
@@ -24,29 +25,6 @@ class Replica(NamedTuple):
     broker_epoch: BrokerEpoch
 
 
-def take_progress(
-    node: "BrokerNode",
-    hosted: HostedPartition,
-    want: FetchPartition,
-    replica: Replica,
-    now: InstantMs,
-) -> None:
-    """A fetch has arrived: the follower has all below its offset. Wakes what the high watermark
-    releases. Not for a second look at a fetch that was parked: it tells nothing new.
-    """
-    partition = hosted.partition
-    fetch = _follower_fetch(want, replica)
-    verdict = partition.judge_fetch(fetch, want.current_leader_epoch)
-    if verdict.error_code or verdict.diverging is not None:
-        return
-    before = partition.high_watermark
-    gained_bytes = partition.follower_fetched(fetch, now)
-    if partition.high_watermark != before:
-        node.parked.moved(hosted, gained_bytes)
-    if len(partition.isr) < len(partition.replicas):
-        node.on_follower(hosted)
-
-
 def read_replica(
     node: "BrokerNode",
     hosted: HostedPartition,
@@ -54,12 +32,23 @@ def read_replica(
     replica: Replica,
     *,
     bytes_max: int,
+    arrived_at: InstantMs | None = None,
 ) -> ReadOutcome:
-    """Slices from the follower's end on, committed or not; or where its log parted from ours."""
+    """Slices from the follower's end on, committed or not; or where its log parted from ours.
+    ``arrived_at``: when the fetch came, at the first look at it; a later look takes no progress.
+    """
     partition = hosted.partition
-    high_watermark, log_start = partition.high_watermark, partition.log_start
-    fetch = _follower_fetch(want, replica)
+    fetch = FollowerFetch(
+        replica.broker_id,
+        replica.broker_epoch,
+        want.fetch_offset,
+        want.synced_end,
+        want.last_fetched_epoch,
+    )
     error_code, diverging = partition.judge_fetch(fetch, want.current_leader_epoch)
+    if arrived_at is not None and not error_code and diverging is None:
+        take_progress(node, hosted, fetch, arrived_at)
+    high_watermark, log_start = partition.high_watermark, partition.log_start
     if error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return ReadOutcome(error_code, None, high_watermark, high_watermark, log_start)
     if error_code:
@@ -76,11 +65,31 @@ def read_replica(
     return outcome
 
 
-def _follower_fetch(want: FetchPartition, replica: Replica) -> FollowerFetch:
-    return FollowerFetch(
-        replica.broker_id,
-        replica.broker_epoch,
-        want.fetch_offset,
-        want.synced_end,
-        want.last_fetched_epoch,
+def take_progress(
+    node: "BrokerNode", hosted: HostedPartition, fetch: FollowerFetch, now: InstantMs
+) -> None:
+    """The follower has all below its end. Wakes what the high watermark releases."""
+    partition = hosted.partition
+    before = partition.high_watermark
+    gained_bytes = partition.follower_fetched(fetch, now)
+    if partition.high_watermark != before:
+        node.parked.moved(hosted, gained_bytes)
+    if len(partition.isr) < len(partition.replicas):
+        node.on_follower(hosted)
+
+
+def may_rest(
+    hosted: HostedPartition, want: FetchPartition, replica: Replica, standing: StandingFetch
+) -> bool:
+    """Whether this fetch may stand for those of its session that follow, after a read that found
+    nothing: the follower has all there is, and no replica is out of the ISR. While one is, every
+    fetch is also an occasion to see whether it may join.
+    """
+    partition = hosted.partition
+    known = partition.progress.get(replica.broker_id)
+    return (
+        known is not None
+        and want.fetch_offset >= partition.log_end
+        and len(partition.isr) == len(partition.replicas)
+        and known.stands(standing, partition.log_end)
     )

@@ -37,6 +37,7 @@ async def refusal_of_offsets(
             producer_epoch,
             hosted.topic_partition,
             transactions_v2=commit.transactions_v2,
+            abortable_known=commit.abortable_known,
         )
         if refused is not None:
             later = refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -4,7 +4,7 @@ One call is under way for each transaction; what is asked meanwhile goes out wit
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,11 +18,8 @@ from broker.core.partition import Refusal
 ASK_TIMEOUT_S: Final = 5.0
 RETRY_BACKOFF_MS: Final = 20
 RETRY_BACKOFF_MAX_MS: Final = 100
-ENDING_PAUSES_S: Final = (0.005, 0.01, 0.02, 0.03, 0.035)
-"""A producer that writes on right after EndTxn meets the end of the transaction before it: the
-question is asked again here, a tenth of a second in all, since clients pause for longer (Kafka:
-add.partitions.to.txn.retry.backoff.max.ms).
-"""
+_FIRST_PAUSE_SHARE: Final = 4
+"""The first pause is a quarter of the longest: most transactions end within milliseconds."""
 _LATER: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -43,6 +40,7 @@ class _Key(NamedTuple):
     producer_id: int
     producer_epoch: int
     transactions_v2: bool
+    abortable_known: bool
 
 
 _Questions = dict[TopicPartition, list["asyncio.Future[ErrorCode]"]]
@@ -63,12 +61,12 @@ class TxnVerifier:
         retry_backoff_ms: int = RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
     ) -> None:
-        """While the last transaction's markers are written the coordinator is asked again every
-        ``retry_backoff_ms``, for ``retry_backoff_max_ms``: a producer's own pause is longer.
+        """A producer that writes on right after EndTxn meets the end of the transaction before it:
+        the coordinator is asked again after at most ``retry_backoff_ms``, for
+        ``retry_backoff_max_ms`` in all, since a producer's own pause is longer.
         """
         self._client = client
-        self._retry_s = retry_backoff_ms / 1_000
-        self._retries_max = retry_backoff_max_ms // retry_backoff_ms
+        self._pauses_s = tuple(_pauses_s(retry_backoff_ms, retry_backoff_max_ms))
         self._asking: dict[_Key, _Asking] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -88,11 +86,14 @@ class TxnVerifier:
         partition: TopicPartition,
         *,
         transactions_v2: bool,
+        abortable_known: bool = False,
     ) -> Refusal | None:
-        """None: the partition is part of the producer's open transaction."""
+        """None: the partition is part of the producer's open transaction. TRANSACTION_ABORTABLE is
+        for who knows it; INVALID_TXN_STATE says the same to others.
+        """
         if self._tasks is None:
             return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the broker is stopping")
-        key = _Key(transactional_id, producer_id, producer_epoch, transactions_v2)
+        key = _Key(transactional_id, producer_id, producer_epoch, transactions_v2, abortable_known)
         answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         asking = self._asking.get(key)
         if asking is None:
@@ -125,21 +126,12 @@ class TxnVerifier:
         self, key: _Key, questions: _Questions
     ) -> dict[TopicPartition, ErrorCode]:
         """Again for a moment while the transaction before is being ended."""
-        for pause_s in ENDING_PAUSES_S:
+        for pause_s in self._pauses_s:
             codes = await self._call(key, questions)
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
                 return codes
             await asyncio.sleep(pause_s)
         return await self._call(key, questions)
-
-    async def _persist(self, key: _Key, questions: _Questions) -> dict[TopicPartition, ErrorCode]:
-        codes = await self._call(key, questions)
-        for _ in range(self._retries_max):
-            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
-                break
-            await asyncio.sleep(self._retry_s)
-            codes = await self._call(key, questions)
-        return codes
 
     async def _call(self, key: _Key, questions: _Questions) -> dict[TopicPartition, ErrorCode]:
         request = txn_pb2.AddPartitionsRequest(
@@ -150,7 +142,7 @@ class TxnVerifier:
                 txn_pb2.Partition(topic=one.topic, partition=one.partition) for one in questions
             ],
             verify_only=not key.transactions_v2,
-            transactions_v2=key.transactions_v2,
+            transactions_v2=key.transactions_v2 or key.abortable_known,
         )
         try:
             response = await self._client.call(
@@ -164,6 +156,16 @@ class TxnVerifier:
             TopicPartition(one.topic, one.partition): ErrorCode(one.error_code)
             for one in response.results
         }
+
+
+def _pauses_s(longest_ms: int, total_ms: int) -> Iterator[float]:
+    """From a quarter of the longest pause on, twice as long each time, to so much in all."""
+    pause_ms, left_ms = longest_ms / _FIRST_PAUSE_SHARE, float(total_ms)
+    while left_ms > 0:
+        pause_ms = min(pause_ms, left_ms)
+        yield pause_ms / 1_000
+        left_ms -= pause_ms
+        pause_ms = min(pause_ms * 2, longest_ms)
 
 
 def _refusal(code: ErrorCode, transactional_id: str) -> Refusal | None:

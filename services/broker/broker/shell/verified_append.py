@@ -48,6 +48,7 @@ class VerifiedAppend:
         acks: int,
         transactional_id: str,
         transactions_v2: bool,
+        abortable_known: bool = True,
     ) -> None:
         self._node = node
         self._hosted = hosted
@@ -56,6 +57,7 @@ class VerifiedAppend:
         self._acks = acks
         self._transactional_id = transactional_id
         self._transactions_v2 = transactions_v2
+        self._abortable_known = abortable_known
         self._before = hosted.verifying.get(self._header.producer_id)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         hosted.verifying[self._header.producer_id] = self._over
@@ -103,6 +105,7 @@ class VerifiedAppend:
                 producer_epoch,
                 self._hosted.topic_partition,
                 transactions_v2=self._transactions_v2,
+                abortable_known=self._abortable_known,
             )
             if refused is not None:
                 return refused

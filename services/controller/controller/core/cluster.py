@@ -43,6 +43,7 @@ class StoredCluster:
     next_producer_id: int = 0
     coordinators: tuple[CoordinatorImage, ...] = ()
     shards: Mapping[str, Owners] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,13 @@ class PutBrokerConfigs(NamedTuple):
     configs: Mapping[str, str]
 
 
+class PutGroupConfigs(NamedTuple):
+    """A group's dynamic configuration; none: it goes."""
+
+    group: str
+    configs: Mapping[str, str]
+
+
 class PutProducerIds(NamedTuple):
     """The first producer id not yet given out."""
 
@@ -114,7 +122,14 @@ class PutShards(NamedTuple):
 
 
 StoreOp = (
-    PutBroker | PutPartition | PutTopic | DropTopic | PutBrokerConfigs | PutProducerIds | PutShards
+    PutBroker
+    | PutPartition
+    | PutTopic
+    | DropTopic
+    | PutBrokerConfigs
+    | PutGroupConfigs
+    | PutProducerIds
+    | PutShards
 )
 
 
@@ -135,6 +150,8 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         yield DropTopic(image.topics_by_id[topic_id])
     for broker, configs in delta.broker_configs_changed.items():
         yield PutBrokerConfigs(broker, configs)
+    for group, configs in delta.group_configs_changed.items():
+        yield PutGroupConfigs(group, configs)
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
@@ -195,6 +212,7 @@ class Cluster:
             finalized_features=stored.finalized_features,
             coordinators={one.key: one for one in stored.coordinators},
             shards=stored.shards,
+            group_configs=stored.group_configs,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()

@@ -1,4 +1,4 @@
-"""Deciding on dynamic configuration: of topics, of brokers, and of all brokers at once."""
+"""Deciding on dynamic configuration: of topics, of brokers, of all brokers at once, of groups."""
 
 import difflib
 from collections import Counter
@@ -15,6 +15,7 @@ from tidemark.model.config_values import (
     long,
 )
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.group_configs import GROUP_CONFIG_KEYS, group_config
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterDelta, TopicImage
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
@@ -25,11 +26,17 @@ from controller.core.inputs import AlterConfigs, ConfigChange, ConfigOperation, 
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 CLUSTER_WIDE: Final = ""
 CONFIG_CHARS_MAX: Final = 64 * 1024
 VALUE_BYTES_MAX: Final = 32_767
 MIN_INSYNC: Final = "min.insync.replicas"
 """The longest text that DescribeConfigs can tell before version 4."""
+
+GROUPS_MAX: Final = 10_000
+"""How many groups may have configuration of their own: all of it is part of every snapshot."""
+GROUP_NAME_BYTES_MAX: Final = 255
+"""The longest name of a group that may have configuration: it is the name of a znode."""
 
 _LIST_TYPE: Final = 7
 _TOPIC_KEY_OF: Final[Mapping[str, str]] = {
@@ -88,6 +95,7 @@ def decide_alter_configs(
     times = Counter((item.resource_type, item.resource_name) for item in asked.resources)
     topics: list[TopicImage] = []
     brokers: dict[str, Configs] = {}
+    groups: dict[str, Configs] = {}
     results: list[ConfigResult] = []
     for item in asked.resources:
         key = (item.resource_type, item.resource_name)
@@ -95,15 +103,21 @@ def decide_alter_configs(
             _refuse_if(times[key] > 1, "Each resource must appear at most once.")
             if item.resource_type == TOPIC_RESOURCE:
                 topics += _alter_topic(cluster, item)
+            elif item.resource_type == GROUP_RESOURCE:
+                groups.update(_alter_group(cluster, item, new=len(groups)))
             else:
                 brokers.update(_alter_broker(cluster, item))
         except TidemarkError as error:
             results.append(ConfigResult(*key, error.code, error.message))
         else:
             results.append(ConfigResult(*key))
-    if asked.validate_only or not (topics or brokers):
+    if asked.validate_only or not (topics or brokers or groups):
         return None, tuple(results)
-    delta = ClusterDelta(topics_changed=tuple(topics), broker_configs_changed=brokers)
+    delta = ClusterDelta(
+        topics_changed=tuple(topics),
+        broker_configs_changed=brokers,
+        group_configs_changed=groups,
+    )
     return Change(delta), tuple(results)
 
 
@@ -150,11 +164,38 @@ def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
     return {} if configs == present else {name: configs}
 
 
+def _alter_group(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[str, Configs]:
+    """The group need not exist: what it sets is in force from its first member on. Bounds are the
+    brokers', and were checked by the one that was asked. ``new``: of so many groups more has this
+    request decided.
+    """
+    name = item.resource_name
+    _refuse_if(not name, "Default group resources are not allowed.")
+    _refuse_if(
+        len(name.encode()) > GROUP_NAME_BYTES_MAX,
+        f"A group whose name has more than {GROUP_NAME_BYTES_MAX} bytes has no configuration.",
+    )
+    known = cluster.image.group_configs
+    present = known.get(name, {})
+    kinds = {key.name: key.kind for key in GROUP_CONFIG_KEYS.values()}
+    configs = _altered(present, item, kinds, {})
+    try:
+        group_config(configs)
+    except InvalidConfigError as error:
+        raise TidemarkError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if configs and not present and len(known) + new >= GROUPS_MAX:
+        raise TidemarkError(
+            ErrorCode.POLICY_VIOLATION, f"{GROUPS_MAX} groups have configuration; no more may"
+        )
+    return {} if configs == present else {name: configs}
+
+
 def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
     name = item.resource_name
     _refuse_if(
         item.resource_type != BROKER_RESOURCE,
-        f"Unexpected resource type {item.resource_type}: expected 2 (topic) or 4 (broker).",
+        f"Unexpected resource type {item.resource_type}: expected 2 (topic), 4 (broker)"
+        " or 32 (group).",
     )
     if name == CLUSTER_WIDE:
         return

@@ -204,7 +204,8 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """All changes of one resource. Type 2 is a topic, 4 a broker ('': the cluster-wide default).
+    """All changes of one resource. Type 2 is a topic, 4 a broker ('': the cluster-wide default), 32
+    a group.
 
     ``replace_all``: what is not named goes back to its default (AlterConfigs, KIP-133).
     """

@@ -113,6 +113,8 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
     for name in delta.broker_configs_changed:
         words = fields(broker=name or "default", version=version)
         log.info("broker configuration changed", extra=words)
+    for name in delta.group_configs_changed:
+        log.info("group configuration changed", extra=fields(group=name, version=version))
     return len(elected), len(unclean)
 
 

@@ -35,6 +35,7 @@ from controller.core.cluster import (
     DropTopic,
     PutBroker,
     PutBrokerConfigs,
+    PutGroupConfigs,
     PutPartition,
     PutProducerIds,
     PutShards,
@@ -90,6 +91,7 @@ class ZkStore:
         await self._remove_orphans({topic.topic_id for topic in topics})
         brokers = await self._load_children(zk_paths.REGISTERED_BROKERS)
         configs = await self._load_children(zk_paths.BROKER_CONFIGS)
+        group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
         shards = {
             kind: znodes.read_shards(kind, content)
             for kind, content in await self._load_children(zk_paths.SHARDS)
@@ -107,6 +109,10 @@ class ZkStore:
             next_producer_id=0 if producer_ids is None else int(producer_ids["next"]),
             coordinators=tuple(one for found, _ in shards.values() for one in found),
             shards={kind: owners for kind, (_, owners) in shards.items()},
+            group_configs={
+                zk_paths.group_of_configs(name): dict(content["configs"])
+                for name, content in group_configs
+            },
         )
 
     async def _load_cluster(self) -> dict[str, Any]:
@@ -232,6 +238,10 @@ class ZkStore:
             case PutBrokerConfigs(broker, configs):
                 data = zk_paths.encode({"configs": dict(configs)})
                 return [Put(zk_paths.broker_configs(broker), data)]
+            case PutGroupConfigs(group, configs):
+                path = zk_paths.group_configs(group)
+                data = zk_paths.encode({"configs": dict(configs)})
+                return [Put(path, data) if configs else Remove(path)]
             case PutProducerIds(following):
                 return [Put(zk_paths.PRODUCER_IDS, zk_paths.encode({"next": following}))]
             case PutShards(kind, coordinators, owners):

@@ -1,6 +1,8 @@
 """EndTxn: the outcome is decided once, by the record that prepares it.
 
-Transactions v1 keep the epoch: a late request of one transaction looks like one of the next.
+Transactions v1 keep the epoch: a late request of one transaction looks like one of the next. Who
+asks again for what is decided hears the same answer at once, as the first did: markers may wait for
+a partition that nobody leads, long after the coordinator moved or its answer was lost.
 Transactions v2 (KIP-890) raise it with every transaction: a request with the epoch before is a
 repetition, and is answered as the first was.
 
@@ -49,10 +51,6 @@ def _end_v1(record: TransactionRecord, request: EndTransaction, wall_ms: int) ->
         return Ruling(EndTransactionReply(ErrorCode.NONE), (prepared,))
     if not _has_ended(record, commit=request.commit):
         return Ruling(_invalid(record, request))
-    if record.state in transaction.PREPARED:
-        return Ruling(
-            _refused(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is being ended already")
-        )
     return Ruling(EndTransactionReply(ErrorCode.NONE))
 
 

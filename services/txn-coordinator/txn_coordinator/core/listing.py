@@ -7,7 +7,7 @@ from typing import Final
 from tidemark.codec.txn_records import TransactionRecord, TransactionState, WriterRecord
 from tidemark.model.errors import ErrorCode
 
-from txn_coordinator.core import transaction
+from txn_coordinator.core import sink_rules, transaction
 from txn_coordinator.core.id_pattern import compile_id_pattern, matches
 from txn_coordinator.core.requests import (
     NO_TIME,
@@ -25,19 +25,22 @@ def view(
     transactional_id: str, record: TransactionRecord | None, shared: SharedTransaction | None
 ) -> TransactionView:
     """One id in full. An id may be used by Kafka's API and with handles in turn: what is open
-    counts, else what changed last.
+    counts, else what changed last. What is known of a sink's batches is a part of it either way.
     """
+    sink = (
+        sink_rules.view(shared.record) if shared is not None and shared.record is not None else None
+    )
     if shared is not None and shared.record is not None and _shared_counts(record, shared):
-        return _view_shared(shared, record)
+        return replace(_view_shared(shared, record), sink=sink)
     if record is not None:
-        return _view_single(record)
+        return replace(_view_single(record), sink=sink)
     message = f"{transactional_id!r} is not known"
     return TransactionView(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
 
 
 def summary(full: TransactionView) -> TransactionView:
     """What a listing says of it."""
-    return replace(full, partitions=(), writers=(), handle="")
+    return replace(full, partitions=(), writers=(), handle="", sink=None)
 
 
 def filter_of(request: ListTransactions, wall_ms: int) -> Callable[[TransactionView], bool]:

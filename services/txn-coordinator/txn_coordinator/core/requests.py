@@ -7,6 +7,7 @@ other answer leaves it free for another request (without an answer it must be co
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from tidemark.model.errors import ErrorCode
@@ -128,8 +129,23 @@ class WriterView:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkView:
+    """What is known of a query's batches."""
+
+    query_id: str
+    committed_batch_id: int
+    """-1: this query has committed none."""
+    note: str
+    """Of that commit."""
+    retired_query_ids: tuple[str, ...]
+    """Oldest first."""
+    open_batch_id: int
+    """-1: none is open."""
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionView:
-    """One transactional id. A listing leaves ``partitions`` and ``writers`` out."""
+    """One transactional id. A listing leaves ``partitions``, ``writers`` and ``sink`` out."""
 
     transactional_id: str
     error_code: ErrorCode
@@ -143,6 +159,8 @@ class TransactionView:
     partitions: tuple[TopicPartition, ...] = ()
     writers: tuple[WriterView, ...] = ()
     handle: str = ""
+    sink: SinkView | None = None
+    """Of an id whose transactions are a query's batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +221,7 @@ class BeginTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class EnlistWriter:
-    """Hand out a slot; ``handles.transactional_id_of(handle)`` says which shard to ask."""
+    """Hand out a slot; ``txn_handle.transactional_id_of(handle)`` says which shard to ask."""
 
     handle: str
     writer: str
@@ -250,6 +268,108 @@ class FinishTransactionReply:
     committed: bool = False
 
 
+class BatchRefusal(IntEnum):
+    """Why a batch is refused for good, where the error code alone does not say it."""
+
+    NONE = 0
+    STALE_BATCH = 1
+    """Older than what the query has committed, or has open."""
+    RETIRED_QUERY = 2
+    """Another query took the sink over."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnlistInBatch:
+    """Hand out a slot of the transaction of (sink, query, batch), which is opened if it is not."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    writer: str
+    transaction_timeout_ms: int
+    """Of the batch, if this opens it."""
+    spare_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnlistInBatchReply:
+    """Who the writer is; or, with ``committed``, that there is nothing to write any more."""
+
+    error_code: ErrorCode
+    error_message: str = ""
+    refusal: BatchRefusal = BatchRefusal.NONE
+    committed: bool = False
+    note: str = ""
+    """Of the commit."""
+    handle: str = ""
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    retired_query_id: str = ""
+    """Until the query's first commit: whom it took the sink over from, if anybody had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBatchAlive:
+    """The timeout of the open batch counts from now. Nothing is logged: a batch that is open when
+    its shard is loaded gets its whole timeout anew.
+    """
+
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBatchAliveReply:
+    """INVALID_TXN_STATE: the batch has ended, and its writers with it."""
+
+    error_code: ErrorCode
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishBatch:
+    """End a batch; in a commit all writers but ``writers`` are aborted."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    commit: bool
+    writers: tuple[CountedWriter, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishBatchReply:
+    """``committed``: whether the batch is, by this or by an earlier commit; it stays so."""
+
+    error_code: ErrorCode
+    error_message: str = ""
+    refusal: BatchRefusal = BatchRefusal.NONE
+    committed: bool = False
+    first: bool = False
+    """By this very request."""
+    note: str = ""
+    """Of the first commit."""
+    same_writers: bool = False
+    """The first commit named the same writers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSink:
+    """Lose all that is known of a sink's batches: any query may write them again."""
+
+    sink_id: str
+    abort_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSinkReply:
+    """``forgotten`` is False when nothing was known."""
+
+    error_code: ErrorCode
+    error_message: str = ""
+    forgotten: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
     """Some of the markers of a ``SendMarkers`` are in their partitions' logs, or their partitions
@@ -274,6 +394,10 @@ Request = (
     | BeginTransaction
     | EnlistWriter
     | FinishTransaction
+    | EnlistInBatch
+    | KeepBatchAlive
+    | FinishBatch
+    | ForgetSink
     | MarkersWritten
 )
 Reply = (
@@ -286,4 +410,8 @@ Reply = (
     | BeginTransactionReply
     | EnlistWriterReply
     | FinishTransactionReply
+    | EnlistInBatchReply
+    | KeepBatchAliveReply
+    | FinishBatchReply
+    | ForgetSinkReply
 )

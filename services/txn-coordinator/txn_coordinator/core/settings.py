@@ -19,6 +19,8 @@ class TxnSettings:
     """Hand-outs to different writers in one transaction."""
     writer_partitions_max: int = 100_000
     """(writer, partition) pairs in one transaction: each costs a marker."""
+    retired_queries_max: int = 1_000
+    """Of one sink, that are known to be retired; the oldest is forgotten first."""
     record_bytes_max: int = 1_000_000
     """One producer's record lists its partitions; it must fit into a batch of the state topic
     (max.message.bytes, by default 1,048,588).

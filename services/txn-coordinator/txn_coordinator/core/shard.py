@@ -8,6 +8,7 @@ committed; which of them are written is not logged: after a reload all are sent 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
+from tidemark.codec.txn_handle import transactional_id_of
 from tidemark.codec.txn_records import (
     EndKind,
     HandleRecord,
@@ -19,9 +20,16 @@ from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, WallMs
 
-from txn_coordinator.core import additions, endings, listing, sessions, shared_rules, transaction
+from txn_coordinator.core import (
+    additions,
+    endings,
+    listing,
+    sessions,
+    shared_rules,
+    sink_rules,
+    transaction,
+)
 from txn_coordinator.core.effects import Answer, Effect, SendMarkers
-from txn_coordinator.core.handles import transactional_id_of
 from txn_coordinator.core.id_pattern import IdPatternError
 from txn_coordinator.core.requests import (
     AddOffsets,
@@ -33,10 +41,15 @@ from txn_coordinator.core.requests import (
     DescribeTransactionsReply,
     EndTransaction,
     EndTransactionReply,
+    EnlistInBatch,
     EnlistWriter,
+    FinishBatch,
     FinishTransaction,
+    ForgetSink,
     InitTransactionalId,
     InitTransactionalIdReply,
+    KeepBatchAlive,
+    KeepBatchAliveReply,
     ListTransactions,
     ListTransactionsReply,
     MarkersWritten,
@@ -84,6 +97,8 @@ class TxnShard:
                 return _answer(request_id, DescribeTransactionsReply(views))
             case ListTransactions():
                 return _answer(request_id, self._list(request))
+            case KeepBatchAlive():
+                return _answer(request_id, self._keep_alive(request))
             case _:
                 ruling = self._rule(request)
                 records, markers = self._follow_up(ruling.records)
@@ -157,7 +172,10 @@ class TxnShard:
         | EndTransaction
         | BeginTransaction
         | EnlistWriter
-        | FinishTransaction,
+        | FinishTransaction
+        | EnlistInBatch
+        | FinishBatch
+        | ForgetSink,
     ) -> Ruling:
         match request:
             case InitTransactionalId():
@@ -176,6 +194,34 @@ class TxnShard:
             case FinishTransaction():
                 shared = self._shared_by(request.handle)
                 return shared_rules.finish(shared, request, self._now.wall)
+            case ForgetSink():
+                shared = self._table.shared.get(request.sink_id)
+                return sink_rules.forget(shared, request, self._now.wall)
+            case EnlistInBatch() | FinishBatch():
+                return self._rule_on_batch(request)
+
+    def _rule_on_batch(self, request: EnlistInBatch | FinishBatch) -> Ruling:
+        shared = self._table.shared.get(request.sink_id)
+        wall_ms, settings = self._now.wall, self._settings
+        ruling = (
+            sink_rules.enlist(shared, request, wall_ms, settings)
+            if isinstance(request, EnlistInBatch)
+            else sink_rules.finish(shared, request, wall_ms, settings)
+        )
+        single = self._table.records.get(request.sink_id)
+        if ruling.records and single is not None and single.state in transaction.OPEN:
+            # No batch is open then, so that the records would open one.
+            return Ruling(sink_rules.in_use(request))
+        return ruling
+
+    def _keep_alive(self, request: KeepBatchAlive) -> KeepBatchAliveReply:
+        shared = self._shared_by(request.handle)
+        problem = sink_rules.keep_alive_problem(shared, request)
+        if problem is not None:
+            return problem
+        assert shared is not None
+        self._table.keep_alive(shared.transactional_id, self._now)
+        return KeepBatchAliveReply(ErrorCode.NONE)
 
     def _init(self, request: InitTransactionalId) -> Ruling:
         problem = sessions.request_problem(request, self._settings)
@@ -257,15 +303,17 @@ class TxnShard:
     ) -> None:
         if record.state not in transaction.PREPARED:
             return
-        needed = (
-            _markers(record)
-            if isinstance(record, TransactionRecord)
-            else self._table.shared[record.transactional_id].markers(record)
-        )
+        needed = self._markers(record)
         if needed:
             markers += needed
         else:
             records.append(self._completed(record))
+
+    def _markers(self, record: TransactionRecord | HandleRecord) -> list[SendMarkers]:
+        if isinstance(record, TransactionRecord):
+            return _markers(record)
+        shared = self._table.shared.get(record.transactional_id)
+        return shared.markers(record) if shared is not None else []
 
     def _completed(
         self, record: TransactionRecord | HandleRecord
@@ -329,6 +377,7 @@ class TxnShard:
         if (
             shared is not None
             and shared.record is not None
+            and shared.record.sink is None
             and transaction.may_move(shared.state, transaction.DEAD)
             and shared.record.updated_at <= unused_since
         ):
@@ -360,7 +409,7 @@ class TxnShard:
 
 
 def _answer(
-    request_id: int, reply: DescribeTransactionsReply | ListTransactionsReply
+    request_id: int, reply: DescribeTransactionsReply | ListTransactionsReply | KeepBatchAliveReply
 ) -> TxnDecision:
     return Decision(effects=(Answer(request_id, reply),))
 

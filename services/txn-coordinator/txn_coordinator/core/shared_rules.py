@@ -8,11 +8,11 @@ import zlib
 from dataclasses import replace
 from typing import Final
 
+from tidemark.codec.txn_handle import Handle, format_handle, parse_handle
 from tidemark.codec.txn_records import EndKind, HandleRecord, Outcome, WriterRecord
 from tidemark.model.errors import ErrorCode
 
 from txn_coordinator.core import additions, transaction
-from txn_coordinator.core.handles import Handle, format_handle, parse_handle
 from txn_coordinator.core.requests import (
     NO_PRODUCER_ID,
     AddPartitions,
@@ -37,6 +37,7 @@ _MARKER_STEP: Final = 1
 _HANDOUT_STEP: Final = 1 + _MARKER_STEP
 """From a hand-out in one transaction to that in the next: past its markers."""
 
+_BY_BATCH: Final = "enlist in its batches and finish them, or forget the sink first"
 _STORIES: Final = {
     EndKind.COMMITTED: "was committed",
     EndKind.ABORTED: "was aborted by request",
@@ -59,6 +60,9 @@ def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTran
 def begin(shared: SharedTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
     """Open the next transaction. The shard has made sure that Kafka's API has none open."""
     last = shared.record if shared is not None else None
+    if last is not None and last.sink is not None:
+        message = f"{request.transactional_id!r} is a sink's: {_BY_BATCH}"
+        return Ruling(BeginTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
     if last is not None and last.state in transaction.PREPARED:
         return Ruling(_begin_later("the last transaction is being ended"))
     if last is not None and last.state is transaction.ONGOING:
@@ -67,17 +71,24 @@ def begin(shared: SharedTransaction | None, request: BeginTransaction, wall_ms: 
         assert shared is not None
         aborting = force_abort(shared, EndKind.SUPERSEDED, wall_ms)
         return Ruling(_begin_later("the open transaction is aborted first"), (aborting,))
-    record = HandleRecord(
-        request.transactional_id,
+    record = begun(last, request.transactional_id, request.transaction_timeout_ms, wall_ms)
+    return Ruling(BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record)), (record,))
+
+
+def begun(
+    last: HandleRecord | None, transactional_id: str, timeout_ms: int, wall_ms: int
+) -> HandleRecord:
+    """The next transaction, open; ``last`` is complete, if there was any."""
+    return HandleRecord(
+        transactional_id,
         number=last.number + 1 if last is not None else 1,
         created_at=last.created_at if last is not None else wall_ms,
-        timeout_ms=request.transaction_timeout_ms,
+        timeout_ms=timeout_ms,
         state=transaction.ONGOING,
         updated_at=transaction.later(last.updated_at, wall_ms) if last is not None else wall_ms,
         started_at=wall_ms,
         outcomes=last.outcomes if last is not None else (),
     )
-    return Ruling(BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record)), (record,))
 
 
 def handle_of(record: HandleRecord) -> str:
@@ -88,13 +99,23 @@ def handle_of(record: HandleRecord) -> str:
 def enlist(
     shared: SharedTransaction | None, request: EnlistWriter, settings: TxnSettings
 ) -> Ruling:
-    """Hand out a slot under a name. A name that has written already gets another slot: the data of
-    its first hand-out is aborted with that one, whatever comes of the second.
-    """
+    """Hand out a slot under a name."""
     problem = _enlist_problem(shared, request)
     if problem is not None:
         return Ruling(problem)
     assert shared is not None
+    assert shared.record is not None
+    if shared.record.sink is not None:
+        message = f"{shared.transactional_id!r} is a sink's: {_BY_BATCH}"
+        return Ruling(EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message))
+    return enlist_open(shared, request, settings)
+
+
+def enlist_open(shared: SharedTransaction, request: EnlistWriter, settings: TxnSettings) -> Ruling:
+    """Hand out a slot of the transaction that is open. A name that has written already gets another
+    slot: the data of its first hand-out is aborted with that one, whatever comes of the second.
+    """
+    assert shared.state is transaction.ONGOING, shared.record
     held = shared.slot_of_writer.get(request.writer)
     if held is not None and not shared.slots[held].partitions:
         return _hand_out_again(shared.slots[held], request)
@@ -137,20 +158,24 @@ def add_partitions(
 def finish(shared: SharedTransaction | None, request: FinishTransaction, wall_ms: int) -> Ruling:
     """Decide, or tell what was decided."""
     handle = parse_handle(request.handle)
-    problem = _handle_problem(shared, handle)
+    problem = handle_problem(shared, handle)
     if problem is not None:
         return Ruling(FinishTransactionReply(*problem))
     assert handle is not None
     assert shared is not None
     assert shared.record is not None
     if handle.number == shared.record.number and shared.state is transaction.ONGOING:
+        if shared.record.sink is not None:
+            message = f"{shared.transactional_id!r} is a sink's: {_BY_BATCH}"
+            return Ruling(FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
         return _decide(shared, request, wall_ms)
     return Ruling(_told(shared.record, handle.number, request))
 
 
 def force_abort(shared: SharedTransaction, kind: EndKind, wall_ms: int) -> HandleRecord:
     """End the open transaction, whatever its writers think of it."""
-    return _ended(shared, kind, wall_ms, winners=(), winners_crc=0)
+    assert shared.record is not None
+    return ended(shared.record, kind, wall_ms)
 
 
 def completed(record: HandleRecord, wall_ms: int) -> HandleRecord:
@@ -170,7 +195,7 @@ def _begin_later(message: str) -> BeginTransactionReply:
     return BeginTransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
-def _handle_problem(
+def handle_problem(
     shared: SharedTransaction | None, handle: Handle | None
 ) -> tuple[ErrorCode, str] | None:
     """Why the handle names no transaction that is known here."""
@@ -189,20 +214,25 @@ def _enlist_problem(
     shared: SharedTransaction | None, request: EnlistWriter
 ) -> EnlistWriterReply | None:
     handle = parse_handle(request.handle)
-    problem = _handle_problem(shared, handle)
+    problem = handle_problem(shared, handle)
     if problem is not None:
         return EnlistWriterReply(*problem)
     assert handle is not None
     assert shared is not None
     assert shared.record is not None
     if handle.number != shared.record.number or shared.state is not transaction.ONGOING:
-        story = _story(_outcome(shared.record, handle.number))
+        story = story_of(shared.record, handle.number)
         message = f"transaction {handle.number} of {handle.transactional_id!r} {story}"
         return EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message)
-    if not 0 < len(request.writer.encode()) <= WRITER_NAME_BYTES_MAX:
-        message = f"a writer's name has from 1 to {WRITER_NAME_BYTES_MAX} bytes"
-        return EnlistWriterReply(ErrorCode.INVALID_REQUEST, message)
-    return None
+    wrong = name_problem(request.writer)
+    return EnlistWriterReply(ErrorCode.INVALID_REQUEST, wrong) if wrong is not None else None
+
+
+def name_problem(writer: str) -> str | None:
+    """What is wrong with a writer's name."""
+    if 0 < len(writer.encode()) <= WRITER_NAME_BYTES_MAX:
+        return None
+    return f"a writer's name has from 1 to {WRITER_NAME_BYTES_MAX} bytes"
 
 
 def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
@@ -212,20 +242,27 @@ def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
 
 def _hand_out_next(shared: SharedTransaction, request: EnlistWriter) -> Ruling:
     assert shared.record is not None
-    slot = shared.slots.get(shared.enlisted_count)
+    return hand_out_at(shared, shared.enlisted_count, shared.record, request)
+
+
+def hand_out_at(
+    shared: SharedTransaction | None, place: int, record: HandleRecord, request: EnlistWriter
+) -> Ruling:
+    """Hand out the slot at ``place``, which nobody has in the transaction of ``record``."""
+    slot = shared.slots.get(place) if shared is not None else None
     if slot is not None:
         vacant = replace(
             slot,
-            number=shared.record.number,
+            number=record.number,
             writer=request.writer,
             superseded=False,
             partitions=frozenset(),
         )
         return _hand_out(vacant, slot.producer_epoch + _HANDOUT_STEP, request)
     vacant = WriterRecord(
-        shared.transactional_id,
-        shared.enlisted_count,
-        shared.record.number,
+        record.transactional_id,
+        place,
+        record.number,
         request.writer,
         request.spare_producer_id,
         0,
@@ -259,32 +296,40 @@ def _decide(shared: SharedTransaction, request: FinishTransaction, wall_ms: int)
     if not request.commit:
         aborting = force_abort(shared, EndKind.ABORTED, wall_ms)
         return Ruling(FinishTransactionReply(ErrorCode.NONE), (aborting,))
-    problem = _winners_problem(shared, request.writers)
+    problem = winners_problem(shared, request.writers)
     if problem is not None:
-        return Ruling(problem)
-    winners = tuple(sorted(shared.slot_of_writer[winner.writer] for winner in request.writers))
-    crc = winners_crc(request.writers)
-    committing = _ended(shared, EndKind.COMMITTED, wall_ms, winners=winners, winners_crc=crc)
+        return Ruling(FinishTransactionReply(*problem))
+    committing = committed(shared, request.writers, wall_ms)
     return Ruling(FinishTransactionReply(ErrorCode.NONE, committed=True), (committing,))
 
 
-def _winners_problem(
+def committed(
+    shared: SharedTransaction, winners: tuple[CountedWriter, ...], wall_ms: int
+) -> HandleRecord:
+    """Commit what these have written, with which there is no problem."""
+    assert shared.record is not None
+    slots = tuple(sorted(shared.slot_of_writer[winner.writer] for winner in winners))
+    crc = winners_crc(winners)
+    return ended(shared.record, EndKind.COMMITTED, wall_ms, winners=slots, winners_crc=crc)
+
+
+def winners_problem(
     shared: SharedTransaction, winners: tuple[CountedWriter, ...]
-) -> FinishTransactionReply | None:
+) -> tuple[ErrorCode, str] | None:
     """Why these hand-outs cannot be committed. Nothing is decided then: whoever asked can still
     commit with others.
     """
     if len({winner.writer for winner in winners}) != len(winners):
-        return FinishTransactionReply(ErrorCode.INVALID_REQUEST, "a writer is named twice")
+        return ErrorCode.INVALID_REQUEST, "a writer is named twice"
     for winner in winners:
         slot = shared.slot_of_writer.get(winner.writer)
         if slot is None:
             message = f"writer {winner.writer!r} was never enlisted"
-            return FinishTransactionReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, message
         held = shared.slots[slot]
         if (held.producer_id, held.producer_epoch) != (winner.producer_id, winner.producer_epoch):
             message = f"writer {winner.writer!r} was enlisted again since"
-            return FinishTransactionReply(ErrorCode.PRODUCER_FENCED, message)
+            return ErrorCode.PRODUCER_FENCED, message
     return None
 
 
@@ -296,17 +341,16 @@ def winners_crc(winners: tuple[CountedWriter, ...]) -> int:
     return zlib.crc32("\n".join(lines).encode())
 
 
-def _ended(
-    shared: SharedTransaction,
+def ended(
+    record: HandleRecord,
     kind: EndKind,
     wall_ms: int,
     *,
-    winners: tuple[int, ...],
-    winners_crc: int,
+    winners: tuple[int, ...] = (),
+    winners_crc: int = 0,
 ) -> HandleRecord:
     """The record that decides for all writers."""
-    record = shared.record
-    assert record is not None
+    assert record.state is transaction.ONGOING, record
     is_commit = kind is EndKind.COMMITTED
     state = transaction.PREPARE_COMMIT if is_commit else transaction.PREPARE_ABORT
     outcomes = (*record.outcomes, Outcome(record.number, kind, winners_crc))
@@ -321,6 +365,11 @@ def _ended(
 
 def _outcome(record: HandleRecord, number: int) -> Outcome | None:
     return next((outcome for outcome in record.outcomes if outcome.number == number), None)
+
+
+def story_of(record: HandleRecord, number: int) -> str:
+    """How that transaction ended, for messages."""
+    return _story(_outcome(record, number))
 
 
 def _story(outcome: Outcome | None) -> str:

@@ -76,8 +76,11 @@ class SharedTransaction:
 
     def markers(self, decided: HandleRecord) -> list[SendMarkers]:
         """What follows from a decision: every writer's marker to each of its partitions. Its epoch
-        exceeds the writer's (KIP-890).
+        exceeds the writer's (KIP-890). Of a transaction that begins and ends in one decision there
+        are none.
         """
+        if self.record is None or decided.number != self.record.number:
+            return []
         winners = frozenset(decided.winners)
         return [
             SendMarkers(

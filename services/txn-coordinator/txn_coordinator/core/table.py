@@ -30,6 +30,8 @@ class TxnStatistics:
     transactional_ids: int
     by_state: dict[TransactionState, int]
     """Of all ids, those of Kafka's API and those with handles."""
+    sinks: int
+    """Of all ids, those whose transactions are a query's batches."""
     markers_outstanding: int
     oldest_open_started_at: int
     """Wall ms, of what is Ongoing; -1: nothing is."""
@@ -39,8 +41,8 @@ NOTHING_STARTED: Final = -1
 
 
 class TxnTable:
-    """Changed by ``load``, ``loaded`` and ``replay``; and by markers that are written, which no
-    record tells.
+    """Changed by ``load``, ``loaded`` and ``replay``; and by markers that are written and batches
+    that are kept alive, of which no record tells.
 
     Invariant: an id has one open transaction at most, of Kafka's API or with a handle.
     """
@@ -56,6 +58,7 @@ class TxnTable:
         """
         self.timeouts = Deadlines()
         """Of what is Ongoing, by transactional id."""
+        self._sinks: set[str] = set()
         self._counts: Counter[TransactionState] = Counter()
 
     def load(self, record: TxnRecord) -> None:
@@ -80,6 +83,9 @@ class TxnTable:
                 continue
             self._count(shared.state, 1)
             self._follow_shared(shared.record, transaction.EMPTY, now)
+            if shared.record.sink is not None and shared.state is transaction.ONGOING:
+                # Its writers may have kept it alive until just now, elsewhere.
+                self.keep_alive(shared.transactional_id, now)
 
     def replay(self, record: TxnRecord, now: Moment) -> None:
         """A record that was decided at ``now``."""
@@ -92,10 +98,18 @@ class TxnTable:
                 self._replay_handle(record, now)
             case HandleTombstone():
                 self._count(self.shared.pop(record.transactional_id).state, -1)
+                self._sinks.discard(record.transactional_id)
             case WriterRecord():
                 self.shared[record.transactional_id].replay_writer(record)
             case WriterTombstone():
                 self.shared[record.transactional_id].replay_writer_tombstone(record.slot)
+
+    def keep_alive(self, transactional_id: str, now: Moment) -> None:
+        """The timeout of the open transaction with a handle counts from now."""
+        record = self.shared[transactional_id].record
+        assert record is not None
+        assert record.state is transaction.ONGOING, record
+        self.timeouts.put(transactional_id, InstantMs(now.instant + record.timeout_ms))
 
     def marker_written(self, transactional_id: str, partitions: tuple[TopicPartition, ...]) -> bool:
         """Of Kafka's API; whether no marker is outstanding now."""
@@ -116,6 +130,7 @@ class TxnTable:
         return TxnStatistics(
             len(self.records.keys() | self.shared.keys()),
             {state: count for state, count in self._counts.items() if count},
+            len(self._sinks),
             sum(map(len, waiting)),
             min(map(self._started_at, self.timeouts.keys()), default=NOTHING_STARTED),
         )
@@ -133,6 +148,8 @@ class TxnTable:
             single = self.records.get(transactional_id)
             assert not (shared.is_open and single and single.state in transaction.OPEN), single
         assert counts == self._counts
+        sinks = {key for key, s in self.shared.items() if s.record and s.record.sink}
+        assert sinks == self._sinks
         assert set(self.timeouts.keys()) == self._ongoing()
         prepared = {key for key, r in self.records.items() if r.state in transaction.PREPARED}
         assert set(self.outstanding) <= prepared
@@ -186,6 +203,8 @@ class TxnTable:
 
     def _follow_shared(self, record: HandleRecord, before: TransactionState, now: Moment) -> None:
         key = record.transactional_id
+        if record.sink is not None:
+            self._sinks.add(key)
         if record.state is transaction.ONGOING:
             self._put_timeout(record, now)
         elif before is transaction.ONGOING:

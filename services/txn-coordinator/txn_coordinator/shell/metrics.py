@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tidemark.model.errors import ErrorCode
 from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.metrics import LabelValues, Metrics, TallyFamily, Timings
 
+from txn_coordinator.core.requests import BatchRefusal, EnlistInBatchReply, FinishBatchReply
 from txn_coordinator.core.table import TxnStatistics
 
 if TYPE_CHECKING:
@@ -29,6 +31,16 @@ class RequestStats:
             f"{_PREFIX}_marker_seconds",
             "seconds from a decided outcome to the last of its markers",
         ).at()
+        self._batches: TallyFamily = metrics.counter(
+            f"{_PREFIX}_sink_batches",
+            "batches of sinks that were finished, by outcome; known: committed before",
+            ("outcome",),
+        )
+        self._refusals: TallyFamily = metrics.counter(
+            f"{_PREFIX}_sink_refusals",
+            "requests for batches that will never be taken, by reason",
+            ("reason",),
+        )
         self.load_seconds: Timings = metrics.timings(
             f"{_PREFIX}_shard_load_seconds", "seconds from taking a shard over to serving it"
         ).at()
@@ -39,6 +51,23 @@ class RequestStats:
         self._requests.at(rpc, code.name).value += 1
         self._seconds.at(rpc).observe(seconds)
 
+    def count_enlisted(self, reply: EnlistInBatchReply) -> None:
+        """One answer to a writer of a batch."""
+        if reply.refusal is not BatchRefusal.NONE:
+            self._refusals.at(_reason(reply.refusal)).value += 1
+
+    def count_finished(self, reply: FinishBatchReply) -> None:
+        """One answer to who finishes a batch."""
+        if reply.refusal is not BatchRefusal.NONE:
+            self._refusals.at(_reason(reply.refusal)).value += 1
+        elif reply.error_code is ErrorCode.NONE:
+            outcome = "aborted" if not reply.committed else "committed" if reply.first else "known"
+            self._batches.at(outcome).value += 1
+
+
+def _reason(refusal: BatchRefusal) -> str:
+    return refusal.name.lower()
+
 
 def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
     """What is read off when /metrics is."""
@@ -48,6 +77,11 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
         lambda: _by_state(node),
         "transactional ids of the shards served, by the state of their transaction",
         ("state",),
+    )
+    metrics.computed_one(
+        f"{_PREFIX}_sinks",
+        lambda: sum(one.sinks for one in _statistics(node)),
+        "transactional ids of the shards served that are sinks of batches",
     )
     metrics.computed_one(
         f"{_PREFIX}_shards_owned", lambda: len(shards.owned()), "shards that are this replica's"

@@ -15,9 +15,13 @@ from txn_coordinator.shell.rpc import (
     begin_transaction,
     describe_transactions,
     end_transaction,
+    enlist_in_batch,
     enlist_writer,
+    finish_batch,
     finish_transaction,
+    forget_sink,
     init_transactional_id,
+    keep_batch_alive,
     list_transactions,
 )
 from txn_coordinator.shell.rpc.call import Context
@@ -98,6 +102,34 @@ class TransactionCoordinatorService(txn_pb2_grpc.TransactionCoordinatorServicer)
         """See rpc/finish_transaction.py."""
         work = finish_transaction.handle(self._node, request, context)
         return await self._counted("FinishTransaction", work)
+
+    async def EnlistInBatch(  # noqa: N802
+        self, request: pb.EnlistInBatchRequest, context: Context
+    ) -> pb.EnlistInBatchResponse:
+        """See rpc/enlist_in_batch.py."""
+        work = enlist_in_batch.handle(self._node, request, context)
+        return await self._counted("EnlistInBatch", work)
+
+    async def KeepBatchAlive(  # noqa: N802
+        self, request: pb.KeepBatchAliveRequest, context: Context
+    ) -> pb.KeepBatchAliveResponse:
+        """See rpc/keep_batch_alive.py."""
+        work = keep_batch_alive.handle(self._node, request, context)
+        return await self._counted("KeepBatchAlive", work)
+
+    async def FinishBatch(  # noqa: N802
+        self, request: pb.FinishBatchRequest, context: Context
+    ) -> pb.FinishBatchResponse:
+        """See rpc/finish_batch.py."""
+        work = finish_batch.handle(self._node, request, context)
+        return await self._counted("FinishBatch", work)
+
+    async def ForgetSink(  # noqa: N802
+        self, request: pb.ForgetSinkRequest, context: Context
+    ) -> pb.ForgetSinkResponse:
+        """See rpc/forget_sink.py."""
+        work = forget_sink.handle(self._node, request, context)
+        return await self._counted("ForgetSink", work)
 
     async def _counted(self, rpc: str, work: Awaitable[ResponseT]) -> ResponseT:
         now = asyncio.get_running_loop().time

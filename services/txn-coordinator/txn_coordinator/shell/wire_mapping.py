@@ -4,13 +4,14 @@ Reading raises TidemarkError INVALID_REQUEST where a message makes no sense by i
 """
 
 from collections.abc import Iterable
+from typing import Final
 
+from tidemark.codec.txn_handle import transactional_id_of
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core import requests as core
-from txn_coordinator.core.handles import transactional_id_of
 
 # Requests.
 
@@ -90,11 +91,37 @@ def read_finish(request: pb.FinishTransactionRequest) -> core.FinishTransaction:
     return core.FinishTransaction(
         handle=request.handle,
         commit=request.commit,
-        writers=tuple(
-            core.CountedWriter(one.writer, one.producer_id, one.producer_epoch)
-            for one in request.writers
-        ),
+        writers=_read_counted(request.writers),
     )
+
+
+def read_enlist_in_batch(request: pb.EnlistInBatchRequest, spare: int) -> core.EnlistInBatch:
+    """Wire to model."""
+    return core.EnlistInBatch(
+        sink_id=_named(request.sink_id),
+        query_id=request.query_id,
+        batch_id=request.batch_id,
+        writer=request.writer,
+        transaction_timeout_ms=request.transaction_timeout_ms,
+        spare_producer_id=spare,
+    )
+
+
+def read_finish_batch(request: pb.FinishBatchRequest) -> core.FinishBatch:
+    """Wire to model."""
+    return core.FinishBatch(
+        sink_id=_named(request.sink_id),
+        query_id=request.query_id,
+        batch_id=request.batch_id,
+        commit=request.commit,
+        writers=_read_counted(request.writers),
+        note=request.note,
+    )
+
+
+def read_forget_sink(request: pb.ForgetSinkRequest) -> core.ForgetSink:
+    """Wire to model."""
+    return core.ForgetSink(_named(request.sink_id), request.abort_open)
 
 
 def read_handle(handle: str) -> str:
@@ -103,6 +130,14 @@ def read_handle(handle: str) -> str:
     if transactional_id is None:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, f"{handle!r} is no handle of a transaction")
     return transactional_id
+
+
+def _read_counted(
+    writers: Iterable[pb.FinishTransactionRequest.Writer],
+) -> tuple[core.CountedWriter, ...]:
+    return tuple(
+        core.CountedWriter(one.writer, one.producer_id, one.producer_epoch) for one in writers
+    )
 
 
 def _named(transactional_id: str) -> str:
@@ -204,6 +239,65 @@ def write_finished(reply: core.FinishTransactionReply) -> pb.FinishTransactionRe
     )
 
 
+def write_enlisted_in_batch(reply: core.EnlistInBatchReply) -> pb.EnlistInBatchResponse:
+    """Model to wire."""
+    return pb.EnlistInBatchResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        refusal=_REFUSALS[reply.refusal],
+        committed=reply.committed,
+        note=reply.note,
+        handle=reply.handle,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+        retired_query_id=reply.retired_query_id,
+    )
+
+
+def write_kept_alive(reply: core.KeepBatchAliveReply) -> pb.KeepBatchAliveResponse:
+    """Model to wire."""
+    return pb.KeepBatchAliveResponse(error_code=reply.error_code, error_message=reply.error_message)
+
+
+def write_finished_batch(reply: core.FinishBatchReply) -> pb.FinishBatchResponse:
+    """Model to wire."""
+    return pb.FinishBatchResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        refusal=_REFUSALS[reply.refusal],
+        committed=reply.committed,
+        first=reply.first,
+        note=reply.note,
+        same_writers=reply.same_writers,
+    )
+
+
+def write_forgotten(reply: core.ForgetSinkReply) -> pb.ForgetSinkResponse:
+    """Model to wire."""
+    return pb.ForgetSinkResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        forgotten=reply.forgotten,
+    )
+
+
+_REFUSALS: Final = {
+    core.BatchRefusal.NONE: pb.BATCH_REFUSAL_NONE,
+    core.BatchRefusal.STALE_BATCH: pb.BATCH_REFUSAL_STALE_BATCH,
+    core.BatchRefusal.RETIRED_QUERY: pb.BATCH_REFUSAL_RETIRED_QUERY,
+}
+
+
+def _write_sink(sink: core.SinkView) -> pb.SinkState:
+    return pb.SinkState(
+        query_id=sink.query_id,
+        committed_batch_id=sink.committed_batch_id,
+        note=sink.note,
+        retired_query_ids=sink.retired_query_ids,
+        open_batch_id=sink.open_batch_id,
+    )
+
+
 def _write_transaction(view: core.TransactionView) -> pb.TransactionState:
     return pb.TransactionState(
         transactional_id=view.transactional_id,
@@ -225,6 +319,7 @@ def _write_transaction(view: core.TransactionView) -> pb.TransactionState:
             for one in view.writers
         ],
         handle=view.handle,
+        sink=_write_sink(view.sink) if view.sink is not None else None,
     )
 
 

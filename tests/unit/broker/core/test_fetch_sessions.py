@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from broker.core.fetch_sessions import FetchPlan, FetchSessions, PartitionKey
+from broker.core.fetch_sessions import FetchPlan, FetchSession, FetchSessions, PartitionKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
@@ -157,3 +157,148 @@ def test_a_session_may_not_grow_beyond_what_all_may_hold() -> None:
     assert names(begin(cache, (number, 1), "c")) == "abc"
     assert begin(cache, (number, 2), "d") is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(cache), cache.partition_count) == (0, 0)
+
+
+# ---------------------------------------------------------------- what moved, and what rests
+
+
+def looks(plan: FetchPlan[str] | ErrorCode) -> str:
+    assert isinstance(plan, FetchPlan), plan
+    return "".join(one[0] for one, _, _ in plan.looks())
+
+
+def at_rest(cache: FetchSessions[str], wanted: str) -> FetchSession[str]:
+    """A session of which every partition rests, each on its own name."""
+    plan = begin(cache, (0, 0), wanted)
+    assert isinstance(plan, FetchPlan)
+    assert plan.session is not None
+    for (name, _, _), cached in plan.session.partitions.items():
+        assert cache.rest(cached, name)
+    cache.check()
+    return plan.session
+
+
+def test_a_request_looks_at_what_it_names_and_at_what_was_stirred() -> None:
+    cache = sessions()
+    session = at_rest(cache, "abcd")
+    assert looks(begin(cache, (1, 1))) == ""
+    assert list(cache.stir("d")) == [session]
+    assert list(cache.stir("d")) == []
+    plan = begin(cache, (1, 2), "b")
+    assert (looks(plan), names(plan)) == ("bd", "abcd")
+
+
+def test_a_whole_fetch_looks_at_everything_named() -> None:
+    cache = sessions()
+    at_rest(cache, "ab")
+    assert looks(begin(cache, (0, -1), "ba")) == "ba"
+    assert looks(begin(cache, (1, 0), "ba")) == "ba"
+
+
+def test_what_is_noted_is_looked_at_and_rests_on() -> None:
+    cache = sessions()
+    session = at_rest(cache, "ab")
+    cache.note("a")
+    cache.check()
+    assert [one.key[0] for one in session.moved] == ["a"]
+    assert list(cache.stir("a")) == [session]
+    cache.note("a")
+    assert looks(begin(cache, (1, 1))) == "a"
+
+
+def test_what_moved_is_looked_at_until_it_rests_again() -> None:
+    cache = sessions()
+    session = at_rest(cache, "ab")
+    cache.stir("a")
+    assert looks(begin(cache, (1, 1))) == "a"
+    assert looks(begin(cache, (1, 2))) == "a"
+    cache.rest(session.partitions[key("a")], "a")
+    assert looks(begin(cache, (1, 3))) == ""
+
+
+def test_moved_partitions_are_served_in_turn() -> None:
+    cache = sessions()
+    session = at_rest(cache, "abcd")
+    for name in "dba":
+        cache.stir(name)
+    session.served([key("a")])
+    assert looks(begin(cache, (1, 1))) == "bda"
+
+
+def test_nothing_rests_when_another_asks() -> None:
+    cache = sessions()
+    at_rest(cache, "ab")
+    cache.begin(1, 1, [], [], by_id=False, now=InstantMs(0), asker="another")
+    plan = cache.begin(1, 2, [], [], by_id=False, now=InstantMs(0), asker="another")
+    assert looks(plan) == "ab"
+
+
+def test_what_is_forgotten_or_closed_rests_on_nothing() -> None:
+    cache = sessions()
+    session = at_rest(cache, "ab")
+    closed: list[object] = []
+    cache.on_closed = closed.append
+    begin(cache, (1, 1), forgotten="a")
+    assert list(cache.stir("a")) == []
+    begin(cache, (1, -1))
+    assert (list(cache.stir("b")), closed) == ([], [session])
+    assert not cache.rest(session.partitions[key("b")], "b")
+
+
+def test_a_resting_partition_is_fetched_whenever_its_session_is() -> None:
+    cache = sessions()
+    session = at_rest(cache, "abc")
+    a, b, c = session.partitions.values()
+    begin(cache, (1, 1), now=10)
+    assert (a.fetched_at, b.fetched_at) == (10, 10)
+    cache.stir("a")
+    begin(cache, (1, 2), "b", "c", now=20)
+    assert (a.fetched_at, b.fetched_at, c.fetched_at) == (10, 10, 10)
+    begin(cache, (1, 3), now=30)
+    assert (a.fetched_at, b.fetched_at, c.fetched_at) == (10, 10, 10)
+
+
+Acts = st.lists(
+    st.tuples(
+        st.sampled_from(["fetch", "fetch", "stir", "note", "name", "forget", "open", "close"]),
+        st.sampled_from("abc"),
+        st.integers(1, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60)
+@given(Acts)
+def test_nothing_that_happens_to_a_partition_goes_unseen(acts: list[tuple[str, str, int]]) -> None:
+    """The plain twin: what happened to each partition of each session since it last rested."""
+    cache = sessions(sessions_max=3)
+    epochs: dict[int, int] = {}
+    unseen: dict[int, set[str]] = {}
+    for act, name, number in acts:
+        if act in ("stir", "note"):
+            getattr(cache, act)(name)
+            for session_id, session in cache._sessions.items():
+                unseen[session_id] |= {name} if key(name) in session.partitions else set()
+        elif act == "open":
+            session_id = opened(cache, "abc")
+            epochs[session_id], unseen[session_id] = 1, set("abc")
+        elif number in epochs and act == "close":
+            begin(cache, (number, -1))
+            del epochs[number]
+        elif number in epochs:
+            changes = {"name": (name, ""), "forget": ("", name)}.get(act, ("", ""))
+            unseen[number] |= set(changes[0])
+            unseen[number] -= set(changes[1])
+            plan = begin(cache, (number, epochs[number]), *changes)
+            if names(plan) == "":
+                del epochs[number]  # it forgot everything
+                continue
+            epochs[number] += 1
+            assert set(looks(plan)) == unseen[number]
+            assert isinstance(plan, FetchPlan)
+            for (looked, _, _), _, cached in plan.looks():
+                if looked != name and cached is not None:
+                    cache.rest(cached, looked)
+                    unseen[number].discard(looked)
+        cache.check()

@@ -1,5 +1,7 @@
 import pytest
 from broker.core.replica_progress import FollowerFetch, ReplicaProgress
+from hypothesis import given
+from hypothesis import strategies as st
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 LAG_MS = 10_000
@@ -60,3 +62,79 @@ def test_an_excuse_never_reaches_into_the_future() -> None:
     follower = ReplicaProgress(at(50_000))
     follower.excuse(60_000, at(60_000))
     assert follower.lags(at(60_000 + LAG_MS + 1), LAG_MS)
+
+
+class Standing:
+    """A fetch in a session that fetches on."""
+
+    def __init__(self, now: int) -> None:
+        self.fetched_at = at(now)
+
+
+def test_a_standing_fetch_keeps_a_follower_caught_up() -> None:
+    follower, standing = ReplicaProgress(at(0)), Standing(1)
+    follower.fetched(fetch(5), leader_end=5, now=at(1))
+    assert follower.stands(standing, leader_end=5)
+    standing.fetched_at = at(50_000)
+    assert not follower.lags(at(50_000 + LAG_MS), LAG_MS)
+    assert follower.lags(at(50_000 + LAG_MS + 1), LAG_MS)
+
+
+def test_no_fetch_stands_where_the_leader_has_more() -> None:
+    follower, standing = ReplicaProgress(at(0)), Standing(1)
+    follower.fetched(fetch(5), leader_end=6, now=at(1))
+    assert not follower.stands(standing, leader_end=6)
+    standing.fetched_at = at(50_000)
+    assert follower.lags(at(50_000), LAG_MS)
+
+
+@pytest.mark.feature("G02")
+def test_a_standing_fetch_that_ends_was_the_fetch_before() -> None:
+    follower, standing = ReplicaProgress(at(0)), Standing(1)
+    follower.fetched(fetch(5), leader_end=5, now=at(1))
+    follower.stands(standing, leader_end=5)
+    standing.fetched_at = at(20_000)
+    follower.fetched(fetch(5), leader_end=9, now=at(20_400))
+    assert follower.caught_up_at == 20_000
+    standing.fetched_at = at(90_000)
+    follower.fetched(fetch(9), leader_end=12, now=at(21_000))
+    assert follower.caught_up_at == 20_400
+
+
+def test_a_leader_that_stood_still_excuses_who_stands_too() -> None:
+    follower, standing = ReplicaProgress(at(0)), Standing(1)
+    follower.fetched(fetch(5), leader_end=5, now=at(1))
+    follower.stands(standing, leader_end=5)
+    standing.fetched_at = at(1_000)
+    follower.excuse(60_000, at(61_500))
+    assert follower.caught_up_at == 61_000
+
+
+Steps = st.lists(
+    st.tuples(st.sampled_from(["append", "repeat", "catch up", "fetch half"]), st.integers(1, 50)),
+    max_size=40,
+)
+
+
+@pytest.mark.feature("G02")
+@given(Steps)
+def test_a_standing_fetch_says_what_its_repetitions_would(steps: list[tuple[str, int]]) -> None:
+    """The plain twin is told every fetch."""
+    follower, twin = ReplicaProgress(at(0)), ReplicaProgress(at(0))
+    standing: Standing | None = None
+    now, leader_end, end = 0, 0, 0
+    for step, passed_ms in steps:
+        now += passed_ms
+        if step == "append":
+            leader_end, standing = leader_end + 2, None
+            continue
+        if step != "repeat":
+            end = leader_end if step == "catch up" else end + (leader_end - end) // 2
+        twin.fetched(fetch(end), leader_end, at(now))
+        if step == "repeat" and standing is not None:
+            standing.fetched_at = at(now)
+        else:
+            follower.fetched(fetch(end), leader_end, at(now))
+            made = Standing(now)
+            standing = made if follower.stands(made, leader_end) else None
+        assert follower.caught_up_at == twin.caught_up_at

@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.shell.node import ReadOutcome
-from broker.shell.replica_reads import Replica, read_replica, take_progress
+from broker.shell.replica_reads import Replica, read_replica
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch
 from tidemark.model.metadata import BrokerImage, PartitionImage, TopicImage
@@ -67,8 +67,9 @@ class LeaderWorld(World):
         want = want._replace(**fields)
         replica = Replica(BrokerId(follower), BrokerEpoch(follower * 10))
         now = InstantMs(self.clock.now_ms())
-        take_progress(self.node, self.hosted(), want, replica, now)
-        return read_replica(self.node, self.hosted(), want, replica, bytes_max=1 << 20)
+        return read_replica(
+            self.node, self.hosted(), want, replica, bytes_max=1 << 20, arrived_at=now
+        )
 
     @property
     def high_watermark(self) -> int:

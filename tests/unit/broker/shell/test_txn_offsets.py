@@ -30,7 +30,7 @@ class Verifier:
         self.meanwhile = meanwhile
         self.asked: list[bool] = []
 
-    async def ask(self, *_: Any, transactions_v2: bool) -> Refusal | None:
+    async def ask(self, *_: Any, transactions_v2: bool, **__: Any) -> Refusal | None:
         self.asked.append(transactions_v2)
         if self.meanwhile is not None:
             self.meanwhile()

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, TxnVerifier, _pauses_s
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -21,6 +21,8 @@ class Coordinator:
         self.code = code
         self.reached = reached
         self.asked: list[list[str]] = []
+        self.flags: list[tuple[bool, bool]] = []
+        """verify_only and transactions_v2."""
 
     async def call(
         self, _method: str, _name: str, request: txn_pb2.AddPartitionsRequest, _timeout_s: float
@@ -28,6 +30,7 @@ class Coordinator:
         if not self.reached:
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody there")
         self.asked.append(sorted(one.topic for one in request.partitions))
+        self.flags.append((request.verify_only, request.transactions_v2))
         result = txn_pb2.AddPartitionsResponse.Result
         return txn_pb2.AddPartitionsResponse(
             results=[
@@ -85,6 +88,44 @@ def test_the_end_before_is_waited_for() -> None:
     coordinator = Ending()
     assert answers(coordinator, ORDERS) == [None]
     assert len(coordinator.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("pause_ms", "total_ms", "pauses"),
+    [
+        (20, 100, (0.005, 0.01, 0.02, 0.02, 0.02, 0.02, 0.005)),
+        (20, 0, ()),
+        (100, 10, (0.01,)),
+    ],
+)
+def test_pauses_grow_to_the_longest_and_add_up(
+    pause_ms: int, total_ms: int, pauses: tuple[float, ...]
+) -> None:
+    assert tuple(_pauses_s(pause_ms, total_ms)) == pytest.approx(pauses)
+
+
+def test_a_coordinator_that_is_never_done_is_asked_for_so_long() -> None:
+    coordinator = Coordinator(ErrorCode.CONCURRENT_TRANSACTIONS)
+    (refused,) = answers(coordinator, ORDERS)
+    assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert len(coordinator.asked) == 1 + len(tuple(_pauses_s(1, RETRY_BACKOFF_MAX_MS)))
+
+
+@pytest.mark.feature("L09")
+@pytest.mark.parametrize("known", [False, True])
+def test_who_knows_that_a_transaction_can_be_aborted_is_told_so(*, known: bool) -> None:
+    coordinator = Coordinator()
+
+    async def run() -> None:
+        verifier = TxnVerifier(cast("CoordinatorClient", coordinator))
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(verifier.run())
+            await asyncio.sleep(0)
+            await verifier.ask("t", 7, 0, ORDERS, transactions_v2=False, abortable_known=known)
+            running.cancel()
+
+    asyncio.run(run())
+    assert coordinator.flags == [(True, known)]
 
 
 def test_an_unreachable_coordinator_is_worth_another_try() -> None:

@@ -6,6 +6,7 @@ from controller.core.cluster import (
     DropTopic,
     PutBroker,
     PutBrokerConfigs,
+    PutGroupConfigs,
     PutPartition,
     PutProducerIds,
     PutShards,
@@ -87,11 +88,13 @@ def test_everything_else_is_one_znode_each() -> None:
         brokers_changed=(a_broker(1, fenced=True),),
         topics_deleted=(topic.topic_id,),
         broker_configs_changed={"": {"log.retention.ms": "1"}},
+        group_configs_changed={"g": {"consumer.session.timeout.ms": "1"}},
     )
     assert list(store_ops(a_cluster(topic).image, Change(delta, next_producer_id=7))) == [
         PutBroker(a_broker(1, fenced=True)),
         DropTopic(topic),
         PutBrokerConfigs("", {"log.retention.ms": "1"}),
+        PutGroupConfigs("g", {"consumer.session.timeout.ms": "1"}),
         PutProducerIds(7),
     ]
 

@@ -14,7 +14,9 @@ from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
 
 
 def alter(
@@ -109,6 +111,18 @@ def test_replacing_all_unsets_what_is_not_named() -> None:
             ErrorCode.INVALID_REQUEST,
             "Invalid value x for configuration log.retention.ms",
         ),
+        (ConfigResource(GROUP, "", ()), ErrorCode.INVALID_REQUEST, "Default group"),
+        (ConfigResource(GROUP, "g" * 256, ()), ErrorCode.INVALID_REQUEST, "more than 255 bytes"),
+        (
+            ConfigResource(GROUP, "g", (ConfigChange("session.timeout.ms", SET, "1"),)),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown group config name: session.timeout.ms",
+        ),
+        (
+            ConfigResource(GROUP, "g", (ConfigChange(SESSION, APPEND, "1"),)),
+            ErrorCode.INVALID_CONFIG,
+            "not LIST",
+        ),
         (
             ConfigResource(BROKER, "1", (ConfigChange("min.insync.replicas", SET, "1"),)),
             ErrorCode.INVALID_CONFIG,
@@ -131,6 +145,38 @@ def test_brokers_are_configured_one_by_one_or_all_at_once(name: str) -> None:
     change, _ = alter(cluster, resource)
     applied(cluster, change)
     assert cluster.image.broker_configs == {name: {"log.retention.ms": "5"}}
+
+
+def group(name: str, *changes: ConfigChange) -> ConfigResource:
+    return ConfigResource(GROUP, name, changes)
+
+
+def test_a_group_sets_and_unsets_whether_it_exists_or_not() -> None:
+    cluster = a_cluster()
+    change, _ = alter(cluster, group("g", ConfigChange(SESSION, SET, "50000")))
+    applied(cluster, change)
+    change, _ = alter(cluster, group("g", ConfigChange(HEARTBEAT, SET, "6000")))
+    applied(cluster, change)
+    assert cluster.image.group_configs == {"g": {SESSION: "50000", HEARTBEAT: "6000"}}
+    unset = [ConfigChange(name, DELETE) for name in (SESSION, HEARTBEAT)]
+    change, _ = alter(cluster, group("g", *unset))
+    applied(cluster, change)
+    assert cluster.image.group_configs == {}
+
+
+def test_two_changes_of_a_group_must_hold_together() -> None:
+    cluster = a_cluster()
+    change, _ = alter(cluster, group("g", ConfigChange(SESSION, SET, "6000")))
+    applied(cluster, change)
+    _, (result,) = alter(cluster, group("g", ConfigChange(HEARTBEAT, SET, "6000")))
+    assert (result.error, "must be greater" in result.message) == (ErrorCode.INVALID_CONFIG, True)
+
+
+def test_no_more_than_so_many_groups_set_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.core.configs.GROUPS_MAX", 2)
+    setting = ConfigChange(SESSION, SET, "50000")
+    _, results = alter(a_cluster(), *(group(name, setting) for name in "abc"))
+    assert [result.error for result in results] == [0, 0, ErrorCode.POLICY_VIOLATION]
 
 
 def test_a_topics_keys_must_agree_with_the_brokers_defaults() -> None:

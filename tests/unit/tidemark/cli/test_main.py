@@ -38,10 +38,13 @@ def test_help_names_every_group(
         ("dev", "up", "--brokers", "10"),
         ("topic", "alter", "a"),
         ("group", "reset", "g"),
+        ("group", "config", "g", "--validate-only"),
+        ("group", "config", "g", "-c", "no value"),
         ("group", "reset", "g", "--to-latest", "--shift-by", "1"),
         ("group", "reset", "g", "--by-duration", "soon"),
         ("txn", "abort"),
         ("txn", "abort", "x", "--topic", "t"),
+        ("txn", "forget"),
     ],
 )
 def test_wrong_arguments_have_their_own_code(

@@ -21,6 +21,7 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self.address = address
         self.streams = 0
         self.breaks = 0
+        self.tells_aborted = True
         cluster.leaders = dict.fromkeys(cluster.leaders, 1)
 
     async def DescribeEndpoints(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -80,7 +81,11 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
     async def _fetch(self, request: Any) -> Any:
         item = FetchItem(_partition(request), b"", -1, request.fetch_offset)
         limits = FetchLimits(
-            request.wait_ms_max, request.bytes_min, request.bytes_max, request.bytes_max, False
+            request.wait_ms_max,
+            request.bytes_min,
+            request.bytes_max,
+            request.bytes_max,
+            request.read_committed,
         )
         (outcome,) = await self.cluster.fetch(1, [item], limits)
         return pb.FetchResponse(
@@ -88,14 +93,21 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
             error_code=outcome.error_code,
             batches=bytes(outcome.records),
             high_watermark=outcome.high_watermark,
+            last_stable_offset=outcome.last_stable,
             log_start_offset=outcome.log_start,
+            aborted=[
+                pb.FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first)
+                for producer_id, first in outcome.aborted
+                if self.tells_aborted
+            ],
+            read_committed=request.read_committed and self.tells_aborted,
         )
 
     async def ListOffsets(self, request: Any, context: Any) -> Any:  # noqa: N802
         items = [
             OffsetItem(_partition(each), b"", -1, each.timestamp_ms) for each in request.queries
         ]
-        outcomes = await self.cluster.list_offsets(1, items, read_committed=False)
+        outcomes = await self.cluster.list_offsets(1, items, read_committed=request.read_committed)
         answers = [
             pb.ListOffsetsResponse.Answer(
                 partition=query.partition,

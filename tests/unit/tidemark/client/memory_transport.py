@@ -70,6 +70,8 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.end = 0
         self.start = 0
+        self.stable: int | None = None
+        self.aborted: list[tuple[int, int]] = []
         self.producers: dict[int, SequenceRules] = defaultdict(SequenceRules)
 
     def append(self, batch: bytes) -> ProduceOutcome:
@@ -87,6 +89,10 @@ class MemoryLog:
         rules.appended(header, base_offset)
         return ProduceOutcome(0, base_offset)
 
+    def last_stable(self) -> int:
+        """The test's; all is decided unless it says so."""
+        return self.end if self.stable is None else self.stable
+
     def append_control(self, batch: bytes) -> None:
         stamped = bytearray(batch)
         set_base_offset_and_epoch(stamped, 0, Offset(self.end), LeaderEpoch(0))
@@ -103,10 +109,10 @@ class MemoryLog:
             for record in read_records(memoryview(batch), read_header(batch))
         ]
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
+    def read(self, offset: int, bytes_max: int, end: int) -> bytes:
         read = b""
         for batch in self.batches:
-            if read_header(batch).last_offset < offset:
+            if not offset <= read_header(batch).last_offset < end:
                 continue
             if read and len(read) + len(batch) > bytes_max:
                 break
@@ -223,8 +229,13 @@ class MemoryTransport:
                 code = ErrorCode.OFFSET_OUT_OF_RANGE
                 outcomes.append(FetchOutcome(part, offset, code, log_start=log.start))
             else:
-                records = memoryview(log.read(offset, limits.partition_bytes_max))
-                outcomes.append(FetchOutcome(part, offset, 0, log.end, log.end, log.start, records))
+                stable = log.last_stable()
+                end = stable if limits.read_committed else log.end
+                records = memoryview(log.read(offset, limits.partition_bytes_max, end))
+                aborted = tuple(log.aborted) if limits.read_committed else ()
+                outcomes.append(
+                    FetchOutcome(part, offset, 0, log.end, stable, log.start, records, aborted)
+                )
         return outcomes
 
     async def list_offsets(
@@ -234,7 +245,8 @@ class MemoryTransport:
         for part, _, _, timestamp in items:
             log = self.logs[part]
             if timestamp == -1:
-                outcomes.append(OffsetOutcome(part, 0, log.end))
+                end = log.last_stable() if read_committed else log.end
+                outcomes.append(OffsetOutcome(part, 0, end))
             elif timestamp == -2:
                 outcomes.append(OffsetOutcome(part, 0, log.start))
             else:

@@ -6,13 +6,16 @@ import pytest
 from tidemark.client.config import Address, Bootstrap, ClientConfig
 from tidemark.client.consumer import Consumer
 from tidemark.client.errors import (
-    ClientConfigError,
     ConnectionLostError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from tidemark.client.grpc_transport import GrpcTransport
 from tidemark.client.producer import Producer
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT
+from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import common_pb2, partition_store_pb2
@@ -156,6 +159,97 @@ def test_a_channel_belongs_to_the_process_that_opened_it(monkeypatch: pytest.Mon
     run(work())
 
 
-def test_read_committed_says_that_it_needs_the_other_transport() -> None:
-    with pytest.raises(ClientConfigError, match="transport='kafka'"):
-        Consumer("h:1", transport="grpc", isolation_level="read_committed")
+def with_an_abort() -> MemoryTransport:
+    """One record outside of transactions, an aborted one with its marker, and an open one."""
+    cluster = MemoryTransport()
+    log = cluster.logs[ZERO]
+    for producer_id in (-1, 7, None, 8):
+        if producer_id is None:
+            abort = EndTxnMarker(commits=False, coordinator_epoch=0)
+            log.append_control(build_marker(abort, producer_id=7, producer_epoch=0, timestamp=0))
+        elif producer_id < 0:
+            log.append(build_batch([(0, None, b"seen", ())]))
+        else:
+            log.append(transactional(producer_id))
+    log.aborted = [(7, 1)]
+    log.stable = 3
+    return cluster
+
+
+def transactional(producer_id: int) -> bytes:
+    return build_batch(
+        [(0, None, b"%d" % producer_id, ())],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes_extra=TRANSACTIONAL_BIT,
+    )
+
+
+COMMITTED: dict[str, Any] = QUICK | {
+    "isolation_level": "read_committed",
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": 20,
+}
+
+
+@pytest.mark.feature("M01", "M04")
+@pytest.mark.parametrize("ahead", [False, True])
+def test_committed_records_come_without_aborted_and_open_ones(*, ahead: bool) -> None:
+    async def work() -> None:
+        settings = COMMITTED | {"prefetch_beyond_lso": ahead}
+        async with serving(with_an_abort()) as store, Consumer(store.address, **settings) as reader:
+            await reader.assign_topic("t")
+            assert (await anext(reader)).value == b"seen"
+            while (await reader.position(("t", 0))) < 3:
+                assert await reader.poll(timeout_ms=20) == []
+            assert await reader.poll(timeout_ms=50) == []
+            assert store.streams == 1 + ahead, "one for each isolation level"
+
+    run(work())
+
+
+@pytest.mark.feature("M03")
+def test_what_was_held_back_ahead_comes_with_its_marker() -> None:
+    cluster = with_an_abort()
+    log = cluster.logs[ZERO]
+
+    async def work() -> None:
+        settings = COMMITTED | {"prefetch_beyond_lso": True}
+        async with serving(cluster) as store, Consumer(store.address, **settings) as reader:
+            await reader.assign_topic("t")
+            assert (await anext(reader)).value == b"seen"
+            while not reader._fetcher.states[ZERO].is_held_up:
+                assert await reader.poll(timeout_ms=20) == []
+            commit = EndTxnMarker(commits=True, coordinator_epoch=0)
+            log.append_control(build_marker(commit, producer_id=8, producer_epoch=0, timestamp=0))
+            log.stable = None
+            assert (await anext(reader)).value == b"8"
+
+    run(work())
+
+
+@pytest.mark.feature("M02")
+@pytest.mark.parametrize(("level", "end"), [("read_committed", 3), ("read_uncommitted", 4)])
+def test_the_end_is_the_isolation_level_s(level: str, end: int) -> None:
+    async def work() -> None:
+        settings = COMMITTED | {"isolation_level": level}
+        async with serving(with_an_abort()) as store, Consumer(store.address, **settings) as reader:
+            assert await reader.end_offsets([ZERO]) == {ZERO: end}
+
+    run(work())
+
+
+@pytest.mark.feature("M04")
+def test_a_broker_that_cannot_tell_aborted_records_is_not_believed() -> None:
+    async def work() -> None:
+        async with (
+            serving(with_an_abort()) as store,
+            Consumer(store.address, **COMMITTED) as reader,
+        ):
+            store.tells_aborted = False
+            await reader.assign_topic("t")
+            with pytest.raises(UnsupportedVersionError, match="were aborted"):
+                await anext(reader)
+
+    run(work())

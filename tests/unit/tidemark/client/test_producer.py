@@ -3,18 +3,21 @@ from typing import Any
 
 import pytest
 from tidemark.client.batches import RecordMetadata
+from tidemark.client.config import CompressionType
 from tidemark.client.errors import (
     AuthorizationError,
     BufferFullError,
     ClientClosedError,
     DeliveryTimeoutError,
     InvalidSequenceNumber,
+    MessageTooLargeError,
     NotLeaderError,
     UnknownTopicOrPartitionError,
     error_for,
 )
 from tidemark.client.partition_queue import ProducerIdentity
 from tidemark.client.partitioner import partition_for_key
+from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import producer_on, run
@@ -271,3 +274,73 @@ def test_null_values_and_keys_travel() -> None:
         (b"k", None),
         (None, b""),
     ]
+
+
+def encoded(*values: bytes, timestamp_ms: int = 1_000) -> tuple[bytes, dict[str, int]]:
+    payload = b"".join(
+        encode_record(number, number, None, value) for number, value in enumerate(values)
+    )
+    last = timestamp_ms + len(values) - 1
+    return payload, {
+        "count": len(values),
+        "first_timestamp": timestamp_ms,
+        "max_timestamp": last,
+    }
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_encoded_records_travel_as_a_batch_of_their_own_in_order(
+    compression: CompressionType,
+) -> None:
+    transport = MemoryTransport()
+
+    async def work() -> RecordMetadata:
+        async with producer_on(transport, linger_ms=60_000, compression_type=compression) as some:
+            await some.enqueue("t", b"a")
+            payload, facts = encoded(b"b", b"c")
+            delivery = await some.send_encoded(ZERO, memoryview(payload), **facts)
+            await some.enqueue("t", b"d", partition=0)
+            await some.flush()
+            return delivery.result()
+
+    assert run(work()) == RecordMetadata("t", 0, 1, 1_000)
+    assert values(transport) == [b"a", b"b", b"c", b"d"]
+    assert [record.timestamp for record in transport.logs[ZERO].records()][1:3] == [1_000, 1_001]
+
+
+def test_encoded_records_wait_for_room() -> None:
+    transport = MemoryTransport()
+    payload, facts = encoded(bytes(600))
+
+    async def work() -> int:
+        async with producer_on(transport, buffer_memory=1_000, batch_size=700) as some:
+            for _ in range(5):
+                await some.send_encoded(ZERO, payload, **facts)
+            await some.flush()
+            return some.statistics().records_acknowledged
+
+    assert run(work()) == 5
+
+
+@pytest.mark.parametrize("partition", [ZERO._replace(partition=9), TopicPartition("none", 0)])
+def test_encoded_records_for_nowhere_are_refused(partition: TopicPartition) -> None:
+    payload, facts = encoded(b"x")
+
+    async def work() -> None:
+        transport = MemoryTransport()
+        async with producer_on(transport, unknown_topic_grace_ms=1, max_block_ms=200) as producer:
+            await producer.send_encoded(partition, payload, **facts)
+
+    with pytest.raises(UnknownTopicOrPartitionError):
+        run(work())
+
+
+def test_encoded_records_beyond_a_request_are_refused() -> None:
+    payload, facts = encoded(bytes(2_000))
+
+    async def work() -> None:
+        async with producer_on(MemoryTransport(), max_request_size=1_500) as producer:
+            await producer.send_encoded(ZERO, payload, **facts)
+
+    with pytest.raises(MessageTooLargeError, match=r"a batch of 2\d\d\d bytes"):
+        run(work())

@@ -4,11 +4,13 @@ from itertools import islice
 
 import pytest
 from tidemark.client import producer as async_producer
+from tidemark.client.batches import EncodedRecords
 from tidemark.client.errors import ClientClosedError, ClientConfigError
 from tidemark.client.group_types import NoListener
 from tidemark.client.session import Session
 from tidemark.client.sync import Consumer, Producer
 from tidemark.client.sync_transactions import TransactionalProducer
+from tidemark.codec.records import encode_record
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.memory_transactions import MemoryTransactions
 from unit.tidemark.client.memory_transport import MemoryTransport
@@ -38,6 +40,17 @@ def test_records_sent_are_read_without_await(memory: MemoryTransport) -> None:
         consumer.seek(partition, 3)
         assert consumer.position(partition) == 3
         assert consumer.end_offsets([partition]) == {partition: 5}
+
+
+def test_encoded_records_are_sent_without_await(memory: MemoryTransport) -> None:
+    record = encode_record(0, 0, b"k", b"v")
+    batch = EncodedRecords(TopicPartition("t", 0), record, 1, 7, 7)
+    with Producer("h:1", linger_ms=0) as producer:
+        facts = {"count": 1, "first_timestamp": 7, "max_timestamp": 7}
+        assert producer.send_encoded(batch.partition, record, **facts).result().offset == 0
+        producer.send_encoded_many([batch, batch])
+        producer.flush()
+        assert producer.statistics().records_acknowledged == 3
 
 
 def test_iteration_gives_back_what_was_not_seen(memory: MemoryTransport) -> None:

@@ -20,6 +20,7 @@ from tidemark.client.transaction_handle import (
     WriterReceipt,
 )
 from tidemark.client.transactional_producer import TransactionalProducer
+from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
@@ -149,6 +150,27 @@ def test_a_decided_transaction_takes_no_writers() -> None:
                 await handle.finish(commit=True)
             with pytest.raises(InvalidTransactionStateError):
                 await handle.enlist("late")
+
+    run(work())
+
+
+def test_a_writer_with_a_hole_takes_no_more_encoded_records() -> None:
+    cluster = MemoryTransport()
+    cluster.faults.append(ErrorCode.INVALID_PRODUCER_EPOCH)
+    record = encode_record(0, 0, None, b"v")
+    facts = {"count": 1, "first_timestamp": 7, "max_timestamp": 7}
+
+    async def work() -> None:
+        async with serving() as (address, _), Transactions(address, **QUICK) as transactions:
+            handle = await transactions.begin_transaction("job")
+            writer = into(await handle.enlist("a"), cluster)
+            await writer.start()
+            delivery = await writer.send_encoded(ZERO, record, **facts)
+            with pytest.raises(ClientError):
+                await delivery
+            with pytest.raises(ClientError):
+                await writer.send_encoded(ZERO, record, **facts)
+            await writer.close(timeout_ms=0)
 
     run(work())
 

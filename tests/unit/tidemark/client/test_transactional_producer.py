@@ -16,6 +16,7 @@ from tidemark.client.group_types import GroupMetadata
 from tidemark.client.producer import Producer
 from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.records import encode_record
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -252,6 +253,25 @@ def test_calls_out_of_order_are_refused() -> None:
                 await producer.init()
 
     run(work())
+
+
+def test_encoded_records_belong_to_the_open_transaction() -> None:
+    memory = cluster()
+    record = encode_record(0, 0, None, b"v")
+    facts = {"count": 1, "first_timestamp": 7, "max_timestamp": 7}
+
+    async def work() -> None:
+        async with producer_on(memory) as producer:
+            await producer.init()
+            with pytest.raises(InvalidTransactionStateError):
+                await producer.send_encoded(TopicPartition("t", 1), record, **facts)
+            async with producer.transaction():
+                await producer.send_encoded(TopicPartition("t", 1), record, **facts)
+
+    run(work())
+    batch, marker = headers(memory, TopicPartition("t", 1))
+    assert (batch.is_transactional, batch.base_sequence, batch.record_count) == (True, 0, 1)
+    assert marker.is_control
 
 
 def test_a_transactional_id_is_for_this_producer_alone_and_needs_idempotence() -> None:

@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemark.codec.sink_state import SinkState
 from tidemark.codec.txn_records import (
     DamagedRecordError,
     EndKind,
@@ -33,6 +34,15 @@ PARTITIONS = st.frozensets(
     )
 )
 STATES = st.sampled_from([state for state in TransactionState if state.name != "EMPTY"])
+SINKS = st.builds(
+    SinkState,
+    IDS,
+    INT64,
+    INT64,
+    st.integers(0, 2**32 - 1),
+    st.text(max_size=20),
+    st.lists(IDS, max_size=3).map(tuple),
+)
 OUTCOMES = st.builds(Outcome, INT64, st.sampled_from(EndKind), st.integers(0, 2**32 - 1))
 RECORDS: st.SearchStrategy[TxnRecord] = st.one_of(
     st.builds(
@@ -62,6 +72,7 @@ RECORDS: st.SearchStrategy[TxnRecord] = st.one_of(
         INT64,
         st.lists(st.integers(0, 20_000)).map(tuple),
         st.lists(OUTCOMES, max_size=4).map(tuple),
+        st.none() | SINKS,
     ),
     st.builds(HandleTombstone, IDS),
     st.builds(
@@ -158,7 +169,7 @@ def test_an_unknown_kind_is_not_guessed_at(key_type: int) -> None:
 
 @pytest.mark.parametrize(
     ("record", "newest"),
-    [(PLAIN, 1), (HandleRecord("a", 1, 1, 1, TransactionState.ONGOING, 1, 1), 0)],
+    [(PLAIN, 1), (HandleRecord("a", 1, 1, 1, TransactionState.ONGOING, 1, 1), 1)],
 )
 def test_an_unknown_version_is_not_guessed_at(record: TxnRecord, newest: int) -> None:
     key, value = encode(record)
@@ -191,3 +202,60 @@ def test_a_state_that_does_not_exist_is_damage() -> None:
 )
 def test_states_have_kafkas_names(state: TransactionState, title: str) -> None:
     assert state.title == title
+
+
+def test_a_handle_is_of_the_version_that_every_release_reads_unless_it_is_a_sinks() -> None:
+    plain = HandleRecord("a", 1, 1, 1, TransactionState.ONGOING, 1, 1)
+    of_sink = HandleRecord("a", 1, 1, 1, TransactionState.ONGOING, 1, 1, sink=SinkState("q"))
+    versions = [encode(record)[1][:2] for record in (plain, of_sink)]  # type: ignore[index]
+    assert versions == [b"\x00\x00", b"\x00\x01"]
+
+
+def test_a_handle_of_the_first_release_is_read() -> None:
+    """Its bytes as that release wrote them."""
+    key = bytes.fromhex("5400000161")
+    value = bytes.fromhex(
+        "0000"  # version
+        "0000000000000003"  # number
+        "0000000000000007"  # created at
+        "00001388"  # timeout
+        "04"  # CompleteCommit
+        "000000000000000a"  # updated at
+        "0000000000000008"  # started at
+        "0200000000"  # winners: slot 0
+        "020000000000000003000000000000000005"
+        "00"  # outcomes: number 3, committed, crc 5
+        "00"
+    )
+    done = TransactionState.COMPLETE_COMMIT
+    expected = HandleRecord(
+        "a", 3, 7, 5_000, done, 10, 8, (0,), (Outcome(3, EndKind.COMMITTED, 5),)
+    )
+    assert decode(key, value) == expected
+
+
+def test_a_sinks_handle_has_these_bytes() -> None:
+    """So that what this release wrote is read by the next one."""
+    sink = SinkState("q", 8, 7, 9, "n", ("old",))
+    record = HandleRecord("a", 3, 7, 5_000, TransactionState.ONGOING, 10, 8, sink=sink)
+    key, value = encode(record)
+    assert (key.hex(), value.hex() if value else None) == (
+        "5400000161",
+        "0001"  # version
+        "0000000000000003"  # number
+        "0000000000000007"  # created at
+        "00001388"  # timeout
+        "01"  # Ongoing
+        "000000000000000a"  # updated at
+        "0000000000000008"  # started at
+        "01"  # no winners
+        "01"  # no outcomes
+        "0271"  # query id
+        "0000000000000008"  # batch
+        "0000000000000007"  # committed batch
+        "0000000000000009"  # crc of its winners
+        "026e"  # note
+        "02046f6c64"  # retired queries
+        "00"
+        "00",
+    )

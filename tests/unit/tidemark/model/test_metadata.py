@@ -53,6 +53,13 @@ def test_deleting_the_old_id_spares_the_new_topic_of_that_name() -> None:
     assert image.topics == {"orders": second}
 
 
+def test_a_group_that_sets_nothing_any_more_is_forgotten() -> None:
+    image = ClusterImage().apply(ClusterDelta(group_configs_changed={"g": {"a": "1"}}), at(1), ONE)
+    assert image.group_configs == {"g": {"a": "1"}}
+    image = image.apply(ClusterDelta(group_configs_changed={"g": {}}), at(2), ONE)
+    assert image.group_configs == {}
+
+
 def test_the_feed_never_goes_back() -> None:
     image = ClusterImage().apply(ClusterDelta(), at(5), ONE)
     with pytest.raises(AssertionError, match="feed went back"):

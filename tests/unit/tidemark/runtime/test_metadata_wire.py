@@ -94,6 +94,7 @@ DELTAS = st.builds(
     coordinators_changed=st.lists(COORDINATORS, max_size=2).map(tuple),
     coordinators_gone=st.lists(st.tuples(KINDS, st.integers(0, 9)), max_size=2).map(tuple),
     shards_changed=st.dictionaries(KINDS, OWNERS, max_size=2),
+    group_configs_changed=st.dictionaries(NAMES, CONFIGS, max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)

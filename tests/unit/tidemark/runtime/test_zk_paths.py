@@ -45,6 +45,15 @@ def test_paths_are_where_the_map_says() -> None:
     assert zk_paths.broker_of_configs("4") == "4"
 
 
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("billing-1", "billing-1"), ("..", "%2E%2E"), ("a/b c", "a%2Fb%20c"), ("ü%2F", "%C3%BC%252F")],
+)
+def test_a_group_may_have_any_name(group: str, name: str) -> None:
+    assert zk_paths.group_configs(group) == f"/configs/groups/{name}"
+    assert zk_paths.group_of_configs(name) == group
+
+
 def test_a_coordinators_live_znode_is_below_its_kind() -> None:
     live = LiveCoordinator("txn", 7, b"\xab\xcd")
     assert live.path == "/coordinators/txn/7-abcd"

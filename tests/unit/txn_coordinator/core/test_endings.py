@@ -42,8 +42,8 @@ V1 = [
     (EMPTY,           False, ITS),  (EMPTY,           True, ITS),
     (COMPLETE_ABORT,  False, NONE), (COMPLETE_ABORT,  True, ITS),
     (COMPLETE_COMMIT, False, ITS),  (COMPLETE_COMMIT, True, NONE),
-    (PREPARE_ABORT,   False, CT),   (PREPARE_ABORT,   True, ITS),
-    (PREPARE_COMMIT,  False, ITS),  (PREPARE_COMMIT,  True, CT),
+    (PREPARE_ABORT,   False, NONE), (PREPARE_ABORT,   True, ITS),
+    (PREPARE_COMMIT,  False, ITS),  (PREPARE_COMMIT,  True, NONE),
 ]
 V2 = [  # by the epoch before, by the present epoch
     (EMPTY,           False, PF,   NONE), (EMPTY,           True, PF,   ITS),

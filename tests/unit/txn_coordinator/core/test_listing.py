@@ -3,7 +3,7 @@
 import pytest
 from tidemark.model.errors import ErrorCode
 from txn_coordinator.core import listing, transaction
-from txn_coordinator.core.requests import ListTransactions, TransactionView
+from txn_coordinator.core.requests import ListTransactions, SinkView, TransactionView
 from unit.txn_coordinator.worlds import ID, P0, P1, World, a_record
 
 WALL_MS = 10_000
@@ -79,3 +79,14 @@ def test_all_filters_must_match(request_: ListTransactions, included: bool) -> N
 def test_what_is_not_open_is_not_older_than_anything() -> None:
     is_included = listing.filter_of(ListTransactions(duration_ms_min=0), WALL_MS)
     assert not is_included(a_view(started_ms=-1))
+
+
+def test_a_sink_is_shown_whatever_changed_last() -> None:
+    world = World()
+    world.committed_batch(7, note="n")
+    world.advance(1_000)
+    world.session()
+    view = world.view()
+    assert view.state == "Empty"
+    assert view.sink == SinkView("q", 7, "n", (), -1)
+    assert listing.summary(view).sink is None

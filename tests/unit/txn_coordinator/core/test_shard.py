@@ -261,3 +261,38 @@ def test_statistics_count_states_and_markers(world: World) -> None:
 def test_no_transaction_ends_in_the_log_of_transactions(world: World) -> None:
     with pytest.raises(AssertionError):
         world.shard.replay_end(Writer(1, 0), commits=True)
+
+
+@pytest.mark.feature("Y02")
+def test_a_sink_never_expires() -> None:
+    world = World(TxnSettings(transactional_id_expiration_ms=1, expiry_interval_ms=10))
+    world.committed_batch(3)
+    world.advance(100 * DAY_MS)
+    assert world.enlist_in(3).committed
+
+
+def test_no_batch_opens_beside_a_transaction_of_kafkas_api(world: World) -> None:
+    session = world.session()
+    world.add(session, P0)
+    concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.enlist_in(0).error_code == concurrent
+    assert world.finish_batch(0).error_code == concurrent
+    world.end(session)
+    world.all_written()
+    assert world.enlist_in(0).error_code == ErrorCode.NONE
+
+
+def test_no_batch_opens_beside_a_transaction_with_a_handle(world: World) -> None:
+    handle = world.handle()
+    assert world.enlist_in(0).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.finish(handle)
+    assert world.enlist_in(0).error_code == ErrorCode.NONE
+
+
+def test_a_new_session_of_kafkas_api_aborts_the_open_batch(world: World) -> None:
+    writer = world.batch_writer(0, "a", P0)
+    assert world.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.finish_batch(0, writer).error_code == ErrorCode.INVALID_TXN_STATE
+    world.all_written()
+    world.session()
+    assert world.enlist_in(0).error_code == ErrorCode.NONE

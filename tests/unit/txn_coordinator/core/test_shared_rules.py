@@ -305,3 +305,16 @@ def test_a_timeout_beyond_the_limit_is_refused(world: World) -> None:
     reply = world.ask(request, BeginTransactionReply)
     assert reply.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert world.begin("").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_sinks_id_is_not_used_by_its_handles() -> None:
+    world = World()
+    handle = world.enlist_in(0).handle
+    codes = {
+        world.begin().error_code,
+        world.enlist(handle, "b").error_code,
+        world.finish(handle).error_code,
+        world.finish(handle, commit=False).error_code,
+    }
+    assert codes == {ErrorCode.INVALID_TXN_STATE}
+    assert world.state() == "Ongoing"

@@ -117,3 +117,11 @@ def test_an_id_is_forgotten_from_its_last_slot_on() -> None:
         shared.replay_writer_tombstone(tombstone.slot)
     shared.check()
     assert list(shared.slots) == [0]
+
+
+def test_what_begins_and_ends_at_once_has_no_markers() -> None:
+    shared = SharedTransaction(ID)
+    shared.load(a_writer(0, partitions=frozenset({P0})))
+    shared.load(a_handle(1, transaction.COMPLETE_COMMIT))
+    shared.loaded()
+    assert shared.markers(a_handle(2, transaction.PREPARE_COMMIT)) == []

@@ -6,7 +6,7 @@ from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, WallMs
 from txn_coordinator.core import transaction
 from txn_coordinator.core.table import TxnTable
-from unit.txn_coordinator.worlds import ID, P0, P1, a_record
+from unit.txn_coordinator.worlds import ID, P0, P1, World, a_record
 
 NOW = Moment(InstantMs(100), WallMs(5_000))
 
@@ -59,3 +59,12 @@ def test_markers_are_outstanding_until_written() -> None:
     table.loaded(NOW)
     assert not table.marker_written(ID, (P0,))
     assert table.marker_written(ID, (P1,))
+
+
+def test_sinks_are_counted_until_they_are_forgotten() -> None:
+    world = World()
+    world.committed_batch(0)
+    world.handle("other")
+    assert world.shard.statistics().sinks == 1
+    world.forget()
+    assert world.shard.statistics().sinks == 0

@@ -353,6 +353,59 @@ def test_writers_of_a_handle_share_one_commit() -> None:
     run(scenario)
 
 
+def test_a_batch_is_committed_once() -> None:
+    async def scenario(here: World) -> None:
+        enlist = pb.EnlistInBatchRequest(
+            sink_id="t", query_id="q", writer="w", transaction_timeout_ms=TIMEOUT_MS
+        )
+        writer = await here.stub.EnlistInBatch(enlist)
+        await here.add(writer, A0)
+        kept = await here.stub.KeepBatchAlive(pb.KeepBatchAliveRequest(handle=writer.handle))
+        assert kept.error_code == ErrorCode.NONE
+        counted = pb.FinishTransactionRequest.Writer(
+            writer="w", producer_id=writer.producer_id, producer_epoch=writer.producer_epoch
+        )
+        finish = pb.FinishBatchRequest(sink_id="t", query_id="q", commit=True, writers=[counted])
+        assert (await here.stub.FinishBatch(finish)).first
+        assert not (await here.stub.FinishBatch(finish)).first
+        assert (await here.stub.EnlistInBatch(enlist)).committed
+
+    run(scenario)
+
+
+def test_metrics_tell_of_sinks() -> None:
+    async def scenario(here: World) -> None:
+        finish = pb.FinishBatchRequest(sink_id="t", query_id="q", batch_id=1, commit=True)
+        for batch_id in (1, 1, 0):
+            finish.batch_id = batch_id
+            await here.stub.FinishBatch(finish)
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in here.node.metrics.registry.collect()
+            for sample in family.samples
+            if "sink" in sample.name and not sample.name.endswith("_created")
+        }
+        assert found == {
+            ("tidemark_txn_sinks",): 1,
+            ("tidemark_txn_sink_batches_total", "committed"): 1,
+            ("tidemark_txn_sink_batches_total", "known"): 1,
+            ("tidemark_txn_sink_refusals_total", "stale_batch"): 1,
+        }
+
+    run(scenario)
+
+
+def test_a_sink_is_forgotten() -> None:
+    async def scenario(here: World) -> None:
+        finish = pb.FinishBatchRequest(sink_id="t", query_id="q", commit=True)
+        await here.stub.FinishBatch(finish)
+        forget = pb.ForgetSinkRequest(sink_id="t")
+        assert (await here.stub.ForgetSink(forget)).forgotten
+        assert (await here.stub.FinishBatch(finish)).first
+
+    run(scenario)
+
+
 def test_a_text_that_is_no_handle_is_refused() -> None:
     async def scenario(here: World) -> None:
         request = pb.EnlistWriterRequest(handle="nonsense", writer="w")

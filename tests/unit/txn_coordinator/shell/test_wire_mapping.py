@@ -1,18 +1,19 @@
 """Every field goes through: what is read equals what was meant, and what is written reads back."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
+from tidemark.codec.txn_handle import Handle, format_handle
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.core import requests as core
-from txn_coordinator.core.handles import Handle, format_handle
 from txn_coordinator.shell import wire_mapping as wire
 
 A1, B0 = TopicPartition("a", 1), TopicPartition("b", 0)
 FENCED = ErrorCode.PRODUCER_FENCED
+STALE, RETIRED = core.BatchRefusal.STALE_BATCH, core.BatchRefusal.RETIRED_QUERY
 
 
 def test_init_is_read_whole() -> None:
@@ -82,6 +83,33 @@ def test_a_finish_is_read_whole() -> None:
     assert wire.read_finish(request) == expected
 
 
+def test_an_enlisting_in_a_batch_is_read_whole() -> None:
+    request = pb.EnlistInBatchRequest(
+        sink_id="s", query_id="q", batch_id=3, writer="w", transaction_timeout_ms=5
+    )
+    assert wire.read_enlist_in_batch(request, 99) == core.EnlistInBatch("s", "q", 3, "w", 5, 99)
+
+
+def test_a_finish_of_a_batch_is_read_whole() -> None:
+    writer = pb.FinishTransactionRequest.Writer(writer="w", producer_id=6, producer_epoch=7)
+    request = pb.FinishBatchRequest(
+        sink_id="s", query_id="q", batch_id=3, commit=True, writers=[writer], note="n"
+    )
+    expected = core.FinishBatch("s", "q", 3, True, (core.CountedWriter("w", 6, 7),), "n")
+    assert wire.read_finish_batch(request) == expected
+
+
+def test_a_forgetting_is_read_whole() -> None:
+    request = pb.ForgetSinkRequest(sink_id="s", abort_open=True)
+    assert wire.read_forget_sink(request) == core.ForgetSink("s", abort_open=True)
+
+
+def test_a_sink_has_a_name() -> None:
+    with pytest.raises(TidemarkError) as refused:
+        wire.read_forget_sink(pb.ForgetSinkRequest())
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -117,6 +145,16 @@ def test_what_is_no_handle_is_refused() -> None:
         (wire.write_begun, core.BeginTransactionReply(FENCED, "words", "h")),
         (wire.write_enlisted, core.EnlistWriterReply(FENCED, "words", 6, 7)),
         (wire.write_finished, core.FinishTransactionReply(FENCED, "words", True)),
+        (
+            wire.write_enlisted_in_batch,
+            core.EnlistInBatchReply(FENCED, "words", RETIRED, True, "n", "h", 6, 7, "old"),
+        ),
+        (wire.write_kept_alive, core.KeepBatchAliveReply(FENCED, "words")),
+        (
+            wire.write_finished_batch,
+            core.FinishBatchReply(FENCED, "words", STALE, True, True, "n", True),
+        ),
+        (wire.write_forgotten, core.ForgetSinkReply(FENCED, "words", True)),
     ],
 )
 def test_a_flat_reply_is_written_field_by_field(write: Any, reply: Any) -> None:
@@ -167,3 +205,15 @@ def test_a_listing_is_written_whole() -> None:
     message = wire.write_listed(reply)
     assert list(message.unknown_states) == ["Unheard"]
     assert [one.transactional_id for one in message.transactions] == ["t"]
+
+
+def test_a_sink_is_described_whole() -> None:
+    sink = core.SinkView("q", 7, "n", ("a", "b"), 8)
+    (state,) = wire.write_described([replace(view(), sink=sink)]).transactions
+    found = {one.name: getattr(state.sink, one.name) for one in fields(sink)}
+    assert {**found, "retired_query_ids": tuple(found["retired_query_ids"])} == asdict(sink)
+
+
+def test_what_is_no_sink_has_none() -> None:
+    (state,) = wire.write_described([view()]).transactions
+    assert not state.HasField("sink")

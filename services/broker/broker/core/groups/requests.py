@@ -1,8 +1,7 @@
 """What the group coordinator is asked and what it answers: plain values, versions hidden.
 
-A request is of one group, so that it goes to one shard; a Kafka request of several groups is as
-many of these. Topics come with name and id: the shell knows both, or refuses. Times are
-milliseconds. A reply's ``error_code`` is of the whole request.
+A request is of one group, so that it goes to one shard. Topics come with name and id: the shell
+knows both, or refuses. Times are milliseconds; a reply's ``error_code`` is of the whole request.
 """
 
 from dataclasses import dataclass
@@ -206,6 +205,7 @@ class TxnOffsetCommit:
     group_instance_id: str | None = None
     transactions_v2: bool = False
     """The log's leader adds the partition to the transaction, instead of verifying it (KIP-890)."""
+    abortable_known: bool = False  # TRANSACTION_ABORTABLE; else INVALID_TXN_STATE says the same
 
 
 class PartitionError(NamedTuple):

@@ -1,9 +1,17 @@
 """What a group coordinator is told from outside: its settings, and the topics that there are."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tidemark.model.config_values import InvalidConfigError
+from tidemark.model.group_configs import (
+    GROUP_CONFIG_KEYS,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    check_pair,
+    group_config,
+)
 from tidemark.model.ids import TopicId
 
 
@@ -44,7 +52,11 @@ class GroupSettings:
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
@@ -55,9 +67,56 @@ class GroupSettings:
         assert self.group_max_size > 0
         assert self.group_consumer_max_size > 0
         assert self.group_consumer_heartbeat_interval_ms < self.group_consumer_session_timeout_ms
+        for key in GROUP_CONFIG_KEYS.values():
+            low, high = self._at(key.low_name), self._at(key.high_name)
+            assert 0 < low <= high, key.name
         assert self.group_consumer_assignors, "there must be a default assignor"
 
     @property
     def offsets_retention_ms(self) -> int:
         """How long an offset outlives its group's last member."""
         return self.offsets_retention_minutes * 60_000
+
+    def of_group(self, configs: Mapping[str, str]) -> "GroupSettings":
+        """As they are in force for a group that sets ``configs``.
+
+        Settings of a newer release, and what does not hold together with this broker's own, are as
+        if they were not set: a group is never without a coordinator for them.
+        """
+        known = {name: text for name, text in configs.items() if name in GROUP_CONFIG_KEYS}
+        if not known:
+            return self
+        try:
+            session_ms, heartbeat_ms = self._in_force(group_config(known))
+            check_pair(session_ms, heartbeat_ms)
+        except InvalidConfigError:
+            return self
+        return replace(
+            self,
+            group_consumer_session_timeout_ms=session_ms,
+            group_consumer_heartbeat_interval_ms=heartbeat_ms,
+        )
+
+    def check_of_group(self, configs: Mapping[str, str]) -> None:
+        """Whether a group may set ``configs``. Raises InvalidConfigError with Kafka's words."""
+        values = group_config(configs)
+        for name, value in values.items():
+            key = GROUP_CONFIG_KEYS[name]
+            if value < self._at(key.low_name):
+                raise InvalidConfigError(f"{name} must be greater than or equal to {key.low_name}")
+            if value > self._at(key.high_name):
+                raise InvalidConfigError(f"{name} must be less than or equal to {key.high_name}")
+        if values:
+            check_pair(*self._in_force(values))
+
+    def _in_force(self, values: Mapping[str, int]) -> tuple[int, int]:
+        """Session timeout and heartbeat interval."""
+        return (
+            values.get(SESSION_TIMEOUT, self.group_consumer_session_timeout_ms),
+            values.get(HEARTBEAT_INTERVAL, self.group_consumer_heartbeat_interval_ms),
+        )
+
+    def _at(self, broker_name: str) -> int:
+        """A setting by the name it has in the broker's configuration."""
+        value: int = getattr(self, broker_name.replace(".", "_"))
+        return value

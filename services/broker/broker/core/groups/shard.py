@@ -6,7 +6,7 @@ old kind's records end with tombstones in the same batch. A name that has only o
 too: of consumers that assign partitions for themselves.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
@@ -73,9 +73,16 @@ _JOINS: Final = 0
 class GroupShard:
     """One shard (`tidemark.machine.shard.Shard`); made without state, then loaded."""
 
-    def __init__(self, settings: GroupSettings, topics: Callable[[], Topics]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Callable[[], Topics],
+        configs_of: Callable[[str], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """``configs_of``: what a group sets for itself, in force for KIP-848 groups."""
         self._settings = settings
         self._topics = topics
+        self._configs_of = configs_of
         self._groups: dict[str, AnyGroup] = {}
         self._offsets = Offsets(settings)
         self._deadlines = Deadlines()
@@ -151,7 +158,7 @@ class GroupShard:
         out = Outcome()
         for group in list(self._groups.values()):
             if isinstance(group, ConsumerGroup):
-                group.loaded(now, self._settings)
+                group.loaded(now, self._settings_of(group.group_id))
                 self._schedule(group)
                 continue
             for member in group.members.values():
@@ -427,7 +434,8 @@ class GroupShard:
             if request.member_epoch != _JOINS:
                 return _not_a_consumer_group(request.group_id)
             group = ConsumerGroup(request.group_id)
-        records, reply = group.heartbeat(request, now, self._topics(), self._settings)
+        settings = self._settings_of(request.group_id)
+        records, reply = group.heartbeat(request, now, self._topics(), settings)
         if reply.error_code is ErrorCode.NONE:
             if tombstones:
                 self._rebalance.forget_group(classic)
@@ -435,6 +443,9 @@ class GroupShard:
             self._schedule(group)
         out.records.extend((*tombstones, *records) if records else ())
         return reply
+
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        return self._settings.of_group(self._configs_of(group_id))
 
     def _consumer_describe(
         self, _: int, request: ConsumerGroupDescribe, __: Moment, ___: Outcome

@@ -5,12 +5,13 @@ that it leads.
 import asyncio
 import logging
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.codec.group_records import GroupRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.machine.shard import Writer
+from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
@@ -44,6 +45,8 @@ APPENDS_MAX: Final = 10_000
 _BACKOFF_S: Final = 0.2
 _UNREADABLE_BACKOFF_S: Final = 10.0
 """A record of a newer release, or damage: nothing changes by itself."""
+
+_NOTHING_SET: Final[Mapping[str, str]] = {}
 
 GroupRuntime = ShardRuntime[GroupRequest, GroupRecord, Answer]
 
@@ -183,7 +186,7 @@ class Groups:
             runtime.answer(effect.to, effect.reply)
 
         def make_shard() -> GroupShard:
-            return GroupShard(self._settings, lambda: self._topics)
+            return GroupShard(self._settings, lambda: self._topics, self._configs_of)
 
         runtime = ShardRuntime(
             make_shard,
@@ -195,6 +198,16 @@ class Groups:
             in_flight_max=APPENDS_MAX,
         )
         return runtime
+
+    def _configs_of(self, group_id: str) -> Mapping[str, str]:
+        return self._node.image.group_configs.get(group_id, _NOTHING_SET)
+
+    def check_configs(self, configs: Mapping[str, str]) -> None:
+        """Whether a group may set these here. Raises TidemarkError INVALID_CONFIG."""
+        try:
+            self._settings.check_of_group(configs)
+        except InvalidConfigError as refused:
+            raise TidemarkError(ErrorCode.INVALID_CONFIG, str(refused)) from None
 
     def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
         """The feed says that these topics are no more: nor are positions in them."""

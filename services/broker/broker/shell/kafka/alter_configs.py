@@ -12,7 +12,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import CLUSTER_WIDE
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.relay import caller_of, relay_alterations
@@ -61,7 +61,10 @@ async def _relay(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
             _check_resource(node, resource, context)
-            wanted.append(read(resource))
+            alteration = read(resource)
+            if alteration.resource_type == ConfigResourceType.GROUP:
+                node.groups.check_configs(_group_after(node, alteration))
+            wanted.append(alteration)
         except TidemarkError as refused:
             answers[named] = AlterationResult(*named, refused.code, refused.message)
     for result in await relay_alterations(
@@ -89,6 +92,9 @@ def _check_resource(node: BrokerNode, resource: Struct, context: RequestContext)
         if not authorize(context.principal, Operation.ALTER_CONFIGS, topic_resource(name)):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return
+    if resource.resource_type == ConfigResourceType.GROUP:
+        _check_group(node, name, context)
+        return
     if resource.resource_type != ConfigResourceType.BROKER:
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
@@ -99,6 +105,29 @@ def _check_resource(node: BrokerNode, resource: Struct, context: RequestContext)
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
+
+
+def _check_group(node: BrokerNode, name: str, context: RequestContext) -> None:
+    if not name:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if not node.authorizer.authorize(
+        context.principal, Operation.ALTER_CONFIGS, group_resource(name)
+    ):
+        raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+def _group_after(node: BrokerNode, alteration: ConfigAlteration) -> dict[str, str]:
+    """What the group would set. Its bounds and defaults are this broker's to know; whatever else is
+    wrong the controller says.
+    """
+    present = node.image.group_configs.get(alteration.resource_name, {})
+    after = {} if alteration.replace_all else dict(present)
+    for change in alteration.changes:
+        if change.operation == SET:
+            after[change.name] = change.value
+        elif change.operation == DELETE:
+            after.pop(change.name, None)
+    return after
 
 
 def _incremental(resource: Struct) -> ConfigAlteration:

@@ -34,7 +34,7 @@ LISTED: Final = (
     ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
-"""Client metrics and groups have no configuration here, which an empty list says."""
+"""Client metrics have no configuration here, which an empty list says."""
 
 TYPES_FROM: Final = 1
 """The first version that names types; version 0 lists client metrics (KIP-1000)."""
@@ -54,6 +54,8 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         named += [(ConfigResourceType.TOPIC, name) for name in sorted(node.image.topics)]
     if ConfigResourceType.BROKER in asked:
         named += [(ConfigResourceType.BROKER, str(broker)) for broker in sorted(node.image.brokers)]
+    if ConfigResourceType.GROUP in asked:
+        named += [(ConfigResourceType.GROUP, name) for name in sorted(node.image.group_configs)]
     return _answer(ErrorCode.NONE, named)
 
 

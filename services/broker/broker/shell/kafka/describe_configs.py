@@ -1,5 +1,5 @@
-"""DescribeConfigs (32): the configuration of topics, of this broker, and of all
-brokers together.
+"""DescribeConfigs (32): the configuration of topics, of groups, of this broker, and of all brokers
+together.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import topic_name_problem
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import (
     CLUSTER_WIDE,
     ShownConfig,
     broker_configs_shown,
     cluster_configs_shown,
+    group_configs_shown,
     topic_configs_shown,
 )
 from broker.shell.kafka.config_resources import ConfigResourceType
@@ -61,6 +62,8 @@ def _shown(node: BrokerNode, resource: Struct, context: RequestContext) -> list[
         return _topic_shown(node, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.BROKER:
         return _broker_shown(node, resource.resource_name, context)
+    if resource.resource_type == ConfigResourceType.GROUP:
+        return _group_shown(node, resource.resource_name, context)
     raise TidemarkError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )
@@ -96,6 +99,18 @@ def _broker_shown(node: BrokerNode, name: str, context: RequestContext) -> list[
             f" but received {name!r}",
         )
     return broker_configs_shown(node.config, node.image, node.broker_id)
+
+
+def _group_shown(node: BrokerNode, name: str, context: RequestContext) -> list[ShownConfig]:
+    """Of any name: what a group sets is in force from its first member on."""
+    if not name:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    if not node.authorizer.authorize(
+        context.principal, Operation.DESCRIBE_CONFIGS, group_resource(name)
+    ):
+        raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
+    overrides = node.image.group_configs.get(name, {})
+    return group_configs_shown(node.config, node.image, node.broker_id, overrides)
 
 
 def _wanted(shown: Sequence[ShownConfig], names: Sequence[str] | None) -> Sequence[ShownConfig]:

@@ -43,7 +43,7 @@ def handle(
     if (
         reads.size_bytes >= request.bytes_min
         or reads.failed
-        or not plan.wanted
+        or plan.is_empty
         or request.wait_ms_max <= 0
     ):
         connection.answer_parts(header, fetch.answer(reads))
@@ -65,7 +65,7 @@ def _plan(
         for one in partitions
     ]
     if request.session_epoch == -1 and request.session_id == 0:
-        return FetchPlan(None, incremental=False, wanted=wanted)
+        return FetchPlan(None, incremental=False, named=wanted)
     forgotten = [
         (topic, topic_id, partition)
         for topic, topic_id, partitions in request.forgotten
@@ -78,4 +78,10 @@ def _plan(
         forgotten,
         by_id=header.api_version >= TOPIC_IDS_FROM,
         now=node.clock.now_ms(),
+        asker=(
+            request.replica_id,
+            request.replica_epoch,
+            request.isolation_level,
+            connection.principal,
+        ),
     )

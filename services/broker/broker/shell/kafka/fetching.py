@@ -17,7 +17,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.core.fetch_sessions import FetchPlan, PartitionKey
+from broker.core.fetch_sessions import CachedPartition, FetchPlan, PartitionKey
 from broker.shell.kafka import leader_hints
 from broker.shell.node import HostedPartition, ReadOutcome
 
@@ -38,11 +38,12 @@ class Read(NamedTuple):
     key: PartitionKey
     hosted: HostedPartition | None
     outcome: ReadOutcome
+    cached: CachedPartition[FetchPartition] | None
 
 
 class Reads(NamedTuple):
-    """What all partitions gave: ``size_bytes`` of records, and whether any failed (or has news that
-    must not wait).
+    """What partitions gave, without those that now rest in the session: ``size_bytes`` of records,
+    and whether any failed (or has news that must not wait).
     """
 
     reads: list[Read]
@@ -74,21 +75,21 @@ class Fetch:
         return self.read()
 
     def read(self) -> Reads:
-        """Read every partition, in order, up to the request's bytes; the first that has records
-        always gives some.
+        """Read every partition that must be looked at, in order, up to the request's bytes; the
+        first that has records always gives some.
         """
-        node, request = self._node, self._request
+        node, request, plan = self._node, self._request, self._plan
         left = min(request.bytes_max, node.config.fetch_max_bytes)
         allowed = self._allowed()
         reads: list[Read] = []
         size_bytes, failed = 0, False
-        for key, want in self._plan.wanted:
+        for key, want, cached in plan.looks():
             topic, topic_id, partition = key
             refused = allowed(topic, topic_id)
             hosted = refused or node.find(topic, topic_id, partition)
             if isinstance(hosted, ErrorCode):
                 failed = True
-                reads.append(Read(key, None, _NOTHING._replace(error_code=hosted)))
+                reads.append(Read(key, None, _NOTHING._replace(error_code=hosted), cached))
                 continue
             outcome = self._read_one(hosted, want, max(0, min(want.bytes_max, left)))
             found = outcome.read
@@ -102,8 +103,27 @@ class Fetch:
                     left -= found.length_bytes
             elif outcome.error_code or outcome.diverging is not None:
                 failed = True
-            reads.append(Read(key, hosted, outcome))
+            elif (
+                cached is not None
+                and self._rests(hosted, want, cached, outcome)
+                and node.fetch_sessions.rest(cached, self._watched(hosted))
+                and plan.incremental
+            ):
+                continue
+            reads.append(Read(key, hosted, outcome, cached))
         return Reads(reads, size_bytes, failed)
+
+    def _rests(
+        self,
+        hosted: HostedPartition,
+        want: FetchPartition,
+        cached: CachedPartition[FetchPartition],
+        outcome: ReadOutcome,
+    ) -> bool:
+        """Whether nothing can come of looking again before something has happened, after a read
+        without records and errors.
+        """
+        return cached.knows(outcome.high_watermark, outcome.log_start)
 
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
@@ -151,7 +171,9 @@ class Fetch:
 
     def _park(self, reply: "Reply", reads: Reads, due: InstantMs) -> None:
         node, connection, request = self._node, self._connection, self._request
-        committed_only = request.isolation_level == READ_COMMITTED
+        committed_only, session = request.isolation_level == READ_COMMITTED, self._plan.session
+        # Neither a marker nor a session says how many bytes became readable.
+        looks_again = committed_only or session is not None
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - what is there is answered either way
             reply.on_gone = None
@@ -163,14 +185,16 @@ class Fetch:
             if connection.closed:
                 return
             found = self.read()
-            if committed_only and fulfilled and self._must_wait_on(found, due):
+            if looks_again and fulfilled and self._must_wait_on(found, due):
                 self._park(reply, found, due)
             else:
                 reply.send(self.answer(found))
 
         now = node.clock.now_ms()
+        waits_for: list[Hashable] = [] if session is None else [session]
+        waits_for += [self._watched(one.hosted) for one in reads.reads if one.hosted is not None]
         parked = node.parked.park_fetch(
-            [self._watched(one.hosted) for one in reads.reads if one.hosted is not None],
+            waits_for,
             # What becomes readable by a marker is not what was appended: look at every move.
             bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
             now=now,
@@ -184,7 +208,7 @@ class Fetch:
         reply.on_gone = lambda: node.parked.cancel(waiting)
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
-        """Whether the high watermark moved, but the last stable offset did not move enough."""
+        """Whether something moved, but too little became readable."""
         enough = reads.size_bytes >= self._request.bytes_min or reads.failed
         return not enough and self._node.clock.now_ms() < due
 
@@ -197,15 +221,12 @@ class Fetch:
         leaders: set[int] = set()
         served: list[PartitionKey] = []
         none_aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
-        for key, hosted, outcome in reads.reads:
+        for key, hosted, outcome, cached in reads.reads:
             error_code, found, high_watermark, last_stable, log_start, diverging, aborted = outcome
             size = found.length_bytes if found is not None else 0
             self._count(hosted, size, error_code)
-            if session is not None:
-                cached = session.partitions.get(key)
-                changed = cached is not None and cached.must_answer(
-                    error_code, high_watermark, log_start, size
-                )
+            if cached is not None:
+                changed = cached.must_answer(error_code, high_watermark, log_start, size)
                 if size:
                     served.append(key)
                 if self._plan.incremental and not changed and diverging is None:

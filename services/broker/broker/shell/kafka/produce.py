@@ -42,6 +42,8 @@ ZSTD_FROM: Final = 7
 HINTS_FROM: Final = 10
 TRANSACTIONS_V2_FROM: Final = 12
 """The partition leader adds the partition to the transaction (KIP-890)."""
+ABORTABLE_KNOWN_FROM: Final = 11
+"""Clients know TRANSACTION_ABORTABLE (KIP-890)."""
 REPEATED_MAX: Final = 256
 """Partitions that one connection produces to and that are recognised by their first bytes."""
 NO_ERROR: Final = int(ErrorCode.NONE)
@@ -289,6 +291,7 @@ class _Produce:
                 acks=acks,
                 transactional_id=transactional_id,
                 transactions_v2=self._header.api_version >= TRANSACTIONS_V2_FROM,
+                abortable_known=self._header.api_version >= ABORTABLE_KNOWN_FROM,
             )
         if must_inspect(hosted, records):
             return InspectedAppend(self._node, hosted, bytes(records), acks=acks)

@@ -3,51 +3,57 @@ appends.
 """
 
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
-from tidemark.kafka.fetch import HIGH_WATERMARK_UNSUPPORTED, FetchPartition
+from tidemark.kafka.fetch import HIGH_WATERMARK_UNSUPPORTED, FetchPartition, FetchRequest
+from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch, BrokerId
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
+from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
-from broker.shell.replica_reads import Replica, read_replica, take_progress
+from broker.shell.replica_reads import Replica, may_rest, read_replica
+
+if TYPE_CHECKING:
+    from broker.shell.connection import Connection
+    from broker.shell.node import BrokerNode
 
 
 class ReplicaFetch(Fetch):
     """One follower's request. The follower may act on the cluster: topics are not asked about."""
 
-    __slots__ = ()
+    __slots__ = ("_arrived_at", "_replica")
+
+    def __init__(
+        self,
+        node: "BrokerNode",
+        connection: "Connection",
+        header: RequestHeader,
+        request: FetchRequest,
+        plan: FetchPlan[FetchPartition],
+    ) -> None:
+        super().__init__(node, connection, header, request, plan)
+        self._replica = Replica(BrokerId(request.replica_id), BrokerEpoch(request.replica_epoch))
+        self._arrived_at: InstantMs | None = node.clock.now_ms()
 
     def first_read(self) -> Reads:
-        """Take what the follower has told, then read. A follower whose high watermark is old is
+        """Take what the follower has told, and read. A follower whose high watermark is old is
         answered at once, records or not: it knows within one round trip.
         """
-        node, replica = self._node, self._replica
-        now = node.clock.now_ms()
-        for (topic, topic_id, partition), want in self._plan.wanted:
-            hosted = node.find(topic, topic_id, partition)
-            if not isinstance(hosted, ErrorCode):
-                take_progress(node, hosted, want, replica, now)
         reads = self.read()
+        self._arrived_at = None
         if not reads.failed and self._has_news(reads):
             return reads._replace(failed=True)
         return reads
 
-    @property
-    def _replica(self) -> Replica:
-        request = self._request
-        return Replica(BrokerId(request.replica_id), BrokerEpoch(request.replica_epoch))
-
     def _has_news(self, reads: Reads) -> bool:
-        session = self._plan.session
-        if session is not None:
-            known = session.partitions
+        if self._plan.session is not None:
             return any(
-                (cached := known.get(one.key)) is not None
-                and cached.high_watermark != one.outcome.high_watermark
+                one.cached is not None and one.cached.high_watermark != one.outcome.high_watermark
                 for one in reads.reads
             )
-        told = (want.high_watermark for _, want in self._plan.wanted)
+        told = (want.high_watermark for _, want in self._plan.named)
         return any(
             known != HIGH_WATERMARK_UNSUPPORTED and known < one.outcome.high_watermark
             for one, known in zip(reads.reads, told, strict=True)
@@ -56,7 +62,25 @@ class ReplicaFetch(Fetch):
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
     ) -> ReadOutcome:
-        return read_replica(self._node, hosted, want, self._replica, bytes_max=bytes_max)
+        return read_replica(
+            self._node,
+            hosted,
+            want,
+            self._replica,
+            bytes_max=bytes_max,
+            arrived_at=self._arrived_at,
+        )
+
+    def _rests(
+        self,
+        hosted: HostedPartition,
+        want: FetchPartition,
+        cached: CachedPartition[FetchPartition],
+        outcome: ReadOutcome,
+    ) -> bool:
+        return super()._rests(hosted, want, cached, outcome) and may_rest(
+            hosted, want, self._replica, cached
+        )
 
     def _watched(self, hosted: HostedPartition) -> Hashable:
         return hosted.tail

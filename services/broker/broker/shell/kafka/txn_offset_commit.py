@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOADING_KNOWN_FROM: Final = 2
 """Older clients take COORDINATOR_LOAD_IN_PROGRESS for fatal."""
 TRANSACTIONS_V2_FROM: Final = 5
+ABORTABLE_KNOWN_FROM: Final = 4
 """From here on the coordinator's partition joins the transaction by this very request (KIP-890)."""
 
 
@@ -39,6 +40,7 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
         generation_id=request.generation_id,
         group_instance_id=request.group_instance_id,
         transactions_v2=context.api_version >= TRANSACTIONS_V2_FROM,
+        abortable_known=context.api_version >= ABORTABLE_KNOWN_FROM,
     )
     reply = OffsetCommitReply(error_code=ErrorCode.NONE)
     if asked.topics:

@@ -29,6 +29,9 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 MESSAGE_ROOM_BYTES: Final = 64 * 1024 * 1024 - 64 * 1024
 """What fits into one gRPC message beside its other fields."""
 
+ABORTED_BYTES_MAX: Final = 24
+"""One aborted transaction in a message: two int64 with their tags."""
+
 PartitionKey = tuple[str, bytes, int]
 
 
@@ -105,17 +108,9 @@ class FetchStream:
             raise TidemarkError(command, "the partition is not named rightly")
         hosted = self._find(command)
         hosted.counters.fetches += 1
-        found = self._read(hosted, command)
-        length = found.read.length_bytes if found.read is not None else 0
-        if length < min(command.bytes_min, command.bytes_max) and command.wait_ms_max:
-            await self._node.parked.wait_readable(
-                [hosted],
-                bytes_missing=command.bytes_min - length,
-                wait_ms=command.wait_ms_max,
-            )
-            found = self._read(hosted, command)
-            length = found.read.length_bytes if found.read is not None else 0
-        if length > MESSAGE_ROOM_BYTES:
+        found = await self._wait_readable(hosted, command)
+        length = _length(found)
+        if length + ABORTED_BYTES_MAX * len(found.aborted or ()) > MESSAGE_ROOM_BYTES:
             raise TidemarkError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a batch of {length} bytes does not fit a gRPC message;"
@@ -123,6 +118,23 @@ class FetchStream:
             )
         async with self._bytes_of_stream.hold(length), self._bytes_of_all.hold(length):
             await self._send(hosted, command, length)
+
+    async def _wait_readable(self, hosted: HostedPartition, command: FetchCommand) -> ReadOutcome:
+        """What is there once it is enough, or once the wait is over. Raises TidemarkError."""
+        clock = self._node.clock
+        enough = min(command.bytes_min, command.bytes_max)
+        due = clock.now_ms() + command.wait_ms_max
+        found = self._read(hosted, command)
+        moved = True
+        while moved and _length(found) < enough and (wait_ms := due - clock.now_ms()) > 0:
+            # What becomes readable by a marker is not what was appended: committed records are
+            # looked for at every move.
+            missing = 1 if command.read_committed else command.bytes_min - _length(found)
+            moved = await self._node.parked.wait_readable(
+                [hosted], bytes_missing=missing, wait_ms=wait_ms
+            )
+            found = self._read(hosted, command)
+        return found
 
     def _find(self, command: FetchCommand) -> HostedPartition:
         hosted = self._node.find(command.topic, command.topic_id, command.partition)
@@ -154,7 +166,7 @@ class FetchStream:
         """
         found = self._read(hosted, command, length)
         batches = b""
-        if found.read is not None and 0 < found.read.length_bytes <= max(length, 1):
+        if 0 < _length(found) <= max(length, 1):
             batches = await self._bytes_of(hosted, command, found)
         throttle_ms = 0
         if self._node.quotas.enabled:
@@ -170,6 +182,8 @@ class FetchStream:
                 last_stable_offset=found.last_stable,
                 log_start_offset=found.log_start,
                 throttle_time_ms=throttle_ms,
+                aborted=_aborted_in(found) if batches else (),
+                read_committed=command.read_committed,
             )
         )
 
@@ -203,3 +217,16 @@ class FetchStream:
     async def _write(self, response: partition_store_pb2.FetchResponse) -> None:
         async with self._writing:
             await send(self._context, response)
+
+
+def _length(found: ReadOutcome) -> int:
+    return found.read.length_bytes if found.read is not None else 0
+
+
+def _aborted_in(found: ReadOutcome) -> list[partition_store_pb2.FetchResponse.AbortedTransaction]:
+    return [
+        partition_store_pb2.FetchResponse.AbortedTransaction(
+            producer_id=producer_id, first_offset=first_offset
+        )
+        for producer_id, first_offset in found.aborted or ()
+    ]

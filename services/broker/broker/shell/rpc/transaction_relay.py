@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import grpc.aio
+from tidemark.codec import txn_handle
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from tidemark_wire.v1 import txn_pb2 as pb
@@ -26,7 +27,6 @@ from broker.shell.rpc.streams import caller_of
 from broker.shell.txn_relay import RELAY_TIMEOUT_S, merge_listings, told
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionCoordinator"
-_HANDLE_PARTS: Final = 4
 
 Context = grpc.aio.ServicerContext[Any, Any]
 ResponseT = TypeVar("ResponseT")
@@ -173,6 +173,54 @@ class TransactionRelay(txn_pb2_grpc.TransactionCoordinatorServicer):
         except TidemarkError as failure:
             return pb.FinishTransactionResponse(**_error(failure))
 
+    async def EnlistInBatch(  # noqa: N802
+        self, request: pb.EnlistInBatchRequest, context: Context
+    ) -> pb.EnlistInBatchResponse:
+        """A writer of a sink's batch; the topic is made as for InitTransactionalId."""
+        call = _Call(self._node, request, context)
+        try:
+            call.refuse_unless(Operation.WRITE, request.sink_id)
+            await call.ensure(TRANSACTION_STATE)
+            return await call.relay("EnlistInBatch", request.sink_id, pb.EnlistInBatchResponse)
+        except TidemarkError as failure:
+            return pb.EnlistInBatchResponse(**_error(failure), producer_id=-1, producer_epoch=-1)
+
+    async def KeepBatchAlive(  # noqa: N802
+        self, request: pb.KeepBatchAliveRequest, context: Context
+    ) -> pb.KeepBatchAliveResponse:
+        """An open batch outlasts its timeout."""
+        call = _Call(self._node, request, context)
+        try:
+            sink_id = transactional_id_of(request.handle)
+            call.refuse_unless(Operation.WRITE, sink_id)
+            return await call.relay("KeepBatchAlive", sink_id, pb.KeepBatchAliveResponse)
+        except TidemarkError as failure:
+            return pb.KeepBatchAliveResponse(**_error(failure))
+
+    async def FinishBatch(  # noqa: N802
+        self, request: pb.FinishBatchRequest, context: Context
+    ) -> pb.FinishBatchResponse:
+        """Commit or abort a batch; one that nobody wrote may be the sink's first."""
+        call = _Call(self._node, request, context)
+        try:
+            call.refuse_unless(Operation.WRITE, request.sink_id)
+            await call.ensure(TRANSACTION_STATE)
+            return await call.relay("FinishBatch", request.sink_id, pb.FinishBatchResponse)
+        except TidemarkError as failure:
+            return pb.FinishBatchResponse(**_error(failure))
+
+    async def ForgetSink(  # noqa: N802
+        self, request: pb.ForgetSinkRequest, context: Context
+    ) -> pb.ForgetSinkResponse:
+        """Lose what is known of a sink's batches."""
+        call = _Call(self._node, request, context)
+        try:
+            call.refuse_unless(Operation.WRITE, request.sink_id)
+            await call.ensure(TRANSACTION_STATE)
+            return await call.relay("ForgetSink", request.sink_id, pb.ForgetSinkResponse)
+        except TidemarkError as failure:
+            return pb.ForgetSinkResponse(**_error(failure))
+
 
 class _Call:
     """One call under way. Names the caller in ``request``, which goes on as it is otherwise."""
@@ -238,20 +286,20 @@ class _Call:
         if not ids:
             return []
         try:
+            # Without it there is nobody to say that an id is not known.
+            await self.ensure(TRANSACTION_STATE)
             return await self._node.txn.client.describe(ids, self._request.caller, self.timeout_s)
         except TidemarkError as failure:
             return [pb.TransactionState(transactional_id=one, **_error(failure)) for one in ids]
 
 
 def transactional_id_of(handle: str) -> str:
-    """Whose transaction a handle names: what is behind its third dot (the txn-coordinator's
-    core/handles.py). Raises TidemarkError INVALID_REQUEST.
-    """
-    parts = handle.split(".", _HANDLE_PARTS - 1)
-    if len(parts) != _HANDLE_PARTS or not parts[-1]:
+    """Whose transaction a handle names. Raises TidemarkError INVALID_REQUEST."""
+    transactional_id = txn_handle.transactional_id_of(handle)
+    if transactional_id is None:
         words = f"{handle!r} is no handle of a transaction"
         raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
-    return parts[-1]
+    return transactional_id
 
 
 def _error(failure: TidemarkError) -> dict[str, Any]:

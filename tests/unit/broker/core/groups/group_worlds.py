@@ -74,7 +74,8 @@ class World:
         self.now = 1_000
         self.answers: dict[int, GroupReply] = {}
         self.asked = 0
-        self.shard = GroupShard(settings, lambda: self.topics)
+        self.configs: dict[str, dict[str, str]] = {}
+        self.shard = self._new_shard()
         self._perform(self.shard.loaded(self.moment))
 
     @property
@@ -127,8 +128,13 @@ class World:
         self.answers |= dict.fromkeys(waiting, gone)
         self._perform(self.shard.loaded(self.moment))
 
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            self.settings, lambda: self.topics, lambda group_id: self.configs.get(group_id, {})
+        )
+
     def reloaded(self) -> GroupShard:
-        shard = GroupShard(self.settings, lambda: self.topics)
+        shard = self._new_shard()
         for record, writer, commits in self.log:
             if record is not None:
                 decoded = group_records.decode(*record)

@@ -2,6 +2,7 @@
 
 import pytest
 from broker.core.groups.settings import GroupSettings
+from tidemark.model.config_values import InvalidConfigError
 
 
 def test_defaults_are_kafkas() -> None:
@@ -22,8 +23,69 @@ def test_defaults_are_kafkas() -> None:
         {"group_consumer_max_size": 0},
         {"group_consumer_session_timeout_ms": 5_000},
         {"group_consumer_assignors": ()},
+        {"group_consumer_min_session_timeout_ms": 60_001},
+        {"group_consumer_min_heartbeat_interval_ms": 0},
     ],
 )
 def test_what_cannot_work_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(AssertionError):
         GroupSettings(**wrong)  # type: ignore[arg-type]
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+CLOSE = GroupSettings(
+    group_consumer_session_timeout_ms=10_000,
+    group_consumer_min_session_timeout_ms=6_000,
+    group_consumer_max_session_timeout_ms=20_000,
+    group_consumer_max_heartbeat_interval_ms=12_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("configs", "in_force"),
+    [
+        ({}, (10_000, 5_000)),
+        ({SESSION: "12000"}, (12_000, 5_000)),
+        ({HEARTBEAT: "6000"}, (10_000, 6_000)),
+        ({SESSION: "20000", HEARTBEAT: "12000"}, (20_000, 12_000)),
+        ({SESSION: "7000", "share.session.timeout.ms": "1"}, (7_000, 5_000)),
+        ({HEARTBEAT: "10000"}, (10_000, 5_000)),
+        ({SESSION: "of a newer release"}, (10_000, 5_000)),
+    ],
+)
+def test_what_a_group_sets_is_in_force_where_it_can_be(
+    configs: dict[str, str], in_force: tuple[int, int]
+) -> None:
+    found = CLOSE.of_group(configs)
+    shown = found.group_consumer_session_timeout_ms, found.group_consumer_heartbeat_interval_ms
+    assert shown == in_force
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {},
+        {SESSION: "6000"},
+        {SESSION: "20000"},
+        {HEARTBEAT: "5000"},
+        {SESSION: "13000", HEARTBEAT: "12000"},
+    ],
+)
+def test_a_group_sets_what_is_within_bounds(configs: dict[str, str]) -> None:
+    CLOSE.check_of_group(configs)
+
+
+@pytest.mark.parametrize(
+    ("configs", "words"),
+    [
+        ({SESSION: "5999"}, f"{SESSION} must be .* equal to group.consumer.min.session.timeout.ms"),
+        ({SESSION: "20001"}, f"{SESSION} must be .* to group.consumer.max.session.timeout.ms"),
+        ({HEARTBEAT: "4999"}, f"{HEARTBEAT} must be .* group.consumer.min.heartbeat.interval.ms"),
+        ({HEARTBEAT: "12001"}, f"{HEARTBEAT} must be .* group.consumer.max.heartbeat.interval.ms"),
+        ({HEARTBEAT: "10000"}, f"{SESSION} must be greater than {HEARTBEAT}"),
+        ({"no.such.key": "1"}, "Unknown group config name: no.such.key"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(configs: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidConfigError, match=words):
+        CLOSE.check_of_group(configs)

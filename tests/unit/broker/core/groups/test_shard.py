@@ -494,3 +494,27 @@ def test_sessions_of_consumer_groups_begin_anew_after_a_failover() -> None:
     world.fail_over()
     world.pass_time(session_ms - 1)
     assert beats(world, epoch=1).error_code is NONE
+
+
+def test_what_a_group_sets_is_in_force_from_the_next_heartbeat() -> None:
+    world = World()
+    beats(world)
+    beats(world, "d", group_id="other")
+    world.configs["g"] = {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "7000",
+    }
+    assert beats(world, epoch=1).heartbeat_interval_ms == 7_000
+    assert beats(world, "d", 1, "other").heartbeat_interval_ms == 5_000
+    world.pass_time(49_999)
+    assert beats(world, epoch=1).error_code is NONE
+    assert beats(world, "d", 1, "other").error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_groups_own_session_holds_after_a_failover() -> None:
+    world = World()
+    beats(world)
+    world.configs["g"] = {"consumer.session.timeout.ms": "6000"}
+    world.fail_over()
+    world.pass_time(6_000)
+    assert beats(world, epoch=1).error_code is ErrorCode.UNKNOWN_MEMBER_ID

@@ -123,6 +123,7 @@ def node(controller: StubController) -> BrokerNode:
         topics={topic.name: topic for topic in topics},
         topics_by_id={topic.topic_id: topic for topic in topics},
         broker_configs={"": {"log.segment.bytes": "2097152"}},
+        group_configs={"billing": {"consumer.session.timeout.ms": "50000"}},
     )
     return broker
 

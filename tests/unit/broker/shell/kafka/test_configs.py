@@ -7,7 +7,7 @@ from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.kafka.conftest import Ask, StubController
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SEEN = common_pb2.FeedPosition(controller_epoch=1, version=5)
 
 
@@ -58,6 +58,7 @@ def test_a_broker_shows_all_its_keys_and_the_cluster_only_what_is_set(ask: Ask) 
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_not_here_is_refused_and_the_rest_answered(
@@ -68,6 +69,57 @@ def test_what_is_not_here_is_refused_and_the_rest_answered(
     assert (refused.error_code, refused.configs) == (error, [])
     assert (refused.resource_type, refused.resource_name) == (kind, name)
     assert answered.error_code == 0
+
+
+def test_a_group_shows_its_settings_and_what_stands_behind_them(ask: Ask) -> None:
+    fields = {"resources": [resource(GROUP, "billing")], "include_synonyms": True}
+    (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
+    shown = {one.name: (one.value, one.config_source, one.config_type) for one in result.configs}
+    assert shown == {
+        "consumer.session.timeout.ms": ("50000", 8, 3),
+        "consumer.heartbeat.interval.ms": ("5000", 5, 3),
+    }
+    assert [(one.name, one.value, one.source) for one in result.configs[1].synonyms] == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+
+
+def test_a_group_that_sets_nothing_shows_the_brokers_settings(ask: Ask) -> None:
+    fields = {"resources": [resource(GROUP, "nobody yet")]}
+    (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
+    assert {one.value for one in result.configs} == {"45000", "5000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("consumer.session.timeout.ms", "44999", "group.consumer.min.session.timeout.ms"),
+        ("consumer.session.timeout.ms", "60001", "group.consumer.max.session.timeout.ms"),
+        ("consumer.heartbeat.interval.ms", "15001", "group.consumer.max.heartbeat.interval.ms"),
+        ("consumer.session.timeout.ms", "x", "not a number of type INT"),
+        ("no.such.key", "1", "Unknown group config name: no.such.key"),
+    ],
+)
+def test_a_groups_settings_are_judged_by_the_broker_that_is_asked(
+    ask: Ask, controller: StubController, name: str, value: str, words: str
+) -> None:
+    asked = {"resource_type": GROUP, "resource_name": "g", "configs": [change(name, 0, value)]}
+    (result,) = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [asked]}).responses
+    assert (result.error_code, controller.asked) == (ErrorCode.INVALID_CONFIG, [])
+    assert words in result.error_message
+
+
+def test_a_groups_settings_within_bounds_are_relayed(ask: Ask, controller: StubController) -> None:
+    controller.answers["AlterConfigs"] = pb.AlterConfigsResponse(
+        position=SEEN,
+        results=[pb.AlterConfigsResponse.Result(resource_type=GROUP, resource_name="billing")],
+    )
+    configs = [change("consumer.session.timeout.ms", 1, None)]
+    asked = {"resource_type": GROUP, "resource_name": "billing", "configs": configs}
+    (result,) = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [asked]}).responses
+    (relayed,) = controller.asked[0][1].resources
+    assert (result.error_code, relayed.resource_type) == (0, GROUP)
 
 
 def altered(name: str, error_code: int = 0, message: str = "") -> pb.AlterConfigsResponse:
@@ -126,6 +178,7 @@ def test_the_old_alter_replaces_everything(
         (TOPIC, "t", [change("a", 9, "1")], "Unknown operation type 9 for config a"),
         (BROKER, "one", [], "Broker id must be an integer, but it is: one"),
         (LOGGER, "1", [], "Unsupported resource type: 8"),
+        (GROUP, "", [], "Default group resources are not allowed."),
     ],
 )
 def test_what_cannot_be_asked_is_refused_here(
@@ -153,7 +206,12 @@ def test_a_resource_given_twice_is_refused_once(ask: Ask, controller: StubContro
     [
         (0, [], []),
         (1, [TOPIC], [("compacted", 2), ("orders", 2)]),
-        (1, [], [("compacted", 2), ("orders", 2), ("1", 4), ("2", 4), ("3", 4)]),
+        (1, [GROUP], [("billing", 32)]),
+        (
+            1,
+            [],
+            [("compacted", 2), ("orders", 2), ("1", 4), ("2", 4), ("3", 4), ("billing", 32)],
+        ),
     ],
 )
 def test_resources_with_configuration_are_listed_by_type(

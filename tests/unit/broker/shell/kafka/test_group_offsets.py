@@ -184,7 +184,7 @@ def test_a_position_in_a_transaction(version: int) -> None:
     assert codes(node.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [0]
     [asked] = node.groups.asked
     assert isinstance(asked, TxnOffsetCommit)
-    assert asked.transactions_v2 == (version >= 5)
+    assert (asked.abortable_known, asked.transactions_v2) == (version >= 4, version >= 5)
     node.groups.world.end_transaction(PRODUCER, commits=True)
     [row] = fetched(node, 9)
     assert row.committed_offset == 42

@@ -1,7 +1,6 @@
 """Append and Fetch streams over a real log, with the client played by lists."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,49 +11,16 @@ from broker.shell.rpc.append_stream import APPENDS_IN_FLIGHT_MAX, AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
 from broker.shell.rpc.offset_queries import answer_offset_query
-from broker.shell.rpc.streams import END_OF_STREAM, Caller, until_gone
+from broker.shell.rpc.streams import until_gone
 from tidemark.codec.record_batch import iterate_headers, read_header
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
-from tidemark_wire.v1 import common_pb2, partition_store_pb2
+from tidemark_wire.v1 import partition_store_pb2
 from unit.broker.shell.conftest import MakeNode
+from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, until
 
-CALLER = Caller("User:ANONYMOUS", "peer", "request")
-PARTITION = common_pb2.TopicPartition(topic="orders", partition=0)
 NOW_MS = 1_700_000_000_000
-
-
-class Peer:
-    """The other end of a stream: what it sends, what it has heard. ``open`` keeps its side open."""
-
-    def __init__(self, *requests: Any, stays: bool = False) -> None:
-        self.requests: Sequence[Any] = list(requests)
-        self.stays = stays
-        self.answers: list[Any] = []
-        self.read_count = 0
-
-    async def read(self) -> Any:
-        await asyncio.sleep(0)
-        if self.read_count < len(self.requests):
-            self.read_count += 1
-            return self.requests[self.read_count - 1]
-        if self.stays:
-            await asyncio.Event().wait()
-        return END_OF_STREAM
-
-    async def write(self, message: Any) -> None:
-        await asyncio.sleep(0)
-        self.answers.append(message)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go round until it is so."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never became so")
 
 
 def batch(*values: bytes) -> bytes:

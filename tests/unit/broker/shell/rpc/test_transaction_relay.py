@@ -53,6 +53,22 @@ CALLS: Mapping[str, tuple[Any, Any]] = {
         pb.FinishTransactionRequest(handle=HANDLE, commit=True, caller=SOMEBODY),
         pb.FinishTransactionResponse(committed=True),
     ),
+    "EnlistInBatch": (
+        pb.EnlistInBatchRequest(sink_id="a.b", query_id="q", writer="w", caller=SOMEBODY),
+        pb.EnlistInBatchResponse(producer_id=8),
+    ),
+    "KeepBatchAlive": (
+        pb.KeepBatchAliveRequest(handle=HANDLE, caller=SOMEBODY),
+        pb.KeepBatchAliveResponse(),
+    ),
+    "FinishBatch": (
+        pb.FinishBatchRequest(sink_id="a.b", query_id="q", commit=True, caller=SOMEBODY),
+        pb.FinishBatchResponse(committed=True, first=True),
+    ),
+    "ForgetSink": (
+        pb.ForgetSinkRequest(sink_id="a.b", caller=SOMEBODY),
+        pb.ForgetSinkResponse(forgotten=True),
+    ),
 }
 
 
@@ -207,3 +223,15 @@ def test_what_is_no_handle_is_refused(text: str) -> None:
     request = pb.FinishTransactionRequest(handle=text)
     answer = call(node_with(StubClient(None)), "FinishTransaction", request)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_before_the_first_transaction_its_topic_is_made_for_who_asks_about_one() -> None:
+    client = StubClient(None)
+    made = World()
+    made.show(topic("orders"))
+    made.node.txn.client = cast("CoordinatorClient", client)
+    request = pb.DescribeTransactionsRequest(transactional_ids=["t"])
+    (answer,) = call(made.node, "DescribeTransactions", request).transactions
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_message == f"{TRANSACTION_STATE} is being created; ask again"
+    assert client.asked == []

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from txn_coordinator.core.handles import (
+from tidemark.codec.txn_handle import (
     Handle,
     format_handle,
     parse_handle,

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 _FORM: Final = "1"
 _PARTS: Final = 4
+_DIGITS_MAX: Final = 20
 
 
 class Handle(NamedTuple):
@@ -45,6 +46,3 @@ def transactional_id_of(text: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < _DIGITS_MAX
-
-
-_DIGITS_MAX: Final = 20

@@ -1,0 +1,42 @@
+"""What ``tidemark txn`` asks about sinks, over gRPC."""
+
+from collections.abc import Sequence
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.txn.hanging import Row
+from tidemark.client.errors import TransactionalIdNotFoundError
+from tidemark.client.sink_batches import SinkBatches, SinkDescription
+
+
+async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> dict[str, Row]:
+    """What is known of those ids that are sinks. ``bootstrap``: gRPC addresses."""
+    found: dict[str, Row] = {}
+    async with SinkBatches(bootstrap) as sinks:
+        for name in transactional_ids:
+            try:
+                found[name] = sink_row(await sinks.describe(name))
+            except TransactionalIdNotFoundError:
+                continue  # it is no sink
+    return found
+
+
+def sink_row(sink: SinkDescription) -> Row:
+    """Columns of their own, beside a transactional id's."""
+    return {
+        "query_id": sink.query_id,
+        "committed_batch": sink.batch_id,
+        "open_batch": sink.open_batch,
+        "note": sink.note,
+        "retired_queries": list(sink.retired),
+    }
+
+
+async def forget(bootstrap: str, sink_id: str, *, abort_open: bool) -> list[Row]:
+    """Lose all that is known of a sink. ``bootstrap``: gRPC addresses."""
+    async with SinkBatches(bootstrap) as sinks:
+        if not await sinks.forget(sink_id, abort_open=abort_open):
+            raise CommandError(
+                f"no batch was ever written into a sink {sink_id!r}",
+                hint="tidemark txn list shows the transactional ids that there are",
+            )
+    return [{"sink_id": sink_id, "outcome": "forgotten"}]

@@ -1,0 +1,74 @@
+"""Dynamic configuration of consumer groups: which keys there are, and what a value may be.
+
+Kafka's names (KIP-848: the group resource). A group that sets nothing has what its coordinator's
+broker is configured with.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tidemark.model.config_values import ConfigKind, InvalidConfigError, integer
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+
+
+class GroupConfigKey(NamedTuple):
+    """One key. ``broker_name`` is the broker's key that is in force where a group sets nothing;
+    ``low_name`` and ``high_name`` are those that bound what a group may set.
+    """
+
+    name: str
+    kind: ConfigKind
+    broker_name: str
+    low_name: str
+    high_name: str
+    doc: str
+
+
+_KEYS: Final = (
+    GroupConfigKey(
+        HEARTBEAT_INTERVAL,
+        integer(1),
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "how often the group's members are told to call",
+    ),
+    GroupConfigKey(
+        SESSION_TIMEOUT,
+        integer(1),
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+        "a member of the group that is silent for so long is gone",
+    ),
+)
+GROUP_CONFIG_KEYS: Final[Mapping[str, GroupConfigKey]] = {key.name: key for key in _KEYS}
+"""By name, sorted."""
+
+
+def group_config(configs: Mapping[str, str]) -> dict[str, int]:
+    """The values that a group sets, parsed. Raises InvalidConfigError with Kafka's words."""
+    values: dict[str, int] = {}
+    for name, text in configs.items():
+        key = GROUP_CONFIG_KEYS.get(name)
+        if key is None:
+            raise InvalidConfigError(f"Unknown group config name: {name}")
+        try:
+            value = key.kind.parse(text)
+        except InvalidConfigError as error:
+            raise InvalidConfigError(
+                f"Invalid value {text} for configuration {name}: {error}"
+            ) from None
+        assert isinstance(value, int), "every key is a whole number"
+        values[name] = value
+    if SESSION_TIMEOUT in values and HEARTBEAT_INTERVAL in values:
+        check_pair(values[SESSION_TIMEOUT], values[HEARTBEAT_INTERVAL])
+    return values
+
+
+def check_pair(session_timeout_ms: int, heartbeat_interval_ms: int) -> None:
+    """Raises InvalidConfigError where members would be gone before they are told to call."""
+    if session_timeout_ms <= heartbeat_interval_ms:
+        raise InvalidConfigError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")

@@ -1,0 +1,364 @@
+"""Sinks: transactions that are the batches of a streaming query, each committed once.
+
+A batch is known by (sink, query, batch id). The record that commits its transaction is also the one
+that says that the batch is done, so that neither is without the other. A query that comes to a sink
+takes it over, and whoever had it never comes back. None of this expires.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from tidemark.codec.sink_state import NO_BATCH, SinkState
+from tidemark.codec.txn_handle import parse_handle
+from tidemark.codec.txn_records import EndKind, HandleRecord
+from tidemark.model.errors import ErrorCode
+
+from txn_coordinator.core import shared_rules, transaction
+from txn_coordinator.core.requests import (
+    BatchRefusal,
+    EnlistInBatch,
+    EnlistInBatchReply,
+    EnlistWriter,
+    EnlistWriterReply,
+    FinishBatch,
+    FinishBatchReply,
+    ForgetSink,
+    ForgetSinkReply,
+    KeepBatchAlive,
+    KeepBatchAliveReply,
+    SinkView,
+)
+from txn_coordinator.core.ruling import Ruling
+from txn_coordinator.core.sessions import id_problem, timeout_problem
+from txn_coordinator.core.settings import TxnSettings
+from txn_coordinator.core.shared_transaction import SharedTransaction
+
+NOTE_BYTES_MAX: Final = 4_096
+QUERY_ID_BYTES_MAX: Final = 255
+EMPTY_BATCH_TIMEOUT_MS: Final = 60_000
+"""Of a batch that is opened by its commit; it runs out only if the append of both was torn."""
+_BEING_ENDED: Final = "the last transaction is being ended"
+_ABORTED_FIRST: Final = "the open batch is aborted first"
+_IN_USE: Final = "a transaction of another kind is open under the sink's id"
+
+_Refused = tuple[ErrorCode, str, BatchRefusal]
+
+
+def enlist(
+    shared: SharedTransaction | None, request: EnlistInBatch, wall_ms: int, settings: TxnSettings
+) -> Ruling:
+    """Hand out a slot of the batch's transaction, and open that where it is not."""
+    problem = _enlist_request_problem(request, settings)
+    if problem is not None:
+        return Ruling(EnlistInBatchReply(*problem))
+    record = shared.record if shared is not None else None
+    refused = _refused(record, request.query_id, request.batch_id)
+    if refused is not None:
+        return Ruling(EnlistInBatchReply(*refused))
+    sink = _taken_over(record, request.query_id, settings)
+    if sink.committed_batch_id == request.batch_id:
+        return Ruling(EnlistInBatchReply(ErrorCode.NONE, committed=True, note=sink.note))
+    if shared is not None and _is_open(record, request.query_id, request.batch_id):
+        return _join(shared, sink, request, settings)
+    waiting = _make_room(shared, sink, wall_ms)
+    if waiting is not None:
+        message, records = waiting
+        reply = EnlistInBatchReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+        return Ruling(reply, records)
+    return _open(shared, sink, request, wall_ms)
+
+
+def keep_alive_problem(
+    shared: SharedTransaction | None, request: KeepBatchAlive
+) -> KeepBatchAliveReply | None:
+    """Why there is nothing to keep alive; None: the batch is open."""
+    handle = parse_handle(request.handle)
+    problem = shared_rules.handle_problem(shared, handle)
+    if problem is not None:
+        return KeepBatchAliveReply(*problem)
+    assert handle is not None
+    assert shared is not None
+    record = shared.record
+    assert record is not None
+    if handle.number != record.number or record.state is not transaction.ONGOING:
+        story = shared_rules.story_of(record, handle.number)
+        return KeepBatchAliveReply(ErrorCode.INVALID_TXN_STATE, f"the batch {story}")
+    if record.sink is None:
+        return KeepBatchAliveReply(ErrorCode.INVALID_REQUEST, "this transaction is no batch")
+    return None
+
+
+def finish(
+    shared: SharedTransaction | None, request: FinishBatch, wall_ms: int, settings: TxnSettings
+) -> Ruling:
+    """Decide, or tell what was decided. The first commit of a batch is its only one."""
+    problem = _finish_request_problem(request)
+    if problem is not None:
+        return Ruling(FinishBatchReply(ErrorCode.INVALID_REQUEST, problem))
+    record = shared.record if shared is not None else None
+    refused = _refused(record, request.query_id, request.batch_id)
+    if refused is not None:
+        return Ruling(FinishBatchReply(*refused))
+    sink = _taken_over(record, request.query_id, settings)
+    if sink.committed_batch_id == request.batch_id:
+        is_same = shared_rules.winners_crc(request.writers) == sink.winners_crc
+        reply = FinishBatchReply(
+            ErrorCode.NONE,
+            committed=True,
+            note=sink.note,
+            same_writers=request.commit and is_same,
+        )
+        return Ruling(reply)
+    if shared is not None and _is_open(record, request.query_id, request.batch_id):
+        return _decide(shared, sink, request, wall_ms)
+    if not request.commit:
+        return Ruling(FinishBatchReply(ErrorCode.NONE))
+    if request.writers:
+        message = _why_not_open(record, sink, request)
+        return Ruling(FinishBatchReply(ErrorCode.INVALID_TXN_STATE, message))
+    return _commit_empty(shared, sink, request, wall_ms)
+
+
+def forget(shared: SharedTransaction | None, request: ForgetSink, wall_ms: int) -> Ruling:
+    """Lose all that is known of the sink, its slots included."""
+    record = shared.record if shared is not None else None
+    if shared is None or record is None:
+        return Ruling(ForgetSinkReply(ErrorCode.NONE))
+    if record.sink is None:
+        message = f"{request.sink_id!r} is used for transactions that are no batches"
+        return Ruling(ForgetSinkReply(ErrorCode.INVALID_REQUEST, message))
+    if record.state in transaction.PREPARED:
+        return Ruling(ForgetSinkReply(ErrorCode.CONCURRENT_TRANSACTIONS, _BEING_ENDED))
+    if record.state is not transaction.ONGOING:
+        return Ruling(ForgetSinkReply(ErrorCode.NONE, forgotten=True), shared.tombstones())
+    if not request.abort_open:
+        message = f"batch {record.sink.batch_id} of query {record.sink.query_id!r} is open"
+        return Ruling(ForgetSinkReply(ErrorCode.INVALID_TXN_STATE, message))
+    aborting = shared_rules.force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+    reply = ForgetSinkReply(ErrorCode.CONCURRENT_TRANSACTIONS, _ABORTED_FIRST)
+    return Ruling(reply, (aborting,))
+
+
+def in_use(
+    request: EnlistInBatch | FinishBatch,
+) -> EnlistInBatchReply | FinishBatchReply:
+    """Ask again soon: Kafka's API has a transaction open under the id."""
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+    if isinstance(request, EnlistInBatch):
+        return EnlistInBatchReply(code, _IN_USE)
+    return FinishBatchReply(code, _IN_USE)
+
+
+def view(record: HandleRecord) -> SinkView | None:
+    """What operators see; None: the id is no sink's."""
+    sink = record.sink
+    if sink is None:
+        return None
+    is_open = record.state is transaction.ONGOING
+    return SinkView(
+        sink.query_id,
+        sink.committed_batch_id,
+        sink.note,
+        sink.retired,
+        sink.batch_id if is_open else NO_BATCH,
+    )
+
+
+def _enlist_request_problem(
+    request: EnlistInBatch, settings: TxnSettings
+) -> tuple[ErrorCode, str] | None:
+    problem = _names_problem(request) or shared_rules.name_problem(request.writer)
+    if problem is not None:
+        return ErrorCode.INVALID_REQUEST, problem
+    problem = timeout_problem(request.transaction_timeout_ms, settings)
+    return (ErrorCode.INVALID_TRANSACTION_TIMEOUT, problem) if problem is not None else None
+
+
+def _finish_request_problem(request: FinishBatch) -> str | None:
+    problem = _names_problem(request)
+    if problem is None and len(request.note.encode()) > NOTE_BYTES_MAX:
+        return f"a note has at most {NOTE_BYTES_MAX} bytes"
+    return problem
+
+
+def _names_problem(request: EnlistInBatch | FinishBatch) -> str | None:
+    problem = id_problem(request.sink_id)
+    if problem is not None:
+        return problem
+    if not 0 < len(request.query_id.encode()) <= QUERY_ID_BYTES_MAX:
+        return f"a query's id has from 1 to {QUERY_ID_BYTES_MAX} bytes"
+    if request.batch_id < 0:
+        return "batches are counted from 0"
+    return None
+
+
+def _refused(record: HandleRecord | None, query_id: str, batch_id: int) -> _Refused | None:
+    """Why this batch will never be taken, whatever is done about it; None: it may be."""
+    sink = record.sink if record is not None else None
+    if record is None or sink is None:
+        return None
+    if query_id in sink.retired:
+        message = (
+            f"query {query_id!r} no longer has sink {record.transactional_id!r}:"
+            f" query {sink.query_id!r} took it over"
+        )
+        return ErrorCode.PRODUCER_FENCED, message, BatchRefusal.RETIRED_QUERY
+    if query_id != sink.query_id:
+        return None
+    newest, what = sink.committed_batch_id, "was committed"
+    if record.state is transaction.ONGOING and sink.batch_id > newest:
+        newest, what = sink.batch_id, "is open"
+    if batch_id >= newest or batch_id == sink.committed_batch_id:
+        return None
+    message = (
+        f"batch {batch_id} is older than batch {newest} of query {query_id!r}, which {what}:"
+        " the checkpoint is older than what the sink has"
+    )
+    return ErrorCode.INVALID_TXN_STATE, message, BatchRefusal.STALE_BATCH
+
+
+def _taken_over(record: HandleRecord | None, query_id: str, settings: TxnSettings) -> SinkState:
+    """The sink as this query's, which is not a retired one."""
+    sink = record.sink if record is not None else None
+    if sink is None:
+        return SinkState(query_id)
+    if sink.query_id == query_id:
+        return sink
+    retired = (*sink.retired, sink.query_id)
+    return SinkState(query_id, retired=retired[-settings.retired_queries_max :])
+
+
+def _is_open(record: HandleRecord | None, query_id: str, batch_id: int) -> bool:
+    sink = record.sink if record is not None else None
+    return (
+        record is not None
+        and sink is not None
+        and record.state is transaction.ONGOING
+        and (sink.query_id, sink.batch_id) == (query_id, batch_id)
+    )
+
+
+def _make_room(
+    shared: SharedTransaction | None, sink: SinkState, wall_ms: int
+) -> tuple[str, tuple[HandleRecord, ...]] | None:
+    """Why the next transaction cannot begin yet, and what is done about it: an older batch, or one
+    of a query that is retired by this, is aborted. None: it can.
+    """
+    record = shared.record if shared is not None else None
+    if shared is None or record is None:
+        return None
+    if record.state in transaction.PREPARED:
+        return _BEING_ENDED, ()
+    if record.state is not transaction.ONGOING:
+        return None
+    if record.sink is None:
+        return _IN_USE, ()
+    aborting = shared_rules.force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+    return _ABORTED_FIRST, (replace(aborting, sink=sink),)
+
+
+def _join(
+    shared: SharedTransaction, sink: SinkState, request: EnlistInBatch, settings: TxnSettings
+) -> Ruling:
+    assert shared.record is not None
+    handle = shared_rules.handle_of(shared.record)
+    ruling = shared_rules.enlist_open(shared, _as_enlist(request, handle), settings)
+    return _enlisted(ruling, sink, handle)
+
+
+def _open(
+    shared: SharedTransaction | None, sink: SinkState, request: EnlistInBatch, wall_ms: int
+) -> Ruling:
+    """The batch with its first writer."""
+    begun = _begun(shared, sink, request, request.transaction_timeout_ms, wall_ms)
+    handle = shared_rules.handle_of(begun)
+    ruling = shared_rules.hand_out_at(shared, 0, begun, _as_enlist(request, handle))
+    if not ruling.records:
+        return _enlisted(ruling, sink, handle)
+    return _enlisted(ruling._replace(records=(begun, *ruling.records)), sink, handle)
+
+
+def _begun(
+    shared: SharedTransaction | None,
+    sink: SinkState,
+    request: EnlistInBatch | FinishBatch,
+    timeout_ms: int,
+    wall_ms: int,
+) -> HandleRecord:
+    last = shared.record if shared is not None else None
+    begun = shared_rules.begun(last, request.sink_id, timeout_ms, wall_ms)
+    return replace(begun, sink=replace(sink, batch_id=request.batch_id))
+
+
+def _as_enlist(request: EnlistInBatch, handle: str) -> EnlistWriter:
+    return EnlistWriter(handle, request.writer, request.spare_producer_id)
+
+
+def _enlisted(ruling: Ruling, sink: SinkState, handle: str) -> Ruling:
+    """A hand-out, in the words of batches."""
+    reply = ruling.reply
+    assert isinstance(reply, EnlistWriterReply)
+    if reply.error_code is not ErrorCode.NONE:
+        return Ruling(EnlistInBatchReply(reply.error_code, reply.error_message))
+    is_new = sink.committed_batch_id == NO_BATCH
+    enlisted = EnlistInBatchReply(
+        ErrorCode.NONE,
+        handle=handle,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+        retired_query_id=sink.retired[-1] if is_new and sink.retired else "",
+    )
+    return Ruling(enlisted, ruling.records)
+
+
+def _decide(
+    shared: SharedTransaction, sink: SinkState, request: FinishBatch, wall_ms: int
+) -> Ruling:
+    if not request.commit:
+        aborting = shared_rules.force_abort(shared, EndKind.ABORTED, wall_ms)
+        return Ruling(FinishBatchReply(ErrorCode.NONE), (aborting,))
+    problem = shared_rules.winners_problem(shared, request.writers)
+    if problem is not None:
+        return Ruling(FinishBatchReply(*problem))
+    committing = shared_rules.committed(shared, request.writers, wall_ms)
+    return _committed(replace(committing, sink=_done(sink, request)), request)
+
+
+def _commit_empty(
+    shared: SharedTransaction | None, sink: SinkState, request: FinishBatch, wall_ms: int
+) -> Ruling:
+    """A batch that nobody wrote anything in: its transaction begins and ends at once."""
+    waiting = _make_room(shared, sink, wall_ms)
+    if waiting is not None:
+        message, records = waiting
+        return Ruling(FinishBatchReply(ErrorCode.CONCURRENT_TRANSACTIONS, message), records)
+    begun = _begun(shared, sink, request, EMPTY_BATCH_TIMEOUT_MS, wall_ms)
+    crc = shared_rules.winners_crc(())
+    committing = shared_rules.ended(begun, EndKind.COMMITTED, wall_ms, winners_crc=crc)
+    ruling = _committed(replace(committing, sink=_done(sink, request)), request)
+    return Ruling(ruling.reply, (begun, *ruling.records))
+
+
+def _done(sink: SinkState, request: FinishBatch) -> SinkState:
+    return replace(
+        sink,
+        batch_id=request.batch_id,
+        committed_batch_id=request.batch_id,
+        winners_crc=shared_rules.winners_crc(request.writers),
+        note=request.note,
+    )
+
+
+def _committed(committing: HandleRecord, request: FinishBatch) -> Ruling:
+    reply = FinishBatchReply(
+        ErrorCode.NONE, committed=True, first=True, note=request.note, same_writers=True
+    )
+    return Ruling(reply, (committing,))
+
+
+def _why_not_open(record: HandleRecord | None, sink: SinkState, request: FinishBatch) -> str:
+    """A commit that names writers, where their transaction is gone."""
+    batch = f"batch {request.batch_id} of query {request.query_id!r}"
+    if record is not None and sink.batch_id == request.batch_id:
+        return f"{batch} {shared_rules.story_of(record, record.number)}: write it again"
+    return f"{batch} is not open: nobody enlisted in it, or it was aborted"

@@ -1,0 +1,167 @@
+"""What a Fetch stream gives to who reads committed records."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from broker.shell.own_batches import append_own
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.fetch_stream import FetchStream
+from broker.shell.rpc.offset_queries import answer_offset_query
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
+from tidemark.model.ids import InstantMs
+from tidemark_wire.v1 import partition_store_pb2
+from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, until
+
+A, B = 7, 8
+"""Two producers."""
+
+
+class Transactions(World):
+    """A partition that transactional producers write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.show(topic())
+        self.sequences = {A: 0, B: 0}
+
+    def write(self, producer_id: int) -> None:
+        asked = self.hosted().partition.verifications
+        asked.answer(producer_id, asked.ask(producer_id, 0))
+        self.append(
+            acks=-1,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=self.sequences[producer_id],
+            attributes_extra=TRANSACTIONAL_BIT,
+        )
+        self.sequences[producer_id] += 1
+
+    def end(self, producer_id: int, *, commits: bool) -> None:
+        marker = EndTxnMarker(commits, 1)
+        batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)
+        append_own(self.node, self.hosted(), batch, control=marker, bumped=False)
+
+    def stream(self, peer: Peer) -> FetchStream:
+        return FetchStream(self.node, ByteBudget(1 << 20), CALLER, peer)
+
+    def fetch(self, offset: int = 0, *, committed: bool = True, bytes_max: int = 1 << 20) -> Any:
+        peer = Peer(request(offset, committed=committed, bytes_max=bytes_max))
+        asyncio.run(self.stream(peer).run())
+        (answer,) = peer.answers
+        return answer
+
+
+def request(
+    offset: int, *, committed: bool = True, **fields: Any
+) -> partition_store_pb2.FetchRequest:
+    wanted = {"bytes_max": 1 << 20, "bytes_min": 1, "current_leader_epoch": -1, **fields}
+    return partition_store_pb2.FetchRequest(
+        partition=PARTITION, fetch_offset=offset, read_committed=committed, **wanted
+    )
+
+
+def offsets(answer: Any) -> list[int]:
+    return [header.base_offset for _, header in iterate_headers(answer.batches)]
+
+
+def aborted(answer: Any) -> list[tuple[int, int]]:
+    return [(txn.producer_id, txn.first_offset) for txn in answer.aborted]
+
+
+@pytest.fixture
+def one() -> Transactions:
+    return Transactions()
+
+
+@pytest.mark.feature("M01", "M02")
+def test_committed_records_end_at_the_last_stable_offset(one: Transactions) -> None:
+    one.append(b"before")
+    one.write(A)
+    one.append(b"behind")
+    answer = one.fetch()
+    assert offsets(answer) == [0]
+    assert (answer.last_stable_offset, answer.high_watermark) == (1, 3)
+    assert offsets(one.fetch(1)) == []
+    one.end(A, commits=True)
+    assert offsets(one.fetch(1)) == [1, 2, 3]
+
+
+@pytest.mark.feature("M04", "M05")
+def test_aborted_transactions_are_named_with_their_records(one: Transactions) -> None:
+    one.write(A)
+    one.write(B)
+    one.end(A, commits=False)
+    one.end(B, commits=True)
+    one.write(B)
+    one.end(B, commits=False)
+    answer = one.fetch()
+    assert offsets(answer) == [0, 1, 2, 3, 4, 5]
+    assert aborted(answer) == [(A, 0), (B, 4)]
+    assert aborted(one.fetch(3)) == [(B, 4)]
+
+
+@pytest.mark.feature("M04", "M06")
+def test_who_reads_everything_is_told_of_no_aborts(one: Transactions) -> None:
+    one.write(A)
+    one.end(A, commits=False)
+    one.write(B)
+    answer = one.fetch(committed=False)
+    assert offsets(answer) == [0, 1, 2]
+    assert (aborted(answer), answer.read_committed) == ([], False)
+
+
+def test_the_answer_says_that_it_holds_committed_records(one: Transactions) -> None:
+    one.append(b"before")
+    assert one.fetch().read_committed
+
+
+@pytest.mark.feature("M01", "D04")
+def test_a_pull_of_committed_records_waits_for_the_marker_however_much_is_written(
+    one: Transactions,
+) -> None:
+    async def scenario() -> None:
+        peer = Peer(request(0, wait_ms_max=10_000))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            for _ in range(3):
+                await until(lambda: one.node.parked.count == 1)
+                one.write(A)
+                await until(lambda: one.node.parked.count == 0)
+            await until(lambda: one.node.parked.count == 1)
+            assert peer.answers == []
+            one.end(A, commits=True)
+        assert offsets(peer.answers[0]) == [0, 1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_pull_of_committed_records_ends_with_its_wait(one: Transactions) -> None:
+    async def scenario() -> None:
+        peer = Peer(request(0, wait_ms_max=10_000))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            await until(lambda: one.node.parked.count == 1)
+            one.write(A)
+            await until(lambda: one.node.parked.count == 1)
+            one.node.parked.expire(InstantMs(one.clock.now_ms() + 20_000))
+        (answer,) = peer.answers
+        assert (offsets(answer), answer.last_stable_offset, answer.high_watermark) == ([], 0, 1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.feature("M02")
+@pytest.mark.parametrize(("committed", "latest"), [(True, 1), (False, 2)])
+def test_the_latest_offset_is_the_isolation_level_s(
+    one: Transactions, *, committed: bool, latest: int
+) -> None:
+    one.append(b"before")
+    one.write(A)
+    query = partition_store_pb2.ListOffsetsRequest.Query(
+        partition=PARTITION, timestamp_ms=-1, current_leader_epoch=-1
+    )
+    asked = answer_offset_query(one.node, CALLER, query, read_committed=committed)
+    assert asyncio.run(asked).offset == latest
