@@ -8,25 +8,26 @@ SEED ?=
 SEEDS ?=
 MINUTES ?=
 INPUT ?=
+FAULTS ?=
 S ?=
 REWRITE ?=
 # They need Maven, and a registry once: not part of `make test`.
-JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_kafka_streams.py
+JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_kafka_streams.py tests/conformance/spark
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo bench sim scenario fuzz chaos conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo sparkzip bench sim scenario fuzz chaos conformance ci clean
 
 help: ## print these lines
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml services/txn-coordinator/pyproject.toml
+$(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml services/txn-coordinator/pyproject.toml spark-jobs/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller -e services/txn-coordinator
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller -e services/txn-coordinator -e spark-jobs
 	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "tidemark_gen.pth").write_text("$(CURDIR)/gen\n")'
 	touch $@
 
@@ -77,8 +78,11 @@ down: setup ## stop the embedded cluster cleanly
 status: setup ## what of the embedded cluster is running
 	$(BIN)/tidemark dev status $(ARGS)
 
-demo: setup ## the main job on real input: make demo INPUT=path
-	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(ARGS)
+demo: setup ## the main job end to end, with kills: make demo INPUT=path FAULTS=none
+	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+
+sparkzip: setup ## build/tidemark_spark.zip for spark-submit --py-files
+	$(BIN)/python tools/spark_zip.py
 
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
@@ -95,10 +99,10 @@ scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 	SEED=$(SEED) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
-conformance: setup ## Kafka's own Java clients and Kafka Streams (needs a JDK 17 and Maven)
+conformance: setup ## Kafka's own Java clients, Kafka Streams, Spark's Kafka connector (needs a JDK 17 and Maven)
 	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)
 
 ci: lint types test ## all that a machine runs, in this order
 
 clean: ## remove what the targets above made (not the cluster's data)
-	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target
+	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target tests/conformance/spark/target

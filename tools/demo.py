@@ -1,396 +1,401 @@
-"""The main job end to end: load a real file, read it back twice, show that nothing is missing.
+"""The main job end to end, under fire: topic A by server to topic B by user, exactly once.
 
-``make demo`` runs it on a made-up log of search queries, ``make demo INPUT=path`` on a file of
-yours. Records go in with keys through the native client and come back through a Kafka client
-(librdkafka) and through gRPC; both are compared with the file, as multisets and in the order of
-each key.
+``make demo`` starts the embedded cluster, feeds made-up search queries (``make demo INPUT=path``: a
+file of yours) into topic A from several processes, and runs ``reshard`` with ``spark-submit``. In
+the middle it kills -9 a Python worker of Spark, a broker, and the Spark driver twice, each while a
+batch is under way. Then it reads both topics as any client does, and compares them with the input,
+record by record.
 """
 
 import argparse
-import asyncio
-import re
+import json
+import shutil
+import subprocess
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-import confluent_kafka
+from demo_faults import FAULTS, Arena, Steps, Strike, strike
+from demo_feed import FeedPlan
+from demo_hook import DIRECTORY_VARIABLE
+from demo_input import Input, KeyField, Lines, from_file, made_up
+from demo_proof import Reading, problems_of, read_by_grpc, read_by_kafka, tale_of_input
+from demo_report import Tiers, connection_lines, connections, show_faults, show_topics
+from demo_spark import SparkJob, Submission
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from tidemark.cli.client_calls import run
+from spark_zip import build
+from tidemark.cli.client_calls import as_command_error, run
 from tidemark.cli.dev.cluster import DevCluster
-from tidemark.cli.dev.layout import HOST, Layout, Shape
+from tidemark.cli.dev.layout import HOST, Layout, Shape, txn_coordinators_default
 from tidemark.cli.failure import CommandError
-from tidemark.cli.search_queries import KEY_FIELD, search_queries
-from tidemark.cli.topic.lines import open_lines
-from tidemark.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from tidemark.client.errors import UnknownTopicOrPartitionError
+from tidemark.client import Admin, NewTopic
+from tidemark.client.errors import ClientError
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
 
-_IDLE_SECONDS_MAX: Final = 30
+_FEED_SECONDS_MAX: Final = 300.0
+_RESHARD_SECONDS_MAX: Final = 600.0
+_SESSIONS_SECONDS_MAX: Final = 300.0
 _POLL_SECONDS: Final = 0.2
-_RECORDS_A_POLL: Final = 5_000
-_TELL_EVERY: Final = 2_000
-_MIB: Final = 1024 * 1024
+_TASKS: Final = 2
+_QUERY_SERVERS: Final = 50
+_BATCHES_MIN: Final = 20
+_NO_FAULTS: Final = "none"
 _clock = Clock()
-_stdout_is_terminal: Final = sys.stdout.isatty()
-_console = Console(highlight=False, width=None if _stdout_is_terminal else 120)
-
-Advance = Callable[[int], None]
+_console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
 
 
 @dataclass(slots=True)
-class Tale:
-    """What went by: how many records and bytes, each record's number, and each key's order.
+class Demo:
+    """One run: where, what, and what was seen of it."""
 
-    A record is remembered by a digest, an order as a chain of digests, so that a large file fits
-    into memory.
-    """
+    arguments: argparse.Namespace
+    cluster: DevCluster
+    source: Input
+    key_field: KeyField
+    py_files: Path
+    name: str = field(default_factory=lambda: f"demo-{uuid.uuid4().hex[:6]}")
+    strikes: list[Strike] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    began_ms: int = field(default_factory=_clock.now_ms)
 
-    title: str
-    records: int = 0
-    total_bytes: int = 0
-    seconds: float = 0.0
-    seen: Counter[bytes] = field(default_factory=Counter)
-    order: dict[bytes, bytes] = field(default_factory=dict)
-    by_partition: Counter[int] = field(default_factory=Counter)
+    @property
+    def topic_a(self) -> str:
+        """Sharded by server."""
+        return f"{self.name}.by-server"
 
-    def add(self, key: bytes, value: bytes) -> None:
-        """One record."""
-        self.records += 1
-        self.total_bytes += len(key) + len(value)
-        self.seen[_digest(key, value)] += 1
-        self.order[key] = _digest(self.order.get(key, b""), value)
+    @property
+    def topic_b(self) -> str:
+        """Sharded by user."""
+        return f"{self.name}.by-user"
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Measure what happens within."""
-        began_ms = _clock.now_ms()
-        yield
-        self.seconds = max(0.001, (_clock.now_ms() - began_ms) / 1_000)
+    @property
+    def directory(self) -> Path:
+        """Of this run: logs, checkpoints, the report."""
+        return self.cluster.layout.directory / "demo" / self.name
 
-    def missing_from(self, other: "Tale") -> int:
-        """Records of ours that the other has not, each as often as it is missing."""
-        return (self.seen - other.seen).total()
+    @property
+    def checkpoint(self) -> Path:
+        """Of the resharding query."""
+        return self.directory / "checkpoint"
 
-    def keys_out_of_order(self, other: "Tale") -> int:
-        """Keys whose records do not come in the same order."""
-        return sum(other.order.get(key) != chain for key, chain in self.order.items())
+    @property
+    def grpc(self) -> str:
+        """The brokers' gRPC addresses."""
+        shape = self.cluster.layout.shape
+        return ",".join(f"{HOST}:{shape.ports.grpc + place}" for place in range(shape.brokers))
 
+    @property
+    def servers(self) -> int:
+        """How many are played."""
+        return self.source.servers if isinstance(self.source, Lines) else _QUERY_SERVERS
 
-def _digest(first: bytes, second: bytes) -> bytes:
-    return blake2b(b"%d:%b%b" % (len(first), first, second), digest_size=16).digest()
+    def say(self, text: str) -> None:
+        """One line, with the time since the start."""
+        seconds = (_clock.now_ms() - self.began_ms) / 1_000
+        _console.print(f"{seconds:6.1f} s  {text}", soft_wrap=True)
 
-
-@dataclass(frozen=True, slots=True)
-class KeyField:
-    """A field of a line, counted from 1, between separators (or any white space)."""
-
-    number: int
-    separator: bytes | None
-
-    def of(self, line: bytes) -> bytes:
-        """The key; empty where a line is too short."""
-        fields = line.split(self.separator, self.number)
-        return fields[self.number - 1] if len(fields) >= self.number else b""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the demonstration takes place."""
-
-    bootstrap: str
-    grpc: str
-    topic: str
-    partitions: int
+    def count_connections(self, phase: str) -> None:
+        """Keep the most that were seen at once."""
+        shape = self.cluster.layout.shape
+        now = connections([shape.ports.client + place for place in range(shape.brokers)])
+        self.seen[phase] = max(now, self.seen.get(phase, 0))
 
 
-async def create_topic(target: Target) -> None:
-    """Anew: one that is left over from an earlier run is deleted first."""
-    async with Admin(target.bootstrap) as admin:
-        with suppress(UnknownTopicOrPartitionError):
-            await admin.delete_topics([target.topic])
-        await admin.create_topics([NewTopic(target.topic, target.partitions, 1)])
+# ---- the input into topic A
 
 
-async def load(target: Target, path: Path, key_field: KeyField, advance: Advance) -> Tale:
-    """Send every line of a file, with keys."""
-    sent = Tale("loaded")
-    with sent.timed(), open_lines(str(path)) as source:
-        async with Producer(target.bootstrap, linger_ms=20, batch_size=256 * 1024) as producer:
-            for line in source:
-                key = key_field.of(line)
-                delivery = await producer.enqueue(target.topic, line, key)
-                sent.add(key, line)
-                sent.by_partition[delivery.partition.partition] += 1
-                if sent.records % _TELL_EVERY == 0:
-                    advance(source.position_bytes)
-                    await asyncio.sleep(0)
-            await producer.flush()
-    return sent
+async def create_topics(demo: Demo) -> None:
+    """Both, replicated as far as there are brokers."""
+    brokers = demo.cluster.layout.shape.brokers
+    replicas = min(3, brokers)
+    config = {"min.insync.replicas": str(max(1, replicas - 1))}
+    counts = {
+        demo.topic_a: demo.arguments.source_partitions,
+        demo.topic_b: demo.arguments.partitions,
+    }
+    async with Admin(demo.cluster.bootstrap) as admin:
+        await admin.create_topics(
+            [NewTopic(topic, count, replicas, config) for topic, count in counts.items()]
+        )
 
 
-def read_by_kafka(target: Target, advance: Advance) -> Tale:
-    """All partitions from the beginning to where they end now, with librdkafka."""
-    read = Tale("Kafka client")
-    consumer = confluent_kafka.Consumer(
+def feed(demo: Demo) -> int:
+    """Several processes, each with its own servers; the records that they sent."""
+    members = demo.arguments.feeders
+    lines = demo.source if isinstance(demo.source, Lines) else None
+    plans = [
+        FeedPlan(
+            demo.cluster.bootstrap,
+            demo.topic_a,
+            demo.arguments.source_partitions,
+            member,
+            members,
+            str(demo.source.path),
+            copies=lines.copies if lines else 0,
+            servers=lines.servers if lines else 0,
+        )
+        for member in range(members)
+    ]
+    program = str(Path(__file__).parent / "demo_feed.py")
+    with ExitStack() as ending:
+        processes = []
+        for plan in plans:
+            argv = [sys.executable, program, plan.as_argument()]
+            process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+            processes.append(ending.enter_context(process))
+            ending.callback(process.kill)
+        _wait_fed(demo, processes)
+        return sum(json.loads(process.communicate()[0])["records"] for process in processes)
+
+
+def _wait_fed(demo: Demo, processes: Sequence["subprocess.Popen[str]"]) -> None:
+    deadline = _clock.now_ms() + int(_FEED_SECONDS_MAX * 1_000)
+    while any(process.poll() is None for process in processes):
+        demo.count_connections("feeding")
+        if _clock.now_ms() > deadline:
+            raise CommandError(f"the servers did not end within {_FEED_SECONDS_MAX:g} s")
+        time.sleep(_POLL_SECONDS)
+    if any(process.returncode for process in processes):
+        raise CommandError("a server failed; its own words are above")
+
+
+# ---- from topic A to topic B
+
+
+def reshard(demo: Demo) -> Steps:
+    """Run the job to its end, with the faults that were asked for in its middle."""
+    steps = Steps(demo.directory / "steps")
+    batches = demo.arguments.batches
+    submission = Submission(
+        "reshard",
+        (
+            *("--bootstrap-servers", demo.grpc),
+            *("--source", demo.topic_a, "--target", demo.topic_b),
+            *("--key", demo.key_field.rule, "--checkpoint", str(demo.checkpoint)),
+            *("--sink-id", demo.name, "--group-id", demo.name, "--tasks", str(_TASKS)),
+            *("--max-offsets-per-trigger", str(max(1, demo.arguments.records // batches))),
+            "--available-now",
+        ),
+        demo.py_files,
         {
-            "bootstrap.servers": target.bootstrap,
-            "group.id": "demo",  # librdkafka wants one; nothing is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
+            "PYTHONPATH": str(Path(__file__).parent),
+            "TIDEMARK_SPARK_STEP_HOOK": "demo_hook:at_step",
+            DIRECTORY_VARIABLE: str(steps.directory),
+        },
+        demo.directory / "logs",
     )
-    with read.timed():
+
+    def start() -> SparkJob:
+        return SparkJob(submission, demo.say)
+
+    arena = Arena(
+        demo.cluster,
+        demo.grpc,
+        demo.cluster.bootstrap,
+        demo.name,
+        demo.topic_b,
+        demo.checkpoint,
+        steps,
+        start(),
+        start,
+        demo.say,
+    )
+    try:
+        for name in demo.arguments.faults:
+            demo.strikes.append(strike(arena, name, batches))
+            demo.count_connections("resharding")
+        arena.job.wait(_RESHARD_SECONDS_MAX)
+    finally:
+        arena.job.close()
+    return steps
+
+
+# ---- the proof, and what is shown
+
+
+def prove(demo: Demo, steps: Steps) -> list[str]:
+    """Read everything back and compare; what is wrong, a line each."""
+    expected = tale_of_input(demo.source, demo.key_field)
+    servers, users = demo.arguments.source_partitions, demo.arguments.partitions
+    a = Reading(demo.topic_a, servers, demo.source, demo.key_field, keyed=False)
+    b = Reading(demo.topic_b, users, demo.source, demo.key_field, keyed=True)
+    bootstrap = demo.cluster.bootstrap
+    tales = {
+        "the input": expected,
+        f"{demo.topic_a} by librdkafka": read_by_kafka(bootstrap, a),
+        f"{demo.topic_b} by librdkafka": read_by_kafka(bootstrap, b),
+        f"{demo.topic_b} by gRPC": run(read_by_grpc(demo.grpc, b)),
+    }
+    show_topics(_console, tales)
+    (_, of_input), (name_a, of_a), *of_b = tales.items()
+    problems = problems_of(of_input, of_a, f"{name_a}, against the input")
+    for name, found in of_b:
+        problems += problems_of(of_a, found, f"{name}, against topic A")
+        if found.torn:
+            problems.append(f"{name}: {len(found.torn):,} keys in more than one partition")
+    return problems + _problems_of_run(demo, steps)
+
+
+def _problems_of_run(demo: Demo, steps: Steps) -> list[str]:
+    """Whether the run was what it was meant to be: enough batches, and faults that hurt."""
+    runs = {batch_id: len(tokens) for batch_id, tokens in steps.runs_by_batch().items()}
+    tries = {each.batch_id: steps.attempts(each.batch_id) for each in demo.strikes}
+    show_faults(_console, demo.strikes, runs, tries)
+    replayed = sorted(batch_id for batch_id, count in runs.items() if count > 1)
+    _console.print(f"\n{len(runs)} batches; replayed after a restart: {replayed or 'none'}")
+    problems = [f"{each}: the batch was over" for each in demo.strikes if not each.unfinished]
+    if len(runs) < demo.arguments.batches:
+        problems.append(f"only {len(runs)} batches, instead of {demo.arguments.batches}")
+    killed_drivers = [name for name in demo.arguments.faults if FAULTS[name].victim == "driver"]
+    if killed_drivers and not replayed:
+        problems.append("no batch was replayed")
+    return problems
+
+
+def sessions(demo: Demo) -> Path:
+    """The report of who asked what, from topic B."""
+    report = demo.directory / "sessions.html"
+    queries = not isinstance(demo.source, Lines)
+    submission = Submission(
+        "sessions",
+        (
+            *("--bootstrap-servers", demo.grpc, "--source", demo.topic_b),
+            *("--format", "search-queries" if queries else "access-log"),
+            *("--checkpoint", str(demo.directory / "checkpoint-sessions")),
+            *("--available-now", "--report", str(report), "--title", demo.source.path.name),
+        ),
+        demo.py_files,
+        {},
+        demo.directory / "logs",
+    )
+    job = SparkJob(submission, demo.say)
+    try:
+        job.wait(_SESSIONS_SECONDS_MAX)
+    finally:
+        job.close()
+    return report
+
+
+def demonstrate(arguments: argparse.Namespace) -> ExitCode:
+    """Everything. Raises CommandError."""
+    source, key_field = choose_input(arguments)
+    with a_cluster(arguments.dir, keep=arguments.keep) as cluster:
+        py_files = build(arguments.dir.absolute() / "demo" / "tidemark_spark.zip")
+        demo = Demo(arguments, cluster, source, key_field, py_files)
+        demo.directory.mkdir(parents=True)
         try:
-            consumer.assign(
-                [
-                    confluent_kafka.TopicPartition(target.topic, number, 0)
-                    for number in range(target.partitions)
-                ]
-            )
-            _take_all(consumer, target, read, advance)
-        finally:
-            consumer.close()
-    return read
+            problems = _act(demo)
+        except ClientError as error:
+            raise as_command_error(error) from None
+    _console.print()
+    for problem in problems:
+        _console.print(f"FAILED: {problem}", soft_wrap=True)
+    if problems:
+        return ExitCode.FAILED
+    demo.say(
+        "topic B holds exactly topic A's records: none missing, none twice, the order of every"
+        " server's records kept for every key, each key in one partition"
+    )
+    return ExitCode.OK
 
 
-def _take_all(
-    consumer: confluent_kafka.Consumer, target: Target, read: Tale, advance: Advance
-) -> None:
-    ended: set[int] = set()
-    heard_ms = _clock.now_ms()
-    while len(ended) < target.partitions:
-        messages = consumer.consume(_RECORDS_A_POLL, timeout=_POLL_SECONDS)
-        for message in messages:
-            _take(message, read, ended)
-        advance(read.records)
-        if messages:
-            heard_ms = _clock.now_ms()
-        elif _clock.now_ms() - heard_ms > _IDLE_SECONDS_MAX * 1_000:
-            raise CommandError(
-                f"the Kafka client got nothing from {target.topic} for {_IDLE_SECONDS_MAX} s",
-                hint="tidemark dev status",
-                code=ExitCode.TEMPORARY,
-            )
+def _act(demo: Demo) -> list[str]:
+    demo.say(f"{demo.source.path}, key field {demo.key_field.number}, into {demo.topic_a}")
+    run(create_topics(demo))
+    count = feed(demo)
+    demo.say(
+        f"{demo.arguments.feeders} processes sent {count:,} records for {demo.servers} servers"
+    )
+    steps = reshard(demo)
+    demo.say("reading everything back")
+    problems = prove(demo, steps)
+    tiers = Tiers(demo.servers, _TASKS, demo.arguments.partitions)
+    _console.print()
+    for line in connection_lines(tiers, demo.seen):
+        _console.print(line, soft_wrap=True)
+    if demo.arguments.report:
+        demo.say("sessions of the users, from topic B")
+        demo.say(f"report: {sessions(demo)}")
+    shutil.rmtree(demo.checkpoint, ignore_errors=True)
+    return problems
 
 
-def _take(message: confluent_kafka.Message, read: Tale, ended: set[int]) -> None:
-    error, partition = message.error(), message.partition()
-    if error is None:
-        assert partition is not None, "librdkafka names it for records and ends alike"
-        read.add(message.key() or b"", message.value() or b"")
-        read.by_partition[partition] += 1
-    elif error.name() == "_PARTITION_EOF":
-        assert partition is not None, "and for ends alike"
-        ended.add(partition)
-    else:
-        raise CommandError(f"the Kafka client failed: {error.str()}")
-
-
-async def read_by_grpc(target: Target, advance: Advance) -> Tale:
-    """All partitions from the beginning to where they end now, through the PartitionStore."""
-    read = Tale("gRPC")
-    with read.timed():
-        async with Consumer(
-            target.grpc, transport="grpc", auto_offset_reset="earliest"
-        ) as consumer:
-            partitions = [TopicPartition(target.topic, n) for n in range(target.partitions)]
-            consumer.assign(partitions)
-            left = await consumer.end_offsets(partitions)
-            while left:
-                for record in await consumer.poll(_RECORDS_A_POLL):
-                    read.add(record.key or b"", record.value or b"")
-                    read.by_partition[record.partition] += 1
-                advance(read.records)
-                for partition, end in list(left.items()):
-                    if await consumer.position(partition) >= end:
-                        del left[partition]
-    return read
-
-
-# The cluster, the input, and what is shown.
+def choose_input(arguments: argparse.Namespace) -> tuple[Input, KeyField]:
+    """A file of the user's, or queries made up. Raises CommandError."""
+    if arguments.input is None:
+        made = made_up(arguments.dir, arguments.records, arguments.seed)
+        return made, KeyField()
+    if not arguments.input.is_file():
+        raise CommandError(f"there is no file {arguments.input}", code=ExitCode.NO_INPUT)
+    separator = arguments.separator.encode().decode("unicode_escape").encode()
+    lines = from_file(arguments.input, arguments.records, _QUERY_SERVERS)
+    return lines, KeyField(arguments.key_field, separator)
 
 
 @contextmanager
-def a_cluster(directory: Path, *, keep: bool) -> Iterator[Layout]:
-    """The embedded cluster:
-
-    started if it is not running, and stopped again if it was started here.
+def a_cluster(directory: Path, *, keep: bool) -> Iterator[DevCluster]:
+    """The embedded cluster: started if it is not running, and stopped again if it was started
+    here.
     """
     kept = Shape.read(Layout(directory).shape_path)
-    cluster = DevCluster(Layout(directory, kept or Shape()), report=_say)
+    shape = kept or Shape(txn_coordinators=txn_coordinators_default())
+    cluster = DevCluster(Layout(directory, shape), report=_console.print)
+    if not shape.txn_coordinators:
+        raise CommandError(
+            f"the cluster in {directory} has no txn-coordinator", hint="--dir another-directory"
+        )
     ran_before = bool(cluster.running())
     try:
         cluster.start()
-        yield cluster.layout
+        yield cluster
     finally:
         if not ran_before and not keep:
             cluster.stop()
 
 
-def made_up_input(directory: Path, count: int, seed: int) -> Path:
-    """A file of search queries, made when it is not there yet."""
-    path = directory / "demo" / f"search-queries-{seed}-{count}.tsv"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as scratch:
-            scratch.writelines(f"{line}\n" for line in search_queries(count, seed=seed))
-        Path(scratch.name).replace(path)
-    return path
-
-
-def topic_name(path: Path) -> str:
-    """``demo-access-log`` for ``access.log.gz``."""
-    stem = re.sub(r"[^a-zA-Z0-9]+", "-", path.name.removesuffix(".gz")).strip("-").lower()
-    return f"demo-{stem or 'input'}"[:200]
-
-
-def run_phases(target: Target, path: Path, key_field: KeyField) -> tuple[Tale, Tale, Tale]:
-    """Load, read, read again, under one progress display."""
-    with Progress(
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=_console,
-        disable=not _stdout_is_terminal,
-    ) as progress:
-
-        def bar(title: str, total: int) -> Advance:
-            task = progress.add_task(title, total=total)
-            return lambda done: progress.update(task, completed=done)
-
-        size_bytes = path.stat().st_size
-        advance = bar("load", size_bytes)
-        run(create_topic(target))
-        sent = run(load(target, path, key_field, advance))
-        advance(size_bytes)
-        by_kafka = read_by_kafka(target, bar("read with a Kafka client", sent.records))
-        by_grpc = run(read_by_grpc(target, bar("read with gRPC", sent.records)))
-    return sent, by_kafka, by_grpc
-
-
-def show(target: Target, sent: Tale, readings: Sequence[Tale]) -> None:
-    """The short tables at the end."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(f"topic {target.topic}")
-    for column in ("records", "MiB", "records/s", "MiB/s", "missing", "twice", "misordered"):
-        table.add_column(column, justify="right")
-    table.add_row(f"{sent.title} by the native client", *_rates(sent), "", "", "")
-    for read in readings:
-        table.add_row(
-            f"read back by {read.title}",
-            *_rates(read),
-            f"{sent.missing_from(read):,}",
-            f"{read.missing_from(sent):,}",
-            f"{sent.keys_out_of_order(read):,}",
-        )
-    shares = Table(box=None, pad_edge=False)
-    shares.add_column("partition", justify="right")
-    for tale in (sent, *readings):
-        shares.add_column(tale.title, justify="right")
-    for number in range(target.partitions):
-        counts = (f"{tale.by_partition[number]:,}" for tale in (sent, *readings))
-        shares.add_row(str(number), *counts)
-    for shown in (table, shares):
-        _console.print()
-        _console.print(shown)
-
-
-def _rates(tale: Tale) -> tuple[str, ...]:
-    return (
-        f"{tale.records:,}",
-        f"{tale.total_bytes / _MIB:,.1f}",
-        f"{tale.records / tale.seconds:,.0f}",
-        f"{tale.total_bytes / _MIB / tale.seconds:,.1f}",
-    )
-
-
-def verdict(sent: Tale, readings: Sequence[Tale]) -> list[str]:
-    """What is wrong, a line each; nothing when all is there, once and in order."""
-    problems = []
-    for read in readings:
-        for count, what in (
-            (sent.missing_from(read), "records missing"),
-            (read.missing_from(sent), "records twice, or never sent"),
-            (sent.keys_out_of_order(read), "keys whose records came in another order"),
-            (_moved(sent, read), "partitions with another number of records"),
-        ):
-            if count:
-                problems.append(f"{read.title}: {count:,} {what}")
-    return problems
-
-
-def _moved(sent: Tale, read: Tale) -> int:
-    partitions = set(sent.by_partition) | set(read.by_partition)
-    return sum(sent.by_partition[number] != read.by_partition[number] for number in partitions)
-
-
-def _say(text: str) -> None:
-    _console.print(text, soft_wrap=True)
+def _faults(text: str) -> list[str]:
+    names = [] if text in ("", _NO_FAULTS) else text.split(",")
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(FAULTS)}")
+    return [name for name in FAULTS if name in names]
 
 
 def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--input", type=Path, help="a file of lines, plain or .gz; default: made up"
+    add = parser.add_argument
+    add("--input", type=Path, help="a file of lines, plain or .gz; default: made-up queries")
+    add("--records", type=int, default=500_000, help="at least; a short file is repeated")
+    add("--seed", type=int, default=7, help="what queries are made up from")
+    add("--key-field", type=int, default=1, help="of the file's lines, from 1")
+    add("--separator", default=" ", help="between the file's fields; default: a space")
+    add("--feeders", type=int, default=4, help="processes that play the servers")
+    add("--source-partitions", type=int, default=8, help="of topic A")
+    add("--partitions", type=int, default=12, help="of topic B")
+    add("--batches", type=int, default=24, help="at least")
+    add(
+        "--faults",
+        type=_faults,
+        default=",".join(FAULTS),
+        help=f"of {', '.join(FAULTS)}, with commas; or {_NO_FAULTS}",
     )
-    parser.add_argument("--records", type=int, default=200_000, help="lines to make up")
-    parser.add_argument("--seed", type=int, default=7, help="what they are made up from")
-    parser.add_argument("--partitions", type=int, default=6)
-    parser.add_argument(
-        "--key-field",
-        type=int,
-        help="which field of a line is the key, from 1; default 1 (of an access log: the client)",
-    )
-    parser.add_argument("--separator", help="between fields; default: white space")
-    parser.add_argument("--dir", type=Path, default=Path(".tidemark"), help="of the cluster")
-    parser.add_argument("--keep", action="store_true", help="leave a cluster started here running")
+    add("--report", action=argparse.BooleanOptionalAction, default=True, help="of sessions")
+    add("--dir", type=Path, default=Path(".tidemark"), help="of the cluster")
+    add("--keep", action="store_true", help="leave a cluster started here running")
     arguments = parser.parse_args()
-    if arguments.partitions < 1 or (arguments.key_field or 1) < 1 or arguments.records < 1:
+    numbers = ("records", "key_field", "feeders", "source_partitions", "partitions", "batches")
+    if min(getattr(arguments, name) for name in numbers) < 1:
         parser.error("numbers here start from 1")
+    if arguments.faults and arguments.batches < _BATCHES_MIN:
+        parser.error(f"faults need --batches {_BATCHES_MIN} or more")
     return arguments
-
-
-def demonstrate(arguments: argparse.Namespace) -> ExitCode:
-    """Everything. Raises CommandError."""
-    path: Path | None = arguments.input
-    separator: str | None = arguments.separator
-    number: int | None = arguments.key_field
-    if path is None:
-        path = made_up_input(arguments.dir, arguments.records, arguments.seed)
-        separator, number = separator or "\t", number or KEY_FIELD
-    elif not path.is_file():
-        raise CommandError(f"there is no file {path}", code=ExitCode.NO_INPUT)
-    key_field = KeyField(number or 1, separator.encode() if separator else None)
-    with a_cluster(arguments.dir, keep=arguments.keep) as layout:
-        ports = layout.shape.ports
-        grpc = ",".join(f"{HOST}:{ports.grpc + place}" for place in range(layout.shape.brokers))
-        target = Target(layout.bootstrap, grpc, topic_name(path), arguments.partitions)
-        _say(f"loading {path} with field {key_field.number} as key")
-        sent, *readings = run_phases(target, path, key_field)
-    show(target, sent, readings)
-    problems = verdict(sent, readings)
-    _say("")
-    for problem in problems:
-        _say(f"FAILED: {problem}")
-    if problems:
-        return ExitCode.FAILED
-    _say(
-        f"all {sent.records:,} records of {len(sent.order):,} keys came back through both doors:"
-        " none missing, none twice, every key in order"
-    )
-    return ExitCode.OK
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ from tidemark.runtime.service_config import ServiceConfig, config_keys
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.shell.node import TxnCoordinatorNode
 
 OUTPUT: Final = Path(__file__).parent.parent / "docs/reference"
 _KIND_WORDS: Final = {
@@ -185,7 +186,12 @@ def _api_row(key: ApiKey, *, is_served: bool) -> tuple[str, ...]:
 def metrics() -> str:
     """What /metrics shows."""
     parts = []
-    for service, registry in (("broker", broker_registry()), ("controller", controller_registry())):
+    registries = {
+        "broker": broker_registry(),
+        "controller": controller_registry(),
+        "txn-coordinator": txn_coordinator_registry(),
+    }
+    for service, registry in registries.items():
         rows = sorted(metric_rows(registry.collect()))
         parts += [f"## {service}", table(("name", "type", "labels", "what it counts"), rows)]
     first = "Served at `/metrics` of `ops.listen`, in Prometheus' text format."
@@ -227,6 +233,13 @@ def controller_registry() -> CollectorRegistry:
     shown = Metrics("controller")
     node = ControllerNode(ControllerConfig(controller_id=0), ZkSession(_NOWHERE), Clock())
     measure(node, shown)
+    return shown.registry
+
+
+def txn_coordinator_registry() -> CollectorRegistry:
+    """What a txn-coordinator measures."""
+    shown = Metrics("txn-coordinator")
+    TxnCoordinatorNode(TxnCoordinatorConfig(coordinator_id=0), Clock(), shown)
     return shown.registry
 
 

@@ -25,13 +25,14 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.spark import bench_spark
 from bench.transactions import bench_highest, bench_steady
 from bench.transactions_cluster import TransactionalCluster, transactional
 from bench.transactions_small import bench_small
 from rich.console import Console
 
 REPLICATED = ("replication", "acks", "catchup", "failover")
-COORDINATED = ("transactions", "highest", "smalltxns", "groups")
+COORDINATED = ("transactions", "highest", "smalltxns", "groups", "spark")
 GROUPS = (
     *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k"),
     *REPLICATED,
@@ -40,6 +41,8 @@ GROUPS = (
 REPLICATED_BYTES_MAX = 512 << 20
 """Of a run: three copies are kept."""
 CATCH_UPS_MAX = 3
+SPARK_BYTES_MAX = 256 << 20
+"""Of a run: a row goes through Python's and Java's memory, not only through the page cache."""
 
 
 def options() -> argparse.Namespace:
@@ -163,6 +166,13 @@ def run_coordinated(
         "highest": lambda cluster: bench_highest(cluster, seconds=short_s, where=where),
         "smalltxns": lambda cluster: bench_small(cluster, seconds=short_s, where=where),
         "groups": lambda cluster: bench_groups(cluster, seconds=short_s, where=where),
+        "spark": lambda cluster: bench_spark(
+            cluster,
+            directory / "spark",
+            records=min(asked.megabytes << 20, SPARK_BYTES_MAX) // 1_024,
+            runs=asked.runs,
+            where=where,
+        ),
     }
     wanted = [name for name in steps if name in only and where == "disk"]
     if wanted:

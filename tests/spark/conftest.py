@@ -1,0 +1,194 @@
+"""One local Spark session and one real cluster for all tests of the Spark data source.
+
+Both are shared by the whole session: a test leaves them running, makes topics of its own names
+(`topic_name`) and puts its checkpoints under `tmp_path`. A test that hurts processes makes a
+cluster of its own with `start_cluster`.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import pytest
+from e2e.conftest import START_SECONDS, Cluster, StartCluster
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from tidemark.cli.dev.cluster import Config
+from tidemark.cli.dev.layout import Layout
+
+ROOT: Final = Path(__file__).parents[2]
+WORKER_PATH: Final = ("gen", "lib", "spark-jobs", "tests")
+"""What Spark's Python processes import from, below the root: the tests too, for fault hooks."""
+JVM_END_SECONDS: Final = 20.0
+TEST_SECONDS: Final = 400
+QUICK: Final[Mapping[str, Config]] = {
+    "broker": {
+        "zookeeper.session.timeout.ms": 4_000,  # a killed broker's id is free after it
+        "replica.lag.time.max.ms": 4_000,  # a dead follower holds acks=all until it left the ISR
+        "log.cleaner.backoff.ms": 100,
+        "log.retention.check.interval.ms": 100,
+    },
+    "txn-coordinator": {"zookeeper.session.timeout.ms": 4_000},
+}
+SPARK_CONF: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # A class cache and a warm-up that tests of a minute do not earn back.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "ERROR",
+}
+
+
+def pytest_sessionstart() -> None:
+    """SIGTERM (a CI's time limit) ends the session as ^C does, so that clusters and the JVM end
+    with it.
+    """
+
+    def terminated(_number: int, _frame: FrameType | None) -> None:
+        pytest.exit("terminated", returncode=128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, terminated)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """py4j leaves sockets to the garbage collector, and pyspark its own old ways. The first query
+    of a JVM takes its time where the machine is busy.
+    """
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+            for ignored in (
+                "ignore::ResourceWarning",
+                "ignore::DeprecationWarning",
+                "ignore::FutureWarning",
+                "ignore::UserWarning:pyspark",
+            ):
+                item.add_marker(pytest.mark.filterwarnings(ignored))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores in this machine; format ``tidemark`` is registered. Its JVM ends with the
+    session.
+    """
+    directory = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        _set_environment(patch)
+        builder = SparkSession.builder.master("local[2]").appName("tidemark-tests")
+        for name, value in SPARK_CONF.items():
+            builder = builder.config(name, value)
+        builder = builder.config("spark.local.dir", str(directory / "local"))
+        session = builder.config(
+            "spark.sql.warehouse.dir", str(directory / "warehouse")
+        ).getOrCreate()
+        register_source(session)
+        try:
+            yield session
+        finally:
+            end_jvm(session)
+
+
+def register_source(session: SparkSession) -> None:
+    """Let a session know the format; again for every session made by ``newSession``."""
+    from tidemark_spark import register
+
+    register(session)
+
+
+def end_jvm(session: SparkSession) -> None:
+    """Stop the session, and the JVM that it started, which outlives ``stop`` otherwise."""
+    gateway = SparkContext._gateway
+    session.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    jvm = gateway.proc
+    if jvm.stdin is not None:
+        jvm.stdin.close()  # the JVM ends when its parent lets go of its input
+    try:
+        jvm.wait(JVM_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _set_environment(patch: pytest.MonkeyPatch) -> None:
+    path = [str(ROOT / part) for part in WORKER_PATH]
+    patch.setenv("PYTHONPATH", os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")]))
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    patch.delenv("SPARK_HOME", raising=False)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers, a controller and a txn-coordinator, shared: leave them as they were."""
+    shared = _started(tmp_path_factory.mktemp("cluster"), 2, 1, None, 1)
+    yield shared
+    shared.end()
+
+
+def _started(
+    directory: Path,
+    brokers: int,
+    controllers: int,
+    overrides: Mapping[str, Config] | None,
+    txn_coordinators: int,
+) -> Cluster:
+    layout = Layout.on_free_ports(
+        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
+    )
+    settings = {**QUICK, **(overrides or {})}
+    started = Cluster(layout, overrides=settings)
+    try:
+        started.start(START_SECONDS)
+    except BaseException as problem:
+        started.end()
+        problem.add_note(started.logs_tail())
+        raise
+    return started
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+    """Clusters of the test's own, ended with it whatever it did to them."""
+    numbers = itertools.count(1)
+    with contextlib.ExitStack() as ending:
+
+        def start(
+            *,
+            brokers: int = 1,
+            controllers: int = 1,
+            txn_coordinators: int = 0,
+            overrides: Mapping[str, Config] | None = None,
+        ) -> Cluster:
+            directory = tmp_path / f"cluster-{next(numbers)}"
+            own = _started(directory, brokers, controllers, overrides, txn_coordinators)
+            ending.callback(own.end)
+            return own
+
+        yield start
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names that nothing else of the session uses: ``topic_name("orders")``."""
+    test = "".join(char if char.isalnum() else "-" for char in request.node.name)
+    unique = uuid.uuid4().hex[:6]
+    return lambda name: f"{test[:80]}.{unique}.{name}"

@@ -1,0 +1,59 @@
+"""What a resharding query must not change, as text and compared."""
+
+from dataclasses import replace
+
+import pytest
+from tidemark_spark.errors import OptionError
+from tidemark_spark.keys import parse_key
+from tidemark_spark.partitioners import parse_partitioner
+from tidemark_spark.reshard_plan import (
+    DeadLetters,
+    Plan,
+    check_unchanged,
+    plan_from_json,
+    plan_to_json,
+)
+
+PLAN = Plan(
+    target="by-user",
+    partitions=4,
+    key=parse_key("field:3"),
+    partitioner=parse_partitioner("murmur2"),
+    dead_letters=DeadLetters("lost", 2),
+)
+
+
+@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, dead_letters=None)])
+def test_a_plan_survives_as_text(plan: Plan) -> None:
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", plan_to_json(PLAN).replace("1", "9", 1)])
+def test_another_text(text: str) -> None:
+    with pytest.raises(OptionError, match="another release, or damaged"):
+        plan_from_json(text)
+
+
+def test_slots_count_dead_letters() -> None:
+    assert PLAN.slots == 6
+
+
+def test_a_plan_in_words() -> None:
+    assert str(PLAN) == "by-user: 4 partitions by murmur2 of field:3, dead letters in lost"
+
+
+def test_growth_and_dead_letters_may_change() -> None:
+    check_unchanged(PLAN, replace(PLAN, partitions=8, dead_letters=None))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PLAN, target="by-host"),
+        replace(PLAN, key=parse_key("field:2")),
+        replace(PLAN, partitioner=parse_partitioner("crc32")),
+    ],
+)
+def test_a_key_is_not_placed_otherwise_than_before(other: Plan) -> None:
+    with pytest.raises(OptionError, match="in two partitions"):
+        check_unchanged(PLAN, other)

@@ -1,0 +1,40 @@
+import pytest
+from tidemark.client.errors import ClientError, UnknownTopicOrPartitionError
+from tidemark.client.sink_batches import (
+    BatchCommittedError,
+    StaleBatchError,
+)
+from tidemark.client.sink_batches import (
+    RetiredQueryError as RefusedQueryError,
+)
+from tidemark.model.errors import ErrorCode
+from tidemark_spark.sink_clients import said_clearly
+from tidemark_spark.sink_errors import RetiredQueryError, SinkError, StaleCheckpointError
+
+
+def said(problem: ClientError) -> SinkError:
+    with pytest.raises(SinkError) as found, said_clearly("writing"):
+        raise problem
+    return found.value
+
+
+def test_a_hint_is_said_once() -> None:
+    problem = UnknownTopicOrPartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'x'")
+    told = said(problem)
+    assert "no topic 'x'" in told.what
+    assert str(told).count("create the topic first") == 1
+
+
+def test_a_stale_batch_is_a_checkpoint_that_is_behind() -> None:
+    assert isinstance(said(StaleBatchError(ErrorCode.INVALID_TXN_STATE, "")), StaleCheckpointError)
+
+
+def test_a_retired_query_hears_who_writes_now() -> None:
+    told = said(RefusedQueryError(ErrorCode.PRODUCER_FENCED, "query 'q' was retired"))
+    assert isinstance(told, RetiredQueryError)
+    assert "query 'q' was retired" in told.what
+
+
+def test_a_committed_batch_is_no_failure() -> None:
+    with pytest.raises(BatchCommittedError), said_clearly("writing"):
+        raise BatchCommittedError("done", "{}")
