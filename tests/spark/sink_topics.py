@@ -14,7 +14,7 @@ SETTLED_SECONDS: Final = 30
 
 
 def committed_records(cluster: Cluster, topic: str, partitions: int = 1) -> list[ConsumerRecord]:
-    """All, partition by partition, once no transaction is open there."""
+    """All, by partition and offset, once no transaction is open there."""
 
     async def read() -> list[ConsumerRecord]:
         places = [TopicPartition(topic, number) for number in range(partitions)]
@@ -26,7 +26,7 @@ def committed_records(cluster: Cluster, topic: str, partitions: int = 1) -> list
             records: list[ConsumerRecord] = []
             while any([await consumer.position(place) < ends[place] for place in places]):
                 records += await consumer.poll(timeout_ms=200)
-            return records
+            return sorted(records, key=lambda record: (record.partition, record.offset))
 
     return run(read())
 

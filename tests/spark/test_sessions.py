@@ -3,6 +3,8 @@
 import json
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from spark.spark_records import create, produce, reader
 from tidemark.cli.search_queries import search_queries
 from tidemark.client.sync import Admin
 from tidemark_spark.errors import OptionError
+from tidemark_spark.session_frames import FORMATS, parse_records
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -131,6 +134,27 @@ def test_the_report_is_drawn_from_the_topics(
     assert [each for each in shown if each not in text] == []
 
 
+@pytest.mark.feature("R09")
+def test_both_queries_run_side_by_side(
+    spark: SparkSession, cluster: Cluster, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = create(cluster, topic_name("access"), 1)
+    options = replace(options_for(cluster, topic, tmp_path, "--tasks", "1"), available_now=False)
+    with Admin(cluster.grpc(), transport="grpc") as admin:
+        sessions.make_topics(admin, options, print)
+    with ExitStack() as ending:
+        queries = [
+            start(spark, options) for start in (sessions.start_sessions, sessions.start_users)
+        ]
+        for query in queries:
+            ending.callback(query.stop)
+        produce(cluster, topic, [line("u1", 0), line("end", 600)], key=b"u1")
+        produce(cluster, topic, [line("end", 601)], key=b"end")
+        for query in queries:
+            query.processAllAvailable()
+    assert newest(values(spark, cluster, options.users_topic)) == {"u1": (1, 1)}
+
+
 def test_every_format_finds_user_time_and_page(spark: SparkSession) -> None:
     (query,) = search_queries(1, seed=7)
     found = {}
@@ -140,7 +164,7 @@ def test_every_format_finds_user_time_and_page(spark: SparkSession) -> None:
         ("json", b'{"time": "2026-03-01T12:00:00Z", "page": "/a"}'),
     ):
         frame = spark.createDataFrame([(b"u", value)], "key binary, value binary")
-        (row,) = sessions.parse_records(frame, sessions.FORMATS[name]).collect()
+        (row,) = parse_records(frame, FORMATS[name]).collect()
         found[name] = (row.user, row.at is not None, row.page)
     assert found == {
         "access-log": ("u", True, "/a"),
@@ -154,7 +178,7 @@ def test_what_is_not_understood_is_counted_and_left_out(
 ) -> None:
     rows = [(b"u", b"no log line"), (None, line("u", 0)), (b"u", line("u", 1)), (b"u", None)]
     frame = spark.createDataFrame(rows, "key binary, value binary")
-    cut = sessions.transform(frame, sessions.FORMATS["access-log"], gap_s=60, late_s=0)
+    cut = sessions.transform(frame, FORMATS["access-log"], gap_s=60, late_s=0)
     assert [(row.user, row.records) for row in cut.collect()] == [("u", 1)]
 
 

@@ -58,7 +58,7 @@ class MortalFiles(Files):
 
 
 def run_once(
-    output: Path, log_end: int, *, files: Files | None = None, run: str = "r", step: int = 3
+    output: Path, log_end: int, *, files: Files | None = None, run: str = "r", step: int = 4
 ) -> None:
     """An offload of two partitions; a 'file' holds its offsets as text."""
     bounds = {each: LogBounds(0, log_end) for each in PARTITIONS}
@@ -103,7 +103,7 @@ def changes_of_a_run(tmp_path: Path) -> int:
 @pytest.mark.feature("D07")
 def test_a_run_killed_at_any_change_is_completed_by_the_next(tmp_path: Path) -> None:
     total = changes_of_a_run(tmp_path)
-    assert total > 20
+    assert total > 15
     for number in range(total):
         output = tmp_path / f"killed-{number}"
         with pytest.raises(Killed):
@@ -127,7 +127,7 @@ def test_runs_that_are_killed_again_and_again_come_to_an_end(tmp_path: Path) -> 
             assert len(seen(output)) == len(set(seen(output)))
         else:
             break
-    assert attempts > 3
+    assert attempts > 2
     assert seen(output) == all_records(7)
 
 
@@ -184,13 +184,13 @@ def test_a_reader_needs_no_lock(tmp_path: Path) -> None:
 def test_all_versions_can_be_read(tmp_path: Path) -> None:
     run_once(tmp_path, 7)
     versions = CatalogueDirectory(tmp_path).versions()
-    assert [each.number for each in versions] == [1, 2, 3]
+    assert [each.number for each in versions] == [1, 2]
 
 
 def test_a_missing_version_is_named(tmp_path: Path) -> None:
     run_once(tmp_path, 7)
-    (tmp_path / CATALOGUE / f"{2:020d}.json").unlink()
-    with pytest.raises(CatalogueError, match=r"0002\.json is missing"):
+    (tmp_path / CATALOGUE / f"{1:020d}.json").unlink()
+    with pytest.raises(CatalogueError, match=r"0001\.json is missing"):
         CatalogueDirectory(tmp_path).versions()
 
 
