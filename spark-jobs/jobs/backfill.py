@@ -17,15 +17,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
-from tidemark.client.errors import ClientError, TransactionalIdNotFoundError
+from tidemark.client.errors import TransactionalIdNotFoundError
 from tidemark.client.sync import SinkBatches
 from tidemark_spark import register
-from tidemark_spark.errors import OptionError, TidemarkSparkError
+from tidemark_spark.errors import OptionError
+from tidemark_spark.job import ended, tell
 from tidemark_spark.keys import KEY, TEXT, KeyRule, parse_key
 from tidemark_spark.progress import Progress, ProgressListener
 
@@ -265,27 +266,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 when all is written, 1 for what went wrong, 2 for a wrong option."""
-    try:
-        options = parse(arguments)
-        spark = SparkSession.builder.appName(f"tidemark-{options.sink_id}").getOrCreate()
-        register(spark)
-        run(spark, options, _print_now)
-    except OptionError as problem:
-        print(f"backfill: {problem}", file=sys.stderr)
-        return 2
-    except (TidemarkSparkError, ClientError) as problem:
-        print(f"backfill: {problem}", file=sys.stderr)
-        return 1
-    except StreamingQueryException as problem:
-        print(f"backfill: the query failed: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return ended("backfill", lambda: _backfill(arguments))
 
 
-def _print_now(line: str) -> None:
-    print(line, flush=True)
+def _backfill(arguments: Sequence[str] | None) -> None:
+    options = parse(arguments)
+    spark = SparkSession.builder.appName(f"tidemark-{options.sink_id}").getOrCreate()
+    register(spark)
+    run(spark, options, tell)
 
 
 if __name__ == "__main__":

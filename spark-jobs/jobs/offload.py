@@ -23,7 +23,6 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from tidemark.client.errors import ClientError
 from tidemark.client.positions import OffsetSpec
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
@@ -39,6 +38,7 @@ from tidemark_spark.catalogue import (
 )
 from tidemark_spark.catalogue_directory import CatalogueDirectory
 from tidemark_spark.errors import OptionError, TidemarkSparkError
+from tidemark_spark.job import DONE, ended, tell
 from tidemark_spark.parquet_files import LAYOUT_COLUMNS, FileSettings
 from tidemark_spark.staged_files import FORMAT_NAME, StagedFiles, as_options, staged_by
 
@@ -286,32 +286,34 @@ def show(options: Options, found: argparse.Namespace) -> int:
     return 0
 
 
+class RoundFailedError(TidemarkSparkError):
+    """Spark could not write a round; nothing of it is in the catalogue."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 when all is covered, 1 for what went wrong, 2 for a wrong option."""
+    return ended("offload", lambda: _offload(arguments))
+
+
+def _offload(arguments: Sequence[str] | None) -> int:
+    options, found = parse(arguments)
+    if found.show or found.verify:
+        return show(options, found)
+    with Admin(options.bootstrap_servers, transport="grpc") as admin:
+        ends = find_ends(admin, options)
+    spark = SparkSession.builder.appName("tidemark-offload").getOrCreate()
+    register(spark)
+    spark.dataSource.register(StagedFiles)
     try:
-        options, found = parse(arguments)
-        if found.show or found.verify:
-            return show(options, found)
-        with Admin(options.bootstrap_servers, transport="grpc") as admin:
-            ends = find_ends(admin, options)
-        spark = SparkSession.builder.appName("tidemark-offload").getOrCreate()
-        register(spark)
-        spark.dataSource.register(StagedFiles)
         written = offload(spark, options, ends, clock=Clock())
-    except OptionError as problem:
-        print(f"offload: {problem}", file=sys.stderr)
-        return 2
-    except (TidemarkSparkError, ClientError) as problem:
-        print(f"offload: {problem}", file=sys.stderr)
-        return 1
     except (PySparkException, Py4JJavaError) as problem:
         what = str(problem).partition("\n\tat ")[0]
-        print(f"offload: a round failed, and counts for nothing: {what}", file=sys.stderr)
-        print("  try: start it again, it goes on after the last version", file=sys.stderr)
-        return 1
-    partitions = len(ends.bounds)
-    print(f"caught up: {written:,} records written, {partitions} partitions covered")
-    return 0
+        raise RoundFailedError(
+            f"a round failed, and counts for nothing: {what}",
+            "start it again, it goes on after the last version",
+        ) from None
+    tell(f"caught up: {written:,} records written, {len(ends.bounds)} partitions covered")
+    return DONE
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,9 +24,10 @@ from tidemark.client.sink_batches import BatchId
 from tidemark.client.sync import Admin, SinkBatches
 from tidemark_spark import register
 from tidemark_spark.errors import OptionError, TidemarkSparkError
+from tidemark_spark.job import ended, tell
 from tidemark_spark.keys import TEXT, KeyRule, parse_key
 from tidemark_spark.partitioners import PartitionRule, parse_partitioner
-from tidemark_spark.progress import OBSERVED, Progress, ProgressListener, metrics_served, reason_of
+from tidemark_spark.progress import OBSERVED, Progress, ProgressListener, metrics_served
 from tidemark_spark.reshard_plan import (
     DeadLetters,
     Plan,
@@ -429,27 +429,14 @@ def _named(flag: str, pairs: Sequence[str]) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 when caught up, 1 for what went wrong, 2 for a wrong option."""
-    try:
-        options = parse(arguments)
-        spark = SparkSession.builder.appName(f"tidemark-{options.sink_id}").getOrCreate()
-        register(spark)
-        run(spark, options, _print_now)
-    except OptionError as problem:
-        print(f"reshard: {problem}", file=sys.stderr)
-        return 2
-    except (TidemarkSparkError, ClientError) as problem:
-        print(f"reshard: {problem}", file=sys.stderr)
-        return 1
-    except StreamingQueryException as problem:
-        print(f"reshard: the query failed: {reason_of(str(problem))}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return ended("reshard", lambda: _reshard(arguments))
 
 
-def _print_now(line: str) -> None:
-    print(line, flush=True)
+def _reshard(arguments: Sequence[str] | None) -> None:
+    options = parse(arguments)
+    spark = SparkSession.builder.appName(f"tidemark-{options.sink_id}").getOrCreate()
+    register(spark)
+    run(spark, options, tell)
 
 
 if __name__ == "__main__":

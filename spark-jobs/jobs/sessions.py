@@ -19,15 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.client.admin_types import ConfigResource, NewTopic
-from tidemark.client.errors import ClientError
 from tidemark.client.sync import Admin
 from tidemark_spark import register
-from tidemark_spark.errors import OptionError, TidemarkSparkError
+from tidemark_spark.errors import OptionError
+from tidemark_spark.job import ended, tell
 from tidemark_spark.keys import parse_key
 from tidemark_spark.progress import OBSERVED, Progress, ProgressListener
 from tidemark_spark.report import LENGTH_NAMES, SessionsReport, to_html
@@ -416,30 +415,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 when caught up, 1 for what went wrong, 2 for a wrong option."""
-    try:
-        options = parse(arguments)
-        spark = SparkSession.builder.appName(f"tidemark-{options.name}").getOrCreate()
-        register(spark)
-        late = 0 if options.report_only else run(spark, options, _print_now)
-        if options.report is not None:
-            write_report(options.report, collect_report(spark, options, late=late))
-            _print_now(f"report: {options.report.absolute()}")
-    except OptionError as problem:
-        print(f"sessions: {problem}", file=sys.stderr)
-        return 2
-    except (TidemarkSparkError, ClientError) as problem:
-        print(f"sessions: {problem}", file=sys.stderr)
-        return 1
-    except StreamingQueryException as problem:
-        print(f"sessions: a query failed: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return ended("sessions", lambda: _sessions(arguments))
 
 
-def _print_now(line: str) -> None:
-    print(line, flush=True)
+def _sessions(arguments: Sequence[str] | None) -> None:
+    options = parse(arguments)
+    spark = SparkSession.builder.appName(f"tidemark-{options.name}").getOrCreate()
+    register(spark)
+    late = 0 if options.report_only else run(spark, options, tell)
+    if options.report is not None:
+        write_report(options.report, collect_report(spark, options, late=late))
+        tell(f"report: {options.report.absolute()}")
 
 
 if __name__ == "__main__":
