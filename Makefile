@@ -66,7 +66,8 @@ ifdef ARGS
 	$(BIN)/pytest -q tests $(addprefix --ignore=,$(JAVA_TESTS)) $(ARGS)
 else
 	$(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
-	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios $(addprefix --ignore=,$(JAVA_TESTS))
+	$(BIN)/pytest -q -n 2 --dist loadfile tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
+	$(BIN)/pytest -q tests/chaos
 endif
 
 up: setup ## start the embedded cluster on loopback and wait until it is healthy

@@ -106,6 +106,7 @@ def _measure(plan: SparkPlan) -> dict[str, Found]:
         "PYTHONPATH": os.pathsep.join(path),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONWARNINGS": "ignore",
     }
     done = subprocess.run(
         [sys.executable, "-m", "bench.spark_load", json.dumps(asdict(plan))],

@@ -63,6 +63,7 @@ def session(plan: SparkPlan) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("bench")
     conf = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
