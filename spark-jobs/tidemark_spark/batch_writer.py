@@ -1,8 +1,8 @@
 """The batch writer, for ``df.write``: one transaction a write.
 
-A write of its own has a query id of its own, and nothing of it is remembered. With ``sink.id``,
-``query.id`` and ``batch.id`` a write may be repeated, by a job that is run again or in
-``foreachBatch``, and takes effect once.
+A write of its own has a query id of its own, and nothing of it is remembered once it is committed.
+With ``sink.id``, ``query.id`` and ``batch.id`` a write may be repeated, by a job that is run again
+or in ``foreachBatch``, and takes effect once.
 """
 
 import logging
@@ -17,7 +17,7 @@ from tidemark.client.sink_batches import BatchId
 
 from tidemark_spark.errors import OptionError
 from tidemark_spark.sink_clients import sink_of
-from tidemark_spark.sink_driver import abort_batch, commit_batch
+from tidemark_spark.sink_driver import abort_batch, close_batch, commit_batch
 from tidemark_spark.stream_writer import (
     SinkMessage,
     current_task,
@@ -59,8 +59,10 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: some task failed for good, or ``commit`` raised."""
-        abort_batch(self.job.options, reports_of(messages))
-        self._forget()
+        if self.forgotten_after:
+            close_batch(self.job.options, self.batch)
+        else:
+            abort_batch(self.job.options, reports_of(messages))
 
     def _forget(self) -> None:
         """A sink that nobody will ask for again."""

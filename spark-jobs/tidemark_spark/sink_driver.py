@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from tidemark.client.errors import ClientError
-from tidemark.client.sink_batches import BatchOutcome, RetiredQueryError, StaleBatchError
+from tidemark.client.sink_batches import BatchId, BatchOutcome, RetiredQueryError, StaleBatchError
 
 from tidemark_spark.commit_protocol import (
     TAKEOVER_PREFIX,
@@ -67,6 +67,19 @@ def abort_batch(options: WriteOptions, reports: Sequence[TaskReport | None]) -> 
         except ClientError as problem:
             # The transaction ends by itself; what made Spark abort is the error to show.
             _log.warning("aborting %s failed, it ends by its timeout: %s", batch, problem)
+
+
+def close_batch(options: WriteOptions, batch: BatchId) -> None:
+    """End a batch that nobody will run again: it is committed with nothing that its tasks wrote.
+
+    A task that Spark gave up may still be at work. An abort would let it open the batch once more,
+    for as long as its timeout; so it hears that the batch is done.
+    """
+    reached(Step.ABORT, **batch._asdict())
+    try:
+        sink_of(options).commit(batch, ())
+    except ClientError as problem:
+        _log.warning("closing %s failed, it ends by its timeout: %s", batch, problem)
 
 
 def _warn_of_takeover(plan: CommitPlan) -> None:

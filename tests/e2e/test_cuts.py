@@ -4,11 +4,14 @@ Each process is in a network namespace of its own. The cluster is shared; every 
 cut, and waits until the cluster is whole.
 """
 
-import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -36,9 +39,6 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from tidemark.kafka.metadata import MetadataPartition
 from tidemark.model.errors import ErrorCode
-from tidemark.runtime.channel import open_channel
-from tidemark_wire.v1 import controller_pb2 as pb
-from tidemark_wire.v1 import controller_pb2_grpc
 
 pytestmark = [
     pytest.mark.e2e,
@@ -254,18 +254,16 @@ def active_of(cluster: Cluster) -> tuple[Controller, int]:
 
 def create_topic_at(controller: Controller, name: str) -> ErrorCode:
     """Ask one replica, and nobody else; its answer."""
-
-    async def ask() -> int:
-        topic = pb.CreateTopicsRequest.Topic(name=name, partition_count=1, replication_factor=3)
-        channel = open_channel(controller.grpc)
-        try:
-            stub = controller_pb2_grpc.ControllerStub(channel)
-            answer = await stub.CreateTopics(pb.CreateTopicsRequest(topics=[topic]), timeout=15)
-        finally:
-            await channel.close(None)
-        return int(answer.error_code or answer.topics[0].error_code)
-
-    return ErrorCode(asyncio.run(ask()))
+    done = subprocess.run(
+        [sys.executable, "-m", "e2e.create_topic", controller.grpc, name],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return ErrorCode(int(done.stdout))
 
 
 # 4

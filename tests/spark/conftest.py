@@ -23,6 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
+from tidemark_spark import worker_clients
 
 ROOT: Final = Path(__file__).parents[2]
 WORKER_PATH: Final = ("gen", "lib", "spark-jobs", "tests")
@@ -100,6 +101,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             yield session
         finally:
             end_jvm(session)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_client_outlives_its_module() -> Iterator[None]:
+    """Readers and writers that ran in this process: gRPC's threads end with its last channel, and
+    tests in a network namespace need threads of their own.
+    """
+    yield
+    worker_clients.close_all()
 
 
 def register_source(session: SparkSession) -> None:

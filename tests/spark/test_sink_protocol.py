@@ -15,7 +15,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark_spark import steps, worker_clients
 from tidemark_spark.commit_protocol import TaskName, TaskReport
 from tidemark_spark.errors import TidemarkSparkError
-from tidemark_spark.sink_driver import abort_batch, commit_batch
+from tidemark_spark.sink_driver import abort_batch, close_batch, commit_batch
 from tidemark_spark.sink_errors import (
     ReplayMismatchError,
     RetiredQueryError,
@@ -104,6 +104,19 @@ def test_a_batch_is_visible_once_committed(cluster: Cluster, driver: Callable[..
     query.run(1, [b"c"])
     assert written(cluster, query) == [b"a", b"b", b"c"]
     assert describe_sink(cluster, query.sink_id).note == '{"rows":1,"bytes":1}'
+
+
+@pytest.mark.feature("Y02")
+def test_a_task_that_comes_after_a_failed_write_leaves_nothing_open(
+    cluster: Cluster, driver: Callable[..., Driver]
+) -> None:
+    query = driver("q")
+    query.task(0, [b"a"])
+    close_batch(query.options, query.batch(0))
+    late = query.task(0, [b"b"], task=1)
+    assert late.receipt is None
+    assert written(cluster, query) == []
+    assert describe_sink(cluster, query.sink_id).open_batch is None
 
 
 @pytest.mark.feature("Y02")

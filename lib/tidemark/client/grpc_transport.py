@@ -188,7 +188,7 @@ class GrpcTransport:
                 request, timeout=self._config.request_timeout_ms / 1_000
             )
         except grpc.aio.AioRpcError as problem:
-            raise _client_error(problem, self.where(broker_id)) from None
+            raise client_error(problem, self.where(broker_id)) from None
         names = {item.topic_id: item.partition.topic for item in items}
         return [
             OffsetOutcome(
@@ -273,7 +273,7 @@ class GrpcTransport:
             try:
                 return await ask(self._channel(address))
             except grpc.aio.AioRpcError as problem:
-                error = _client_error(problem, f"gRPC {address}")
+                error = client_error(problem, f"gRPC {address}")
             except ClientError as problem:
                 error = problem
             if not error.retriable:
@@ -353,7 +353,8 @@ def _produce_outcome(
     )
 
 
-def _client_error(problem: grpc.aio.AioRpcError, where: str) -> ClientError:
+def client_error(problem: grpc.aio.AioRpcError, where: str) -> ClientError:
+    """What a failed call means to the client."""
     kind, code = _CODES.get(problem.code(), (ConnectionLostError, ErrorCode.NETWORK_EXCEPTION))
     return kind(code, f"{problem.code().name}: {problem.details()}", where=where)
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.shell.kafka import consumer_group_heartbeat, join_group
+from tidemark.client import transaction_control
 from tidemark.runtime.shard_runtime import ShardRuntime
 
 from sim.cluster.parts import Options
+from sim.cluster.sink_client import EvenJitter
 from sim.cluster.txn_world import TxnOptions, TxnWorld
 from sim.cluster.world import World
 from sim.mutations import Change, changed
@@ -79,6 +81,7 @@ def _strictly(bugs: list[BaseException]) -> list[Change]:
 
     return [
         (ShardRuntime, "run", run),
+        (transaction_control, "random", EvenJitter),
         (join_group, "uuid4", next_id),
         (consumer_group_heartbeat, "uuid4", next_id),
     ]

@@ -5,13 +5,27 @@ log that no sequence of owners may have written. test_txn_history.py tells each 
 must reject.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemark.codec.control_record import OwnerRecord
-from tidemark.codec.txn_records import TransactionRecord, TxnRecord
+from tidemark.codec.txn_records import (
+    HandleRecord,
+    TransactionRecord,
+    TransactionState,
+    TxnRecord,
+    WriterRecord,
+)
 from tidemark.model.topics import TopicPartition
-from txn_coordinator.core.transaction import OPEN, PREPARE_COMMIT, PREPARED, may_move
+from txn_coordinator.core.transaction import (
+    EMPTY,
+    ONGOING,
+    OPEN,
+    PREPARE_COMMIT,
+    PREPARED,
+    may_move,
+)
 
 from sim.checkers import require
 
@@ -22,6 +36,14 @@ class Ending(NamedTuple):
     producer_id: int
     producer_epoch: int
     commits: bool
+
+
+class Writing(NamedTuple):
+    """What the coordinator holds of a hand-out, in the words of a TransactionRecord."""
+
+    state: TransactionState
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass
@@ -35,6 +57,24 @@ class StateLog:
     prepared: set[Ending] = field(default_factory=set)
     of_producer: dict[int, TransactionRecord] = field(default_factory=dict)
     """In force, by producer id."""
+    handles: dict[str, HandleRecord] = field(default_factory=dict)
+    """In force, by transactional id."""
+    slots: dict[str, dict[int, WriterRecord]] = field(default_factory=dict)
+    """In force, by transactional id and place."""
+    slot_of_producer: dict[int, WriterRecord] = field(default_factory=dict)
+
+    def knows(self, producer_id: int) -> TransactionRecord | Writing | None:
+        """What is in force of a producer: of Kafka's API, or of a hand-out."""
+        record = self.of_producer.get(producer_id)
+        if record is not None:
+            return record
+        slot = self.slot_of_producer.get(producer_id)
+        handle = self.handles.get(slot.transactional_id) if slot is not None else None
+        if slot is None or handle is None or slot.number != handle.number:
+            return None
+        # From the decision on, the epoch in force is that of the markers.
+        epoch = slot.producer_epoch + (handle.state in PREPARED)
+        return Writing(handle.state, epoch, slot.partitions)
 
     def takes_over(self, owner: OwnerRecord) -> None:
         """A change of owner is committed."""
@@ -47,8 +87,15 @@ class StateLog:
 
     def takes(self, record: TxnRecord) -> None:
         """A record is committed."""
-        if not isinstance(record, TransactionRecord):
-            return
+        match record:
+            case TransactionRecord():
+                self._takes_single(record)
+            case HandleRecord():
+                self._takes_handle(record)
+            case WriterRecord():
+                self._takes_writer(record)
+
+    def _takes_single(self, record: TransactionRecord) -> None:
         before = self.latest.get(record.transactional_id)
         if before is not None:
             detail = f"{self.name}: {record} after {before}"
@@ -66,6 +113,49 @@ class StateLog:
             commits = record.state is PREPARE_COMMIT
             self.prepared.add(Ending(record.producer_id, record.producer_epoch, commits))
 
+    def _takes_handle(self, record: HandleRecord) -> None:
+        """Of a transaction with several writers, all of which it decides for."""
+        before = self.handles.get(record.transactional_id)
+        detail = f"{self.name}: {record} after {before}"
+        require(
+            may_move(EMPTY if before is None else before.state, record.state),
+            "states follow the table",
+            detail,
+        )
+        if before is not None:
+            require(record.updated_at > before.updated_at, "records are in order", detail)
+            is_next = record.number == before.number + (record.state is ONGOING)
+            require(is_next, "transactions of an id follow one another", detail)
+            _check_sink(before, record)
+        self.handles[record.transactional_id] = record
+        if record.state in PREPARED:
+            for slot in self.slots.get(record.transactional_id, {}).values():
+                if slot.number == record.number:
+                    commits = record.state is PREPARE_COMMIT and slot.slot in record.winners
+                    ending = Ending(slot.producer_id, slot.producer_epoch + 1, commits)
+                    self.prepared.add(ending)
+
+    def _takes_writer(self, record: WriterRecord) -> None:
+        """A hand-out of a slot, or what was added to it."""
+        of_id = self.slots.setdefault(record.transactional_id, {})
+        before = of_id.get(record.slot)
+        detail = f"{self.name}: {record} after {before}"
+        if before is not None and before.producer_id == record.producer_id:
+            grown = record.producer_epoch - before.producer_epoch
+            is_same = (record.number, record.writer) == (before.number, before.writer)
+            require(grown >= 0, "producer epochs never fall", detail)
+            require(grown > 0 or is_same, "a hand-out has an epoch of its own", detail)
+        of_id[record.slot] = self.slot_of_producer[record.producer_id] = record
+
+    def remembers_shared(
+        self, owner: str, held: Mapping[str, tuple[HandleRecord | None, dict[int, WriterRecord]]]
+    ) -> None:
+        """The same of transactions with several writers."""
+        told = {key: (one, self.slots.get(key, {})) for key, one in self.handles.items()}
+        require(
+            held == told, "owners hold what the log says", f"{self.name}: {owner} {held} {told}"
+        )
+
     def remembers(self, owner: str, held: dict[str, TransactionRecord]) -> None:
         """An owner that has nothing on its way: what it holds is what the log says."""
         differing = {
@@ -74,6 +164,21 @@ class StateLog:
             if held.get(key) != self.latest.get(key)
         }
         require(not differing, "owners hold what the log says", f"{self.name}: {owner} {differing}")
+
+
+def _check_sink(before: HandleRecord, record: HandleRecord) -> None:
+    """A sink's batches rise, and no query comes back."""
+    was, now = before.sink, record.sink
+    detail = f"{record} after {before}"
+    require(was is None or now is not None, "a sink stays one", detail)
+    if was is None or now is None:
+        return
+    if was.query_id == now.query_id:
+        rises = now.committed_batch_id >= was.committed_batch_id
+        require(rises, "a sink's committed batches rise", detail)
+    else:
+        require(now.query_id not in was.retired, "no query comes back", detail)
+        require(was.query_id in now.retired, "who was taken over from is retired", detail)
 
 
 @dataclass
@@ -95,7 +200,11 @@ class Markers:
         )
 
     def records(
-        self, at: TopicPartition, producer_id: int, epoch: int, known: TransactionRecord | None
+        self,
+        at: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        known: Writing | TransactionRecord | None,
     ) -> None:
         """Transactional records are committed; ``known``: what the coordinator holds of their
         producer, as committed.

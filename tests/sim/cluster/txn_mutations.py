@@ -8,17 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.core.groups import kinds
+from broker.core.groups import consumer_group_reconciliation, kinds
+from broker.core.groups.consumer_group import ConsumerGroup
+from broker.core.groups.consumer_group_state import ConsumerGroupState
 from broker.core.groups.offsets import Offsets
 from broker.core.open_txns import OpenTxns
 from broker.core.partition import Partition
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.shell.txn_verifier import TxnVerifier
+from tidemark.codec.txn_records import EndKind
 from tidemark.machine.shard import Decision
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.shard_runtime import ShardRuntime
-from txn_coordinator.core import transaction
+from txn_coordinator.core import shared_rules, sink_rules, transaction
 from txn_coordinator.core.effects import SendMarkers
+from txn_coordinator.core.requests import BatchRefusal, FinishBatchReply
 from txn_coordinator.core.shard import TxnShard
 
 from sim.cluster.txn_world import TxnOptions
@@ -29,6 +33,10 @@ _ask = TxnVerifier.ask
 _replay_end = Offsets.replay_end
 _loaded = TxnShard.loaded
 _next_session = transaction.next_session
+_finish_batch = sink_rules.finish
+_refused = sink_rules._refused
+_hand_out_again = shared_rules._hand_out_again
+_winners_problem = shared_rules.winners_problem
 
 
 def _send_markers_at_once(runtime: Any, decision: Any) -> None:
@@ -79,6 +87,65 @@ def _same_epoch(record: Any, timeout_ms: int, wall_ms: int, *, last_producer_epo
     return replace(following, producer_epoch=record.producer_epoch)
 
 
+def _count_all(shared: Any, winners: Any, wall_ms: int) -> Any:
+    slots = tuple(slot.slot for slot in shared.enlisted())
+    crc = shared_rules.winners_crc(winners)
+    kind = EndKind.COMMITTED
+    return shared_rules.ended(shared.record, kind, wall_ms, winners=slots, winners_crc=crc)
+
+
+def _first_again(shared: Any, request: Any, wall_ms: int, settings: Any) -> Any:
+    ruling = _finish_batch(shared, request, wall_ms, settings)
+    reply = ruling.reply
+    if not request.commit or not isinstance(reply, FinishBatchReply) or not reply.committed:
+        return ruling
+    told = replace(reply, first=True, same_writers=True, note=request.note)
+    return ruling._replace(reply=told)
+
+
+def _let_in(refusal: BatchRefusal) -> Change:
+    def refused(record: Any, query_id: str, batch_id: int) -> Any:
+        found = _refused(record, query_id, batch_id)
+        return None if found is not None and found[2] is refusal else found
+
+    return (sink_rules, "_refused", refused)
+
+
+def _same_hand_out(slot: Any, request: Any) -> Any:
+    return _hand_out_again(replace(slot, producer_epoch=slot.producer_epoch - 1), request)
+
+
+def _whoever_has_the_name(shared: Any, winners: Any) -> Any:
+    problem = _winners_problem(shared, winners)
+    is_replaced = problem is not None and problem[0] is ErrorCode.PRODUCER_FENCED
+    return None if is_replaced else problem
+
+
+SINK_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "commits what losers wrote, too": ((shared_rules, "committed", _count_all),),
+    "takes a second commit of a batch for its first": ((sink_rules, "finish", _first_again),),
+    "lets a stale batch in": (_let_in(BatchRefusal.STALE_BATCH),),
+    "lets a retired query back": (_let_in(BatchRefusal.RETIRED_QUERY),),
+    "hands a slot out twice": ((shared_rules, "_hand_out_again", _same_hand_out),),
+    "commits another hand-out than was named": (
+        (shared_rules, "winners_problem", _whoever_has_the_name),
+    ),
+}
+"""Of a sink's batches: lives of streaming queries show them."""
+
+HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "commits writers that a handle's commit left out": ((shared_rules, "committed", _count_all),),
+    "takes a commit of others for the same": ((shared_rules, "winners_crc", lambda _: 0),),
+}
+"""Of durable handles."""
+
+KIP_848_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "gives a partition to two": ((ConsumerGroupState, "owner_of", lambda *_: None),),
+    "waits for no revocation": ((consumer_group_reconciliation, "still_owns", lambda *_: False),),
+    "takes offsets of any epoch": ((ConsumerGroup, "commit_refused", lambda *_: ErrorCode.NONE),),
+}
+"""Of groups of the new protocol."""
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "sends markers before the outcome is committed": (
         (ShardRuntime, "_take", _send_markers_at_once),
@@ -94,6 +161,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "sends no markers again after a load": ((TxnShard, "loaded", _forget_what_was_prepared),),
     "takes offsets of any generation": ((kinds, "txn_commit_refused", lambda *_: ErrorCode.NONE),),
     "gives a new session the epoch of the last": ((transaction, "next_session", _same_epoch),),
+    **SINK_MUTATIONS,
+    **HANDLE_MUTATIONS,
+    **KIP_848_MUTATIONS,
 }
 
 _V1: Final = ("does not verify what v1 writes",)
@@ -108,7 +178,13 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 
 def options_for(name: str) -> TxnOptions:
     """Of a run in which the mutation shows soon."""
-    return TxnOptions(faults=_FOUND_BY.get(name), is_v2=False if name in _V1 else None)
+    return TxnOptions(
+        faults=_FOUND_BY.get(name),
+        is_v2=False if name in _V1 else None,
+        is_sink=name in SINK_MUTATIONS,
+        has_handles=name in HANDLE_MUTATIONS,
+        is_kip_848=name in KIP_848_MUTATIONS,
+    )
 
 
 @contextmanager

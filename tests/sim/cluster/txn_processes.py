@@ -4,7 +4,7 @@ import asyncio
 from functools import cache
 
 from broker.config import BrokerConfig
-from broker.shell.rpc import partition_store, transaction_markers
+from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
 from tidemark.model.metadata import TXN
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
 from tidemark.runtime.coordinator_session import CoordinatorSession
@@ -22,6 +22,8 @@ from sim.zookeeper import SimSession, SimZooKeeper
 
 SESSION_MS = 600
 """Of a group's member."""
+HEARTBEAT_MS = 50
+"""What KIP-848's coordinators tell members; these send one before each poll."""
 
 
 @cache
@@ -31,6 +33,10 @@ def coordinating_config(number: int, timing: Timing) -> BrokerConfig:
         "offsets_commit_timeout_ms": 1_000,
         "group_min_session_timeout_ms": SESSION_MS,
         "group_initial_rebalance_delay_ms": 0,
+        "group_consumer_session_timeout_ms": SESSION_MS,
+        "group_consumer_min_session_timeout_ms": SESSION_MS,
+        "group_consumer_heartbeat_interval_ms": HEARTBEAT_MS,
+        "group_consumer_min_heartbeat_interval_ms": HEARTBEAT_MS,
         "offsets_retention_check_interval_ms": 10_000_000,
     }
     return broker_config(number, timing).model_copy(update=changed)
@@ -105,6 +111,7 @@ class CoordinatingBroker(BrokerProcess):
         self.services = {
             partition_store.SERVICE_NAME: partition_store.PartitionStore(node),
             transaction_markers.SERVICE_NAME: transaction_markers.TransactionMarkers(node),
+            transaction_relay.SERVICE_NAME: transaction_relay.TransactionRelay(node),
         }
         relay._channels = SimChannelPool(self._directory, self.host)
         relay.client = CoordinatorClient(ImageBook(relay._board), relay._channels)

@@ -233,8 +233,8 @@ class Member:
         row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         fields = {
             "group_id": GROUP,
-            "generation_id_or_member_epoch": self.generation_id,
-            "member_id": self.member_id,
+            "generation_id_or_member_epoch": self.identity[1],
+            "member_id": self.identity[0],
             "topics": [{"name": topic.name, "partitions": [row]}],
         }
         answer = await self._client.call(ApiKey.OFFSET_COMMIT, 9, fields)
@@ -266,11 +266,17 @@ class Worker:
     """Copies one topic to another, a few records at a time; it may be one of several."""
 
     def __init__(
-        self, world: "TxnWorld", name: str, transactional_id: str, *, is_v2: bool, timeout_ms: int
+        self,
+        world: "TxnWorld",
+        member: Member,
+        transactional_id: str,
+        *,
+        is_v2: bool,
+        timeout_ms: int,
     ) -> None:
-        self.name = name
+        self.name = name = member.name
         self._world = world
-        self._member = Member(world, name)
+        self._member = member
         self._source, self._target = world.inputs[0], world.copies
         self._producer = TxnProducer(
             world, name, transactional_id, is_v2=is_v2, timeout_ms=timeout_ms

@@ -1,34 +1,41 @@
 """The simulator of a cluster with transactions: the plain one's brokers and controllers, with
-groups and gRPC; two txn-coordinators; writers, workers and readers of committed records.
+groups and gRPC; two txn-coordinators; writers and workers, or in every sixth seed the drivers and
+tasks of streaming queries, and in another sixth users of durable handles; readers of committed
+records.
 
 The state of transactions has two partitions, so that both coordinators may have one; that of groups
 has one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.core.groups.consumer_group import ConsumerGroup
+from broker.core.groups.consumer_group_member import ConsumerMember as LoggedMember
 from broker.core.groups.shard import GroupShard
 from broker.shell.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control
 from tidemark.codec.record_batch import BatchHeader, iterate_headers
 from tidemark.codec.records import read_records
-from tidemark.codec.txn_records import TransactionRecord, decode
+from tidemark.codec.txn_records import HandleRecord, TransactionRecord, decode
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.shard_runtime import ShardRuntime
 from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.shard_life import ShardLife
 
 from sim.checkers import require
+from sim.cluster.consumer_member import ConsumerMember, Owners
+from sim.cluster.handle_workload import HandleHistory, Opener
 from sim.cluster.ledger import Ledger, Stored
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
+from sim.cluster.sink_workload import SinkLife
 from sim.cluster.state_log import Ending, Markers, StateLog
 from sim.cluster.txn_client import CommittedReader, TailClient
 from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
-from sim.cluster.txn_processes import CoordinatingBroker, CoordinatorProcess
-from sim.cluster.txn_workload import GROUP, NaiveWorker, Worker, Writer, committed_offset
+from sim.cluster.txn_processes import SESSION_MS, CoordinatingBroker, CoordinatorProcess
+from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
 from sim.cluster.world import World, make_topic
 
 EVERYTHING: Final = 1 << 30
@@ -48,6 +55,12 @@ class TxnOptions(Options):
     """Workers copy without transactions."""
     is_v2: bool | None = None
     """Which transactions clients use; None: as is drawn."""
+    is_kip_848: bool | None = None
+    """Which protocol the group is of; None: classic, and KIP-848's in every third seed."""
+    is_sink: bool | None = None
+    """Whether clients are the drivers of streaming queries; None: in every sixth seed."""
+    has_handles: bool | None = None
+    """Whether clients use durable handles; None: in every sixth seed."""
 
 
 class StateLedger(Ledger):
@@ -95,6 +108,10 @@ def _topics(seed: int) -> list[SimTopic]:
     return topics
 
 
+def _is_sixth(seed: int, rest: int, options: TxnOptions, asked: bool | None) -> bool:
+    return seed % 6 == rest and not options.is_naive if asked is None else asked
+
+
 class TxnWorld(World):
     """A run. See the module."""
 
@@ -105,7 +122,16 @@ class TxnWorld(World):
         self.history = TxnHistory()
         self.markers = Markers()
         drawn_v2 = self.dice.chance(0.7)
+        self.is_sink = _is_sixth(seed, 0, options, options.is_sink)
+        self.has_handles = _is_sixth(seed, 3, options, options.has_handles)
         self.is_v2 = drawn_v2 if options.is_v2 is None else options.is_v2
+        if self.is_sink or self.has_handles:
+            self.is_v2 = True
+        is_third = seed % 3 == 2
+        self.is_kip_848 = is_third if options.is_kip_848 is None else options.is_kip_848
+        self.assignor = ("range", "uniform")[seed // 3 % 2]
+        """The group's: the first takes from who has, for who comes before it."""
+        self.owners = Owners(SESSION_MS)
         self.timeout_ms = self.dice.pick((700, 1_500))
         self.inputs, self.copies = self.topics[:2], self.topics[2]
         self.offsets_topic = self.topics[3]
@@ -121,6 +147,10 @@ class TxnWorld(World):
         self.is_naive = options.is_naive
         self.repeated_count = 0
         """Inputs that are in the output more than once: the naive loop's."""
+        self.handed_out = 0
+        """To tasks of a sink's batches, so far."""
+        self.sink = SinkLife(self) if self.is_sink else None
+        self.handles = HandleHistory(self.history)
         self._writing: list[asyncio.Task[None]] = []
         self._there: Committed | None = None
 
@@ -188,21 +218,34 @@ class TxnWorld(World):
     # -- clients
 
     def _start_clients(self) -> "list[asyncio.Task[None]]":
+        if self.sink is not None or self.has_handles:
+            sharing = self.sink.drivers if self.sink is not None else self._openers()
+            self._writing = [self._client_task(one.run(), one.name) for one in sharing]
+            return [*self._writing, *self._readers(self.inputs)]
         writers = [self._writer(number) for number in range(1, self.dice.between(1, 2) + 1)]
         self._writing = [self._client_task(one.run(), one.name) for one in writers]
         workers = self._workers()
-        readers = [
-            CommittedReader(self, topic, f"r{number}")
-            for number, topic in enumerate((self.inputs[1], self.copies), 1)
-        ]
         return [
             *self._writing,
             *(self._client_task(one.run(), one.name) for one in workers),
-            *(self._client_task(one.run(), one.name) for one in readers),
+            *self._readers((self.inputs[1], self.copies)),
         ]
+
+    def _readers(self, topics: Sequence[SimTopic]) -> "list[asyncio.Task[None]]":
+        readers = [
+            CommittedReader(self, topic, f"r{number}") for number, topic in enumerate(topics, 1)
+        ]
+        return [self._client_task(one.run(), one.name) for one in readers]
+
+    def _openers(self) -> list[Opener]:
+        names = ("h1", "h2")[: self.dice.between(1, 2)]
+        return [Opener(self, self.handles, name) for name in names]
 
     def _writer(self, number: int) -> Writer:
         return Writer(self, f"p{number}", is_v2=self.is_v2, timeout_ms=self.timeout_ms)
+
+    def _member(self, name: str) -> Member:
+        return ConsumerMember(self, name, self.inputs[0]) if self.is_kip_848 else Member(self, name)
 
     def _workers(self) -> list[Worker]:
         """Two, of which one is fenced by the group, or both by their transactional id."""
@@ -211,7 +254,7 @@ class TxnWorld(World):
         return [
             kind(
                 self,
-                f"w{number}",
+                self._member(f"w{number}"),
                 "w" if is_shared else f"w{number}",
                 is_v2=self.is_v2,
                 timeout_ms=self.timeout_ms,
@@ -260,7 +303,7 @@ class TxnWorld(World):
             if ending is not None and self.is_v2:
                 self.markers.committed(str(at), ending)
         elif header.is_transactional:
-            known = (one.of_producer.get(header.producer_id) for one in self.state_logs.values())
+            known = (one.knows(header.producer_id) for one in self.state_logs.values())
             record = next((one for one in known if one is not None), None)
             self.markers.records(at, header.producer_id, header.producer_epoch, record)
 
@@ -279,6 +322,9 @@ class TxnWorld(World):
                     if isinstance(record, TransactionRecord):
                         what = f"{record.transactional_id} {record.state.name}"
                         self.note("log", f"{what} e{record.producer_epoch}")
+                    elif isinstance(record, HandleRecord):
+                        what = f"{record.transactional_id} {record.state.name}"
+                        self.note("log", f"{what} n{record.number}")
 
     def _look_at_owners(self) -> None:
         """Who owns a shard and has nothing on its way holds what is committed."""
@@ -297,6 +343,11 @@ class TxnWorld(World):
             assert isinstance(state, TxnShard)
             state.check()
             log.remembers(replica.host.name, dict(state._table.records))
+            shared = {
+                key: (one.record, {slot.slot: slot for slot in one.slots.values()})
+                for key, one in state._table.shared.items()
+            }
+            log.remembers_shared(replica.host.name, shared)
 
     # -- the end
 
@@ -310,6 +361,10 @@ class TxnWorld(World):
     async def _finish(self) -> None:
         for task in self._writing:
             await asyncio.wait((task,))
+        if self.is_sink or self.has_handles:
+            rows = {one.name: await self._all_of(one) for one in self.inputs}
+            self._there = Committed(rows, {})
+            return
         source = await self._all_of(self.inputs[0])
         client = TailClient(self, self.offsets_topic)
         while True:
@@ -367,12 +422,23 @@ class TxnWorld(World):
             "coordinators of groups hold what the log says",
             f"{_positions(state)}, the log says {_positions(told)}",
         )
+        if not _is_busy(held.runtime):
+            require(
+                _members(state) == _members(told),
+                "coordinators of groups hold what the log says",
+                f"{_members(state)}, the log says {_members(told)}",
+            )
 
     def _compare(self) -> None:
         super()._compare()
         self._look_at_groups()
         there = self._there
         assert there is not None, "_drain() has read everything"
+        if self.is_sink or self.has_handles:
+            checker = self.handles if self.sink is None else self.sink.history
+            checker.ends(there.rows)
+            self.history.ends(there)
+            return
         source, copies = there.rows[self.inputs[0].name], there.rows[self.copies.name]
         ((_, end),) = there.offsets.items()
         if self.is_naive:
@@ -388,6 +454,16 @@ def _positions(shard: GroupShard) -> dict[tuple[str, str], int]:
         (group_id, str(partition)): committed.value.offset
         for group_id, positions in shard._offsets._groups.items()
         for partition, committed in positions.items()
+    }
+
+
+def _members(shard: GroupShard) -> dict[tuple[str, str], LoggedMember]:
+    """Of groups of the new protocol, by group and member id."""
+    return {
+        (group_id, member.member_id): member
+        for group_id, group in shard._groups.items()
+        if isinstance(group, ConsumerGroup)
+        for member in group.logged.members.values()
     }
 
 
