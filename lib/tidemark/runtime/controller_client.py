@@ -16,6 +16,8 @@ from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, 
 
 _RETRIED_STATUS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 _BACKOFF_S_FIRST: Final = 0.05
+_LEFT_S_MIN: Final = 0.001
+"""With less time left nothing is tried again: a clock may not even show that it passes."""
 _BACKOFF_S_MAX: Final = 1.0
 _DUPLICATE_RETRY_S: Final = 0.5
 _CHANNELS_MAX: Final = 8
@@ -111,7 +113,7 @@ class ControllerClient:
         deadline = loop.time() + timeout_s
         backoff_s = _BACKOFF_S_FIRST
         reason = "none was active"
-        while (left_s := deadline - loop.time()) > 0:
+        while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
             endpoint = await self.find(left_s)
             try:
                 call = getattr(self.stub(endpoint), method)

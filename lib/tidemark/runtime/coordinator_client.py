@@ -30,6 +30,8 @@ T = TypeVar("T")
 _REQUEST_ID_METADATA: Final = "x-request-id"
 _BACKOFF_S_FIRST: Final = 0.02
 _BACKOFF_S_MAX: Final = 0.5
+_LEFT_S_MIN: Final = 0.001
+"""With less time left nothing is tried again: a clock may not even show that it passes."""
 _OWNER_PATIENCE_S: Final = 0.5
 """So often a call that is not answered looks whether its shard has moved."""
 _CODES: Final[Mapping[grpc.StatusCode, ErrorCode]] = {
@@ -200,7 +202,7 @@ class CoordinatorClient:
         deadline = loop.time() + timeout_s
         backoff_s = _BACKOFF_S_FIRST
         failure = _nobody()
-        while (left_s := deadline - loop.time()) > 0:
+        while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
             try:
                 return await attempt(left_s)
             except TidemarkError as problem:

@@ -41,6 +41,8 @@ START_MS: Final = 1_000_000
 LOOK_MS: Final = 100
 SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
+AT_ONCE_MAX: Final = 200_000
+"""Events of one instant: beyond it somebody asks again and again without waiting."""
 
 
 def draw_topics(dice: Dice) -> list[SimTopic]:
@@ -163,9 +165,12 @@ class World:
 
     def pass_until(self, end: int, done: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass; whether it was ``done`` before ``end``."""
-        queue = self._queue
+        queue, at_once = self._queue, 0
         while queue and queue[0][0] <= end:
+            before = self.now
             self.now, _, action = heapq.heappop(queue)
+            at_once = at_once + 1 if self.now == before else 0
+            assert at_once < AT_ONCE_MAX, f"time stands still at {self.now}: somebody never waits"
             action()
             if self._has_ended:
                 self._look_after()
