@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -47,10 +48,11 @@ def test_kafka_python_shares_a_group_and_outlives_its_coordinator(
     produce(cluster, "python", range(40))
     first, second = (python_consumer(cluster, "python") for _ in range(2))
     deadline = time.monotonic() + 60
-    while {len(first.assignment()), len(second.assignment())} != {2}:
-        assert time.monotonic() < deadline, "two partitions each"
-        for one in (first, second):
-            one.poll(timeout_ms=100)
+    # Each in a thread of its own: who is joining waits for the other, who must be polled meanwhile.
+    with ThreadPoolExecutor(2) as threads:
+        while {len(first.assignment()), len(second.assignment())} != {2}:
+            assert time.monotonic() < deadline, "two partitions each"
+            list(threads.map(lambda one: one.poll(timeout_ms=500), (first, second)))
     second.close()
     victim = coordinator(cluster, "python-readers")
     victim.kill()
