@@ -24,7 +24,7 @@ from broker.core.batch_rules import PartitionLimits, Refusal
 from broker.core.isr import Isr, IsrProposal
 from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
-from broker.core.replica_progress import ReplicaProgress
+from broker.core.replica_progress import ReplicaProgress, StandingFetch
 from broker.core.txn_verification import TxnVerifications
 from broker.core.unread_bytes import UnreadBytes
 
@@ -137,6 +137,21 @@ class Replica:
         self.verifications = TxnVerifications()
 
     # -- roles
+
+    def fetch_may_stand(
+        self, broker_id: BrokerId, fetch_offset: int, standing: StandingFetch
+    ) -> bool:
+        """Whether a follower's fetch, which found nothing, stands from now on for those of its
+        session that follow: it has all there is, and no replica is out of the ISR. While one is,
+        every fetch is also an occasion to see whether it may join.
+        """
+        known = self._progress.get(broker_id)
+        return (
+            known is not None
+            and fetch_offset >= self.log_end
+            and len(self.isr) == len(self.replicas)
+            and known.stands(standing, self.log_end)
+        )
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:

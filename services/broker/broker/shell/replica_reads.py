@@ -9,7 +9,6 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.partition import FollowerFetch
-from broker.core.replica_progress import StandingFetch
 from broker.shell.hosted import HostedPartition, ReadOutcome
 
 if TYPE_CHECKING:
@@ -76,20 +75,3 @@ def take_progress(
         node.parked.moved(hosted, gained_bytes)
     if len(partition.isr) < len(partition.replicas):
         node.on_follower(hosted)
-
-
-def may_rest(
-    hosted: HostedPartition, want: FetchPartition, replica: Replica, standing: StandingFetch
-) -> bool:
-    """Whether this fetch may stand for those of its session that follow, after a read that found
-    nothing: the follower has all there is, and no replica is out of the ISR. While one is, every
-    fetch is also an occasion to see whether it may join.
-    """
-    partition = hosted.partition
-    known = partition.progress.get(replica.broker_id)
-    return (
-        known is not None
-        and want.fetch_offset >= partition.log_end
-        and len(partition.isr) == len(partition.replicas)
-        and known.stands(standing, partition.log_end)
-    )

@@ -19,6 +19,32 @@ def three(isr: tuple[int, ...] = (1, 2, 3), **configs: str) -> list[PlainReplica
     return made
 
 
+class Standing:
+    """A fetch in a session that fetches on."""
+
+    fetched_at = NOW
+
+
+@pytest.mark.parametrize(
+    ("isr", "broker", "fetch_offset", "may"),
+    [
+        ((1, 2, 3), 2, 1, True),
+        ((1, 2, 3), 2, 0, False),  # it lacks a record
+        ((1, 2), 2, 1, False),  # another replica may join
+        ((1, 2, 3), 9, 1, False),  # nobody of this partition
+    ],
+)
+def test_a_fetch_stands_where_nothing_is_missing(
+    *, isr: tuple[int, ...], broker: int, fetch_offset: int, may: bool
+) -> None:
+    leader, second, _ = three(isr)
+    leader.write(1)
+    for _ in range(2):
+        second.fetch_from(leader, NOW)
+    stands = leader.partition.fetch_may_stand(BrokerId(broker), fetch_offset, Standing())
+    assert stands == may
+
+
 @pytest.mark.feature("G09", "G10", "G12", "C08")
 def test_the_watermark_is_the_minimum_over_the_isr() -> None:
     leader, second, third = three()

@@ -13,7 +13,7 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
-from broker.shell.replica_reads import Replica, may_rest, read_replica
+from broker.shell.replica_reads import Replica, read_replica
 
 if TYPE_CHECKING:
     from broker.shell.connection import Connection
@@ -78,8 +78,8 @@ class ReplicaFetch(Fetch):
         cached: CachedPartition[FetchPartition],
         outcome: ReadOutcome,
     ) -> bool:
-        return super()._rests(hosted, want, cached, outcome) and may_rest(
-            hosted, want, self._replica, cached
+        return super()._rests(hosted, want, cached, outcome) and hosted.partition.fetch_may_stand(
+            self._replica.broker_id, want.fetch_offset, cached
         )
 
     def _watched(self, hosted: HostedPartition) -> Hashable:
