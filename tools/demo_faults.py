@@ -21,6 +21,10 @@ from tidemark.runtime.clock import Clock
 _STILL_S_MAX: Final = 240.0
 _POLL_S: Final = 0.05
 _OPEN: Final = "Ongoing"
+_BROKERS_TO_SPARE_ONE: Final = 3
+"""What the coordinator keeps of transactions has min.insync.replicas=2 (Kafka's default): with two
+brokers nothing is committed until the dead one is back.
+"""
 _clock = Clock()
 
 
@@ -227,11 +231,16 @@ def _recover(arena: Arena, fault: Fault, struck: Strike) -> None:
     if fault.victim == "driver":
         arena.tell("starting the driver again")
         arena.job = arena.restart()
-    if fault.victim == "broker" and arena.cluster.layout.shape.brokers == 1:
-        arena.cluster.restart("broker-1")
+    broker = struck.killed.split()[0] if fault.victim == "broker" else ""
+    missed = arena.cluster.layout.shape.brokers < _BROKERS_TO_SPARE_ONE
+    if broker and missed:
+        _bring_back(arena, broker)
     batch_id = struck.batch_id
     arena.wait_for(lambda: arena.has_committed(batch_id), f"the end of batch {batch_id}")
-    if fault.victim == "broker" and arena.cluster.layout.shape.brokers > 1:
-        name = struck.killed.split()[0]
-        arena.cluster.restart(name)
-        arena.tell(f"{name} is back")
+    if broker and not missed:
+        _bring_back(arena, broker)
+
+
+def _bring_back(arena: Arena, broker: str) -> None:
+    arena.cluster.restart(broker)
+    arena.tell(f"{broker} is back")
