@@ -28,7 +28,7 @@ $(VENV)/.installed: requirements/dev.txt lib/pyproject.toml services/broker/pypr
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller -e services/txn-coordinator -e spark-jobs
-	$(BIN)/python -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "tidemark_gen.pth").write_text("$(CURDIR)/gen\n")'
+	$(BIN)/python tools/venv_paths.py
 	touch $@
 
 gen/.made: $(VENV)/.installed $(wildcard proto/tidemark_wire/v1/*.proto) tools/write_kafka_schemas.py lib/tidemark/kafka/apis.py

@@ -258,8 +258,8 @@ def _problems_of_run(demo: Demo, steps: Steps) -> list[str]:
     return problems
 
 
-def sessions(demo: Demo) -> Path:
-    """The report of who asked what, from topic B."""
+def sessions(demo: Demo) -> None:
+    """The report of who asked what, from topic B; the job tells where it is."""
     report = demo.directory / "sessions.html"
     queries = not isinstance(demo.source, Lines)
     submission = Submission(
@@ -279,7 +279,6 @@ def sessions(demo: Demo) -> Path:
         job.wait(_SESSIONS_SECONDS_MAX)
     finally:
         job.close()
-    return report
 
 
 def demonstrate(arguments: argparse.Namespace) -> ExitCode:
@@ -321,7 +320,7 @@ def _act(demo: Demo) -> list[str]:
         _console.print(line, soft_wrap=True)
     if demo.arguments.report:
         demo.say("sessions of the users, from topic B")
-        demo.say(f"report: {sessions(demo)}")
+        sessions(demo)
     shutil.rmtree(demo.checkpoint, ignore_errors=True)
     return problems
 

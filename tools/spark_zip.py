@@ -1,11 +1,15 @@
 """What a Spark job needs beside PySpark, as one file for ``--py-files``: build/tidemark_spark.zip.
 
-It holds the data source, the native client and the generated gRPC code, all pure Python. What has
+It holds the data source, the native client and the generated gRPC code, all pure Python: sources,
+and bytecode for the Python that made it, because Python keeps nothing of what it compiles out of a
+zip, and a query starts a dozen processes. Another version of Python takes the sources. What has
 compiled parts (grpcio, protobuf, crc32c, lz4, zstandard, cramjam, pyarrow, numpy) must be installed
 where the executors run: ``spark-jobs/pyproject.toml`` and ``lib/pyproject.toml`` name it.
 """
 
+import py_compile
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,10 +32,25 @@ def build(path: Path = PATH) -> Path:
     scratch = path.with_suffix(".tmp")
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(_files()):
-            entry = zipfile.ZipInfo(name, _EARLIEST)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, source.read_bytes())
+            _add(archive, name, source.read_bytes())
+            if source.suffix == ".py":
+                _add(archive, f"{name}c", _bytecode(name, source))
     return scratch.replace(path)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EARLIEST)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
+
+
+def _bytecode(name: str, source: Path) -> bytes:
+    """Never compared with its source: they travel together."""
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch, "made.pyc")
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(source), str(made), name, doraise=True, invalidation_mode=mode)
+        return made.read_bytes()
 
 
 def _files() -> Iterator[tuple[str, Path]]:

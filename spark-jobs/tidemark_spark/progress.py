@@ -58,14 +58,16 @@ class BatchReport:
     rate: float
     """Records done, per second of the batch."""
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Records behind the end of each source partition, where the source says it."""
+    """Records behind the end of each source partition. Empty where the source says nothing: a batch
+    that was planned before a restart is run again without a look at the topic's ends.
+    """
     counts: Mapping[str, int] = field(default_factory=dict)
     """What the job observed of the batch."""
 
     @property
-    def lag_records(self) -> int:
-        """Behind the end of the source, in all."""
-        return sum(self.lag.values())
+    def lag_records(self) -> int | None:
+        """Behind the end of the source, in all; None: not known."""
+        return sum(self.lag.values()) if self.lag else None
 
 
 def parse_report(report: Mapping[str, Any]) -> BatchReport | None:
@@ -140,23 +142,25 @@ class Progress(Collector):
             for name, count in sorted(batch.counts.items())
             if count
         )
+        lag = "unknown" if batch.lag_records is None else f"{batch.lag_records:,}"
         return (
             f"batch {batch.batch_id:>6}  {batch.records:>10,} records"
             f"  {batch.duration_ms / 1_000:>7.2f} s  {batch.rate:>10,.0f}/s"
-            f"  lag {batch.lag_records:>12,}"
+            f"  lag {lag:>12}"
             f"  committed {self.batches:>6,} batches  {self.records:>12,} records{extra}"
         )
 
     def summary(self) -> str:
         """What was done, for the end."""
         last = "none" if self._last is None else str(self._last.batch_id)
-        lag = 0 if self._last is None else self._last.lag_records
+        behind = None if self._last is None else self._last.lag_records
+        lag = "" if behind is None else f", lag {behind:,}"
         extra = "".join(
             f", {name.replace('_', ' ')} {count:,}" for name, count in sorted(self.counts.items())
         )
         return (
             f"{self.query}: {self.batches:,} batches committed (the last: {last}),"
-            f" {self.records:,} records, lag {lag:,}{extra}"
+            f" {self.records:,} records{lag}{extra}"
         )
 
     def collect(self) -> Iterable[Metric]:
@@ -247,7 +251,8 @@ def _of_last_batch(query: str, last: BatchReport) -> Iterator[Metric]:
     yield _gauge("batch_records", "records of the last batch", query, last.records)
     yield _gauge("input_records_rate", "records available, per second", query, last.input_rate)
     yield _gauge("processed_records_rate", "records done, per second", query, last.rate)
-    yield _gauge("lag_records", "records not read, of all partitions", query, last.lag_records)
+    if (lag := last.lag_records) is not None:
+        yield _gauge("lag_records", "records not read, of all partitions", query, lag)
     by_partition = GaugeMetricFamily(
         f"{PREFIX}_partition_lag_records",
         "records of a source partition not read",

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from tidemark_spark.errors import OptionError
 from tidemark_spark.keys import KeyRule, parse_key
@@ -115,7 +116,8 @@ def read_plan(spark: SparkSession, checkpoint: str) -> Plan | None:
 
 def write_plan(spark: SparkSession, checkpoint: str, plan: Plan) -> None:
     """Remember it. One that a killed driver left half-written is replaced."""
-    frame = spark.createDataFrame([(plan_to_json(plan),)], "value string").coalesce(1)
+    # A literal, not createDataFrame: that starts Python workers for one row.
+    frame = spark.range(1).select(sf.lit(plan_to_json(plan)).alias("value")).coalesce(1)
     frame.write.mode("overwrite").text(f"{checkpoint}/{DIRECTORY}")
 
 

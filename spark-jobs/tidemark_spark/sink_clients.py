@@ -1,72 +1,41 @@
 """The sink's clients in a process, and their errors in the sink's words."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from tidemark.client import sink_batches, sync
 from tidemark.client.errors import ClientError, InvalidTransactionStateError
 from tidemark.client.sink_batches import BatchId
-from tidemark.client.sync_loop import SyncFace
 from tidemark.client.sync_sink_batches import SinkBatches
-from tidemark.client.transaction_handle import Transactions, WriterReceipt
-from tidemark.model.topics import TopicPartition
+from tidemark.client.transaction_handle import Transactions
 
 from tidemark_spark.sink_errors import RetiredQueryError, SinkError, StaleCheckpointError
-from tidemark_spark.steps import Step, reached
 from tidemark_spark.worker_clients import client, discard
 from tidemark_spark.write_options import WriteOptions
 
-_DESCRIBE_SECONDS: Final = 1.0
+_DESCRIBE_MS: Final = 1_000
 
 
-class _SteppedBatches(sink_batches.SinkBatches):
-    """Tells when the group's offsets are in the transaction."""
-
-    async def _write_offsets(
-        self, batch: BatchId, group_id: str, offsets: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> WriterReceipt:
-        receipt = await super()._write_offsets(batch, group_id, offsets, timeout_ms)
-        reached(Step.OFFSETS, **batch._asdict())
-        return receipt
-
-    async def last_batch_of_another(self, batch: BatchId) -> int | None:
-        """What the query before this one committed last into the sink; None: nothing, or it cannot
-        be told now. It is only for a warning, so nobody waits for it.
-        """
-        try:
-            async with asyncio.timeout(_DESCRIBE_SECONDS):
-                known = await self.describe(batch.sink_id)
-        except (ClientError, TimeoutError):
-            return None
-        return known.batch_id if known.query_id != batch.query_id else None
-
-
-class Sink(SinkBatches):
-    """The client of sink batches, with what only Spark's sink asks."""
-
-    def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
-        SyncFace.__init__(
-            self,
-            lambda: _SteppedBatches(bootstrap_servers, **settings),
-            name="tidemark-sink-batches",
-        )
-
-    def last_batch_of_another(self, batch: BatchId) -> int | None:
-        """Of the query before this one."""
-        inner = self._client
-        assert isinstance(inner, _SteppedBatches), inner
-        return self._thread.call(inner.last_batch_of_another(batch))
-
-
-def sink_of(options: WriteOptions) -> Sink:
+def sink_of(options: WriteOptions) -> SinkBatches:
     """This process's client of sink batches."""
     settings = options.client | {"default_api_timeout_ms": options.api_timeout_ms}
     return client(
         ("sink", options.bootstrap_servers, *sorted(settings.items())),
-        lambda: Sink(options.bootstrap_servers, **settings),
+        lambda: SinkBatches(options.bootstrap_servers, **settings),
     )
+
+
+def last_batch_of_another(sink: SinkBatches, batch: BatchId) -> int | None:
+    """What the query before this one committed last into the sink; None: nothing, or it cannot be
+    told now. It is only for a warning, so nobody waits for it.
+    """
+    try:
+        known = sink.describe(batch.sink_id, timeout_ms=_DESCRIBE_MS)
+    except ClientError:
+        return None
+    return known.batch_id if known.query_id != batch.query_id else None
 
 
 def producer_of(options: WriteOptions) -> sync.Producer:

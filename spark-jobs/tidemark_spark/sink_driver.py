@@ -39,6 +39,7 @@ def commit_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> BatchO
             plan.receipts,
             note=note_of(plan.totals),
             group_offsets=(options.group_id, offsets) if options.group_id and offsets else None,
+            offsets_written=lambda: reached(Step.OFFSETS, **facts),
             timeout_ms=options.transaction_timeout_ms,
         )
     reached(Step.COMMIT_SENT, **facts)

@@ -8,14 +8,14 @@ from typing import Final, Protocol
 import pyarrow as pa
 from tidemark.client.batches import EncodedRecords
 from tidemark.client.sink_batches import BatchCommittedError, BatchId
-from tidemark.client.sync_sink_batches import BatchWriter
+from tidemark.client.sync_sink_batches import BatchWriter, SinkBatches
 from tidemark.runtime.clock import Clock
 
 from tidemark_spark.commit_protocol import FormerQuery, TaskName, TaskReport, Totals
 from tidemark_spark.encode import Encoder, Limits
 from tidemark_spark.sink_clients import (
-    Sink,
     discard_producer,
+    last_batch_of_another,
     producer_of,
     said_clearly,
     sink_of,
@@ -88,7 +88,7 @@ def _write_once(
 ) -> TaskReport:
     sink = sink_of(job.options)
     may_take_over = batch.batch_id == 0 and batch.sink_id != batch.query_id
-    former_batch = sink.last_batch_of_another(batch) if may_take_over else None
+    former_batch = last_batch_of_another(sink, batch) if may_take_over else None
     try:
         writer = _enlisted(job.options, sink, batch, task)
     except BatchCommittedError:
@@ -102,7 +102,9 @@ def _write_once(
         return TaskReport(batch, str(writer.receipt()), totals, former)
 
 
-def _enlisted(options: WriteOptions, sink: Sink, batch: BatchId, task: TaskName) -> BatchWriter:
+def _enlisted(
+    options: WriteOptions, sink: SinkBatches, batch: BatchId, task: TaskName
+) -> BatchWriter:
     return sink.enlist(
         batch, task.writer, options.config, timeout_ms=options.transaction_timeout_ms
     )

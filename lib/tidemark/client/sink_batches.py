@@ -155,13 +155,15 @@ class SinkBatches(TransactionClient):
         *,
         note: str = "",
         group_offsets: GroupOffsets | None = None,
+        offsets_written: Callable[[], None] | None = None,
         timeout_ms: int = 60_000,
     ) -> BatchOutcome:
         """Commit what ``writers`` wrote and abort the rest, unless the batch is committed already.
 
         ``note`` is kept with the commit (at most 4 KiB of UTF-8). ``group_offsets`` are committed
-        in the same transaction, as by a consumer that is no member; ``timeout_ms`` is for a batch
-        that this opens. Flush writers before.
+        in the same transaction, as by a consumer that is no member; ``offsets_written`` is called
+        when they are part of it. ``timeout_ms`` is for a batch that this opens. Flush writers
+        before.
 
         Raises InvalidTransactionStateError when the batch was aborted meanwhile: write it again.
         """
@@ -169,6 +171,8 @@ class SinkBatches(TransactionClient):
         if group_offsets is not None and group_offsets[1]:
             try:
                 receipts.append(await self._write_offsets(batch, *group_offsets, timeout_ms))
+                if offsets_written is not None:
+                    offsets_written()
             except BatchCommittedError as done:
                 return BatchOutcome(committed=True, first=False, note=done.note)
             except _ENDED as problem:
@@ -179,7 +183,7 @@ class SinkBatches(TransactionClient):
         """Give the batch up, so that it can be written anew; one that is committed stays so."""
         return await self._finish(batch, [], "", commit=False)
 
-    async def describe(self, sink_id: str) -> SinkDescription:
+    async def describe(self, sink_id: str, *, timeout_ms: int | None = None) -> SinkDescription:
         """What is known of a sink. Raises TransactionalIdNotFoundError."""
         request = txn_pb2.DescribeTransactionsRequest(
             caller=self.calls.caller(), transactional_ids=[sink_id]
@@ -189,7 +193,7 @@ class SinkBatches(TransactionClient):
             return error_answered(answer.transactions[0], doing)
 
         answer = await self.calls.until(
-            self.deadline(),
+            self.deadline(timeout_ms),
             f"describing sink {sink_id!r}",
             lambda stub, timeout: stub.DescribeTransactions(request, timeout=timeout),
             problem_of,

@@ -1,6 +1,6 @@
 """Sink batches without ``await``: see ``tidemark.client.sync``."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tidemark.client import sink_batches
@@ -67,13 +67,21 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
         *,
         note: str = "",
         group_offsets: GroupOffsets | None = None,
+        offsets_written: Callable[[], None] | None = None,
         timeout_ms: int = 60_000,
     ) -> BatchOutcome:
-        """Commit what ``writers`` wrote, unless the batch is committed already."""
+        """Commit what ``writers`` wrote, unless the batch is committed already. ``offsets_written``
+        is called in the client's thread.
+        """
         receipts = [each.receipt() if isinstance(each, Writer) else each for each in writers]
         return self._thread.call(
             self._client.commit(
-                batch, receipts, note=note, group_offsets=group_offsets, timeout_ms=timeout_ms
+                batch,
+                receipts,
+                note=note,
+                group_offsets=group_offsets,
+                offsets_written=offsets_written,
+                timeout_ms=timeout_ms,
             )
         )
 
@@ -81,9 +89,9 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
         """Give the batch up; one that is committed stays so."""
         return self._thread.call(self._client.abort(batch))
 
-    def describe(self, sink_id: str) -> SinkDescription:
+    def describe(self, sink_id: str, *, timeout_ms: int | None = None) -> SinkDescription:
         """What is known of a sink. Raises TransactionalIdNotFoundError."""
-        return self._thread.call(self._client.describe(sink_id))
+        return self._thread.call(self._client.describe(sink_id, timeout_ms=timeout_ms))
 
     def forget(self, sink_id: str, *, abort_open: bool = False) -> bool:
         """Lose all that is known of a sink; False when nothing was."""

@@ -115,6 +115,7 @@ class RemotePartitionLog:
         self._appends: _Appends | None = None
         self._fetches = _Fetches(channels)
         self._is_broken = False
+        self._refused = ""
 
     def close(self) -> None:
         """End the streams. An append that is in flight may be written all the same."""
@@ -197,16 +198,17 @@ class RemotePartitionLog:
                 return await work
         except TimeoutError:
             self._end_appends()
-            raise UnknownOutcomeError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"{self.at}: {what} was not acknowledged within {timeout_s:g} s",
-            ) from None
+            words = f"{self.at}: {what} was not acknowledged within {timeout_s:g} s"
+            if self._refused:
+                words += f"; last refused: {self._refused}"
+            raise UnknownOutcomeError(ErrorCode.REQUEST_TIMED_OUT, words) from None
 
     async def _persist(
         self, attempt: Callable[[PartitionLeader], Awaitable[T]], passing: frozenset[ErrorCode]
     ) -> T:
         """Ask the leader, and after what may pass ask whoever leads then. Raises TidemarkError."""
         backoff_s = _BACKOFF_S_FIRST
+        self._refused = ""
         while True:
             position = self._board.image.position
             try:
@@ -215,6 +217,7 @@ class RemotePartitionLog:
                 if failure.code not in passing:
                     self._end_appends()
                     raise
+                self._refused = failure.message
                 words = fields(partition=str(self.at), reason=failure.message)
                 log.debug("trying again", extra=words)
             await self._board.wait_newer_or(position, backoff_s)

@@ -69,7 +69,7 @@ def test_offsets_of_kafkas_own_source() -> None:
 def test_a_source_whose_offsets_say_no_lag(offset: object) -> None:
     batch = parse_report(_report(sources=[{"endOffset": offset, "latestOffset": offset}]))
     assert batch is not None
-    assert batch.lag_records == 0
+    assert batch.lag_records is None
 
 
 def test_a_rate_that_is_no_number() -> None:
@@ -119,9 +119,18 @@ def test_lines_line_up() -> None:
     assert len({len(line) for line in lines}) == 1
 
 
+def test_a_batch_that_was_planned_before_a_restart_says_no_lag() -> None:
+    progress = Progress("reshard")
+    batch = progress.on_report(_report(sources=[{"endOffset": {"q": {"0": 5}}}]))
+    assert batch is not None
+    assert " lag unknown " in " ".join(progress.line(batch).split())
+    assert "lag" not in progress.summary()
+    assert f"{PREFIX}_lag_records" not in _metrics(progress)
+
+
 def test_a_summary() -> None:
     progress = Progress("reshard")
-    assert progress.summary() == "reshard: 0 batches committed (the last: none), 0 records, lag 0"
+    assert progress.summary() == "reshard: 0 batches committed (the last: none), 0 records"
     progress.on_report(_report())
     assert progress.summary() == (
         "reshard: 1 batches committed (the last: 7), 100 records, lag 30,"

@@ -230,6 +230,15 @@ def test_taking_over_is_tried_again_whatever_its_outcome() -> None:
     run(scenario)
 
 
+def test_a_take_over_that_timed_out_says_what_it_heard_last() -> None:
+    async def scenario(here: World) -> None:
+        here.brokers[0].refusals = [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 100
+        with pytest.raises(UnknownOutcomeError, match=r"last refused: .*NOT_ENOUGH_REPLICAS"):
+            await here.log(take_over_timeout_ms=50).take_over()
+
+    run(scenario)
+
+
 def test_reading_gives_every_batch_below_the_end() -> None:
     async def scenario(here: World) -> None:
         log = here.log()
