@@ -9,6 +9,11 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
 from e2e.kafka_wire import Wire, batch
+from e2e.wire import ask
+from tidemark.codec.records import build_batch
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -154,6 +159,51 @@ def test_acknowledged_records_survive_kill_9_of_the_leader(
     assert sent.failures == []
     assert topic.leader is not killed
     assert topic.read_all(1_500) == [b"%06d" % number for number in range(1_500)]
+
+
+@pytest.mark.feature("K07", "K09")
+def test_a_new_leader_knows_every_producers_sequences(whole: list[BrokerProcess]) -> None:
+    topic = Topic(whole, "sequences", **{"min.insync.replicas": "2"})
+    old = topic.leader
+    with Wire(old.port) as wire:
+        producer_id = new_producer_id(wire)
+        first = sequenced(producer_id, 0, b"a", b"b")
+        assert produced(wire, topic, first) == (ErrorCode.NONE, 0)
+        assert produced(wire, topic, sequenced(producer_id, 2, b"c")) == (ErrorCode.NONE, 2)
+    old.kill()
+    wait_until(lambda: topic.leader is not old, lambda: f"nobody took over: {topic.state()}")
+    with Wire(topic.leader.port) as wire:
+        # As a producer does that heard no answer: it is told the offset of then.
+        assert produced(wire, topic, sequenced(producer_id, 2, b"c")) == (ErrorCode.NONE, 2)
+        gap, _ = produced(wire, topic, sequenced(producer_id, 9, b"z"))
+        assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert produced(wire, topic, sequenced(producer_id, 3, b"d")) == (ErrorCode.NONE, 3)
+    assert topic.read_all(4) == [b"a", b"b", b"c", b"d"]
+
+
+def new_producer_id(wire: Wire) -> int:
+    """As a producer gets it when it starts."""
+    fields = {
+        "transactional_id": None,
+        "transaction_timeout": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    answer = ask(wire, ApiKey.INIT_PRODUCER_ID, 4, fields)
+    assert answer.error_code == ErrorCode.NONE
+    return int(answer.producer_id)
+
+
+def sequenced(producer_id: int, sequence: int, *values: bytes) -> bytes:
+    """One batch of an idempotent producer."""
+    records = [(Clock().wall_ms(), None, value, ()) for value in values]
+    return build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def produced(wire: Wire, topic: Topic, records: bytes) -> tuple[ErrorCode, int]:
+    """What acks=all answered, with the first offset."""
+    result = wire.produce(topic.name, records, version=10, acks=-1)
+    return ErrorCode(result.error_code), result.base_offset
 
 
 @pytest.mark.feature("G06", "G24")

@@ -28,6 +28,7 @@ from tidemark_spark import worker_clients
 ROOT: Final = Path(__file__).parents[2]
 WORKER_PATH: Final = ("gen", "lib", "spark-jobs", "tests")
 """What Spark's Python processes import from, below the root: the tests too, for fault hooks."""
+TASK_TRIES: Final = 3
 JVM_END_SECONDS: Final = 20.0
 TEST_SECONDS: Final = 400
 QUICK: Final[Mapping[str, Config]] = {
@@ -83,13 +84,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores in this machine; format ``tidemark`` is registered. Its JVM ends with the
-    session.
+    """Two cores in this machine, and as on a cluster a task may fail; format ``tidemark`` is
+    registered. Its JVM ends with the session.
     """
     directory = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         _set_environment(patch)
-        builder = SparkSession.builder.master("local[2]").appName("tidemark-tests")
+        builder = SparkSession.builder.master(f"local[2,{TASK_TRIES}]").appName("tidemark-tests")
         for name, value in SPARK_CONF.items():
             builder = builder.config(name, value)
         builder = builder.config("spark.local.dir", str(directory / "local"))

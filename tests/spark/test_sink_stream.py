@@ -25,39 +25,19 @@ TASK_STEPS = (Step.ENLIST, Step.SEND, Step.FLUSH, Step.MESSAGE)
 COMMIT_STEPS = (Step.COMMIT_BEFORE, Step.OFFSETS, Step.COMMIT_SENT, Step.COMMIT_AFTER)
 ROWS = 5
 """Of each batch."""
-TASK_TRIES = 3
 
 
 @pytest.fixture(scope="module")
 def faults(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
-    """In the session's Python processes, and a task is tried three times, as on a cluster."""
+    """In the session's Python processes."""
     armed = Faults(tmp_path_factory.mktemp("faults"))
     environment = spark.sparkContext.environment
     environment.update(armed.environment)
     register_source(spark)  # whose processes get the environment as it is now
-    with _task_tries(spark, TASK_TRIES):
-        yield armed
+    yield armed
     for name in armed.environment:
         del environment[name]
     register_source(spark)
-
-
-class _task_tries:  # noqa: N801 - a context manager
-    """A local session gives a task one try (``local[2]``), and has no option for more."""
-
-    def __init__(self, spark: SparkSession, tries: int) -> None:
-        jvm_context = spark.sparkContext._jsc.sc()
-        self.scheduler = jvm_context.taskScheduler()
-        self.field = self.scheduler.getClass().getDeclaredField("maxTaskFailures")
-        self.field.setAccessible(True)
-        self.before = self.scheduler.maxTaskFailures()
-        self.tries = tries
-
-    def __enter__(self) -> None:
-        self.field.set(self.scheduler, self.tries)
-
-    def __exit__(self, *_error: object) -> None:
-        self.field.set(self.scheduler, self.before)
 
 
 class Query:
