@@ -17,7 +17,9 @@ HOUR_S: Final = 3_600
 DAY_S: Final = 24 * HOUR_S
 LENGTH_EDGES_S: Final = (1, 10, 60, 300, 900, 1_800, 3_600)
 """Upper ends, exclusive, of all classes of length but the last."""
-LENGTH_NAMES: Final = ("0 s", "< 10 s", "< 1 min", "1–5", "5–15", "15–30", "30–60", "> 1 h")
+LENGTH_NAMES: Final = (
+    "0 s", "< 10 s", "< 1 min", "< 5 min", "< 15 min", "< 30 min", "< 1 h", "≥ 1 h",
+)  # fmt: skip
 _POINTS_MAX: Final = 240
 _DAYS_SHOWN: Final = 14
 _LABELS_MAX: Final = 12
