@@ -97,6 +97,34 @@ def test_a_waiting_follower_gets_an_append_at_once_and_commits_it(
         assert records_of(consumer.fetch(("r", 0, 0))) == [b"one"]
 
 
+@pytest.mark.feature("A07", "G11")
+def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
+    broker: RunningBroker, follower: Follower
+) -> None:
+    """A new topic's first write does not wait for the end of a long poll of the others."""
+    follower.fetch(0)
+    waiting = follower.ask(None, wait_ms=30_000)
+    with Wire(broker.port) as other:  # answered: the fetch was taken
+        other.metadata("r")
+    while not broker.call(lambda: broker.node.parked.count):
+        pass
+    broker.publish(ClusterDelta(topics_changed=(two_replicas("s"),)))
+    with Wire(broker.port) as producer:
+        body = produce_body("s", batch(b"one"), acks=-1, timeout_ms=30_000)
+        produced = producer.send(ApiKey.PRODUCE, 9, body)
+        assert follower.hear(waiting).topics == []
+        follower.topic_id = broker.node.hosted["s", 0].topic_id
+        assert records_of(follower.fetch(0)) == [b"one"]
+        waiting = follower.ask(1, wait_ms=30_000)
+        answer = produce.read_produce_response(producer.receive(ApiKey.PRODUCE, 9, produced), 9)
+        assert answer.topics[0][2][0].error_code == 0
+        assert result_of(follower.hear(waiting)).high_watermark == 1
+        # Whoever has fetched is called no more: an append waits for bytes as ever.
+        waiting = follower.ask(None, wait_ms=300)
+        follower.hear(waiting)
+    assert broker.call(lambda: broker.node.hosted["s", 0].partition.unheard) == ()
+
+
 @pytest.mark.feature("G22")
 def test_a_diverged_follower_hears_where_and_no_records(
     broker: RunningBroker, follower: Follower

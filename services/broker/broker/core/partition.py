@@ -313,6 +313,8 @@ class Partition(Replica):
         """
         assert self.role is Role.LEADER, str(self)
         self._progress[fetch.broker_id].fetched(fetch, self.log_end, now)
+        if self.unheard:
+            self.unheard = self._find_unheard()
         if fetch.broker_id not in self._isr.maximal:
             return 0
         return self._move_high_watermark()

@@ -94,6 +94,7 @@ class Replica:
         "synced_end",
         "topic_id",
         "topic_partition",
+        "unheard",
         "verifications",
     )
 
@@ -132,6 +133,10 @@ class Replica:
         self._at_once = False
         """Alone, and what is in the log counts: the high watermark is the log's end."""
         self._progress: dict[BrokerId, ReplicaProgress] = {}
+        self.unheard: tuple[BrokerId, ...] = ()
+        """Who must have a record before it counts, and has not fetched from this leader yet: a
+        fetch of theirs that waits here may have begun before it could name this partition.
+        """
         self._looked_at = InstantMs(-1)
         self._unread = UnreadBytes()
         self.verifications = TxnVerifications()
@@ -265,9 +270,14 @@ class Replica:
         self.min_insync = min(self.limits.min_insync_replicas, max(len(self.replicas), 1))
         alone = self._isr.maximal == (self.broker_id,)
         self._alone = alone and len(self._isr.agreed) >= self.min_insync
+        self.unheard = self._find_unheard()
         gained_bytes = self._move_high_watermark()
         self._at_once = self._alone and self.role is Role.LEADER and not self.limits.flush_group
         return gained_bytes
+
+    def _find_unheard(self) -> tuple[BrokerId, ...]:
+        known, maximal = self._progress, self._isr.maximal
+        return tuple(one for one in maximal if one in known and known[one].log_end < 0)
 
     # -- bounds
 

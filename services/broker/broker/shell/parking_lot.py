@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemark.kafka.fetch import FetchPartition
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.runtime.clock import Clock
 
 from broker.core.fetch_sessions import FetchSessions
@@ -15,6 +15,12 @@ from broker.shell.hosted import HostedPartition
 ENOUGH_BYTES: Final = 2**31
 """More than any fetch waits for."""
 _NO_WATERMARK: Final = -1
+
+
+class Follower(NamedTuple):
+    """Every fetch of this broker waits for it, besides what it fetches."""
+
+    broker_id: BrokerId
 
 
 class ParkingLot(Parked):
@@ -100,6 +106,10 @@ class ParkingLot(Parked):
             self.advanced(tail, hosted.partition.log_end, size_bytes)
         if tail in resting:
             self._wake_sessions(tail)
+        for broker_id in hosted.partition.unheard:
+            # Answered now, it comes again and names this partition: the write does not wait for
+            # the end of its long poll.
+            self.released(Follower(broker_id))
 
     def gone(self, hosted: HostedPartition) -> None:
         """Leadership of a partition changed: consumers, followers and producers look again."""

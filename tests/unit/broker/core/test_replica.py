@@ -45,6 +45,22 @@ def test_a_fetch_stands_where_nothing_is_missing(
     assert stands == may
 
 
+def test_members_are_unheard_until_they_fetch_from_this_leader() -> None:
+    leader, second, third = three((1, 2))
+
+    def unheard() -> list[tuple[int, ...]]:
+        return [leader.partition.unheard, second.partition.unheard]
+
+    assert unheard() == [(2,), ()], "who is not in sync is waited for by nobody"
+    third.fetch_from(leader, NOW)
+    assert unheard() == [(2,), ()]
+    second.fetch_from(leader, NOW)
+    assert unheard() == [(), ()]
+    for one in (leader, second, third):
+        one.take(state(2, (1, 2), epoch=6, version=2), NOW)
+    assert unheard() == [(), (1,)]
+
+
 @pytest.mark.feature("G09", "G10", "G12", "C08")
 def test_the_watermark_is_the_minimum_over_the_isr() -> None:
     leader, second, third = three()

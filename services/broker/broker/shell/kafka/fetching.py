@@ -140,6 +140,10 @@ class Fetch:
         """What moves when there is more to read."""
         return hosted
 
+    def _waits_as(self) -> tuple[Hashable, ...]:
+        """What ends the wait besides bytes."""
+        return ()
+
     def _allowed(self) -> Callable[[str, bytes], ErrorCode | None]:
         """A question asked once for each topic, not once for each partition."""
         known: dict[tuple[str, bytes], ErrorCode | None] = {}
@@ -191,7 +195,9 @@ class Fetch:
                 reply.send(self.answer(found))
 
         now = node.clock.now_ms()
-        waits_for: list[Hashable] = [] if session is None else [session]
+        waits_for: list[Hashable] = [*self._waits_as()]
+        if session is not None:
+            waits_for.append(session)
         waits_for += [self._watched(one.hosted) for one in reads.reads if one.hosted is not None]
         parked = node.parked.park_fetch(
             waits_for,

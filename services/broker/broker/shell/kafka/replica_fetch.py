@@ -13,6 +13,7 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
+from broker.shell.parking_lot import Follower
 from broker.shell.replica_reads import Replica, read_replica
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ class ReplicaFetch(Fetch):
 
     def _watched(self, hosted: HostedPartition) -> Hashable:
         return hosted.tail
+
+    def _waits_as(self) -> tuple[Hashable, ...]:
+        return (Follower(self._replica.broker_id),)
 
     def _allowed(self) -> Callable[[str, bytes], ErrorCode | None]:
         return lambda _topic, _topic_id: None

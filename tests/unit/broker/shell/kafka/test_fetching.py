@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.shell.parking_lot import Follower
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerId
 from unit.broker.shell.kafka.fetch_worlds import (
     COMMITTED_CONSUMER,
     CONSUMER,
@@ -173,12 +175,14 @@ def test_what_is_heard_is_what_looking_at_everything_would_tell(
 
 
 @pytest.mark.feature("A07")
-def test_a_fetch_waits_for_its_session_once() -> None:
+def test_a_fetch_waits_for_its_session_once_and_to_be_called() -> None:
     world = FetchWorld(9)
     follower = opened(world, 2)
     follower.ask(wait_ms=500)
     assert (follower.is_waiting, resting(world)) == (True, 9)
-    assert [len(one) for one in world.node.parked._fetches.values()] == [1]
+    waits_for = world.node.parked._fetches
+    assert [len(one) for one in waits_for.values()] == [1, 1]
+    assert Follower(BrokerId(2)) in waits_for
 
 
 @pytest.mark.feature("A07", "D06", "G11")
