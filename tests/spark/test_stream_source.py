@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from e2e.conftest import Cluster, StartCluster
 from e2e.transactional_clients import wait_in_sync
+from e2e.wire import eventually
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from spark.source_driver import Stream, rows_of
 from spark.spark_records import create, numbered, produce, with_admin
@@ -127,7 +128,9 @@ def test_reading_ends_before_an_open_transaction(cluster: Cluster, topic: str) -
             await produced
             before = await asyncio.to_thread(query.batch)
             await producer.commit()
-            return [before, await asyncio.to_thread(query.batch)]
+            # Committed is the transaction with its outcome; readers pass it with the marker.
+            after = await asyncio.to_thread(eventually, lambda: query.batch() or None, "a batch")
+            return [before, after]
 
     with Stream(cluster, topic) as query:
         assert asyncio.run(talk()) == [numbered(10), numbered(2, 10)]
