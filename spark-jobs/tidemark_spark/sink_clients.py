@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from typing import Final
 
 from tidemark.client import sink_batches, sync
-from tidemark.client.errors import ClientError, InvalidTransactionStateError
+from tidemark.client.errors import (
+    ClientError,
+    InvalidTransactionStateError,
+    ProducerFencedError,
+)
 from tidemark.client.sink_batches import BatchId
 from tidemark.client.sync_sink_batches import SinkBatches
 from tidemark.client.transaction_handle import Transactions
@@ -86,6 +90,13 @@ def said_clearly(doing: str) -> Iterator[None]:
             f"{doing} failed: {_without_hint(problem)}",
             "start the query again: it writes the batch anew, and nothing of it is visible yet. If"
             " all its tasks paused for longer than transaction.timeout.ms, raise that option",
+        ) from problem
+    except ProducerFencedError as problem:
+        raise SinkError(
+            f"{doing} failed: {_without_hint(problem)}",
+            "the batch ended meanwhile: another run of it was committed, or its tasks paused for"
+            " longer than transaction.timeout.ms. The task's next try, or the query's next start,"
+            " finds out which and goes on from there",
         ) from problem
     except ClientError as problem:
         what = f"{doing} failed: {_without_hint(problem)}"

@@ -1,9 +1,13 @@
 """Consumer groups with real clients: shared, committed, taken over, and moved elsewhere."""
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -134,20 +138,29 @@ def wait_for(come: Callable[[], bool], what: str, wait_s: float = 60.0) -> None:
 def test_a_member_that_hung_commits_nothing_any_more(cluster: list[BrokerProcess]) -> None:
     create(cluster, "hung", 1)
     produce(cluster, "hung", range(10))
-    quick = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}
-    zombie = consumer(cluster, "hung-readers", **quick)
-    zombie.subscribe(["hung"])
-    assert consume(zombie, 10) == list(range(10))
-    member = zombie.memberid()
-    heir = consumer(cluster, "hung-readers")
-    heir.subscribe(["hung"])
-    taken = consume(heir, 10)  # the zombie does not poll, and is put out
-    heir.commit(asynchronous=False)
-    assert commit_as(cluster, "hung-readers", member, "hung", 3) in STALE
-    assert taken == list(range(10))
-    assert heir.committed([confluent_kafka.TopicPartition("hung", 0)])[0].offset == 10
-    zombie.close()
-    heir.close()
+    with hung_member(cluster, "hung-readers", "hung", 10) as member:
+        heir = consumer(cluster, "hung-readers")
+        heir.subscribe(["hung"])
+        taken = consume(heir, 10)  # the other does not poll, and is put out
+        heir.commit(asynchronous=False)
+        assert commit_as(cluster, "hung-readers", member, "hung", 3) in STALE
+        assert taken == list(range(10))
+        committed = heir.committed([confluent_kafka.TopicPartition("hung", 0)])
+        assert committed[0].offset == 10
+        heir.close()
+
+
+@contextmanager
+def hung_member(cluster: list[BrokerProcess], group: str, topic: str, count: int) -> Iterator[str]:
+    """The id of a member that has read ``count`` records and hangs."""
+    script = Path(__file__).with_name("hung_member.py")
+    argv = [sys.executable, str(script), bootstrap(cluster), group, topic, str(count)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
 
 
 STALE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)

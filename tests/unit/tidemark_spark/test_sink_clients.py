@@ -1,5 +1,9 @@
 import pytest
-from tidemark.client.errors import ClientError, UnknownTopicOrPartitionError
+from tidemark.client.errors import (
+    ClientError,
+    ProducerFencedError,
+    UnknownTopicOrPartitionError,
+)
 from tidemark.client.sink_batches import (
     BatchCommittedError,
     StaleBatchError,
@@ -33,6 +37,13 @@ def test_a_retired_query_hears_who_writes_now() -> None:
     told = said(RefusedQueryError(ErrorCode.PRODUCER_FENCED, "query 'q' was retired"))
     assert isinstance(told, RetiredQueryError)
     assert "query 'q' was retired" in told.what
+
+
+def test_a_fenced_writer_hears_that_its_batch_ended() -> None:
+    told = said(ProducerFencedError(ErrorCode.INVALID_PRODUCER_EPOCH, "sending 1 records failed"))
+    assert "sending 1 records failed" in told.what
+    assert "make a new producer" not in str(told), "what a task cannot do"
+    assert "the batch ended meanwhile" in str(told)
 
 
 def test_a_committed_batch_is_no_failure() -> None:
