@@ -1,6 +1,7 @@
 """librdkafka waits for a group's coordinator in C without end, where no signal of a test's time
 limit is looked at: one lost answer would hold the whole run. Here ``close`` and ``commit`` come
-back, or fail by name.
+back, or fail by name, as long as they wait without Python's lock. A consumer that its group put out
+may hold it in ``close``: such a one gets a process of its own (``hung_member.py``).
 """
 
 import threading
