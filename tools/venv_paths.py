@@ -1,9 +1,9 @@
 """Where this environment's Python looks for modules: one file in its site-packages, for ``setup``.
 
 It adds the generated gRPC code, and takes the zip of PySpark's sources out. spark-submit puts that
-zip in front of everything, and Python keeps nothing of what it compiles out of one: 0.8 CPU s for
-each of the dozen Python processes that a streaming query starts, where the package that pip
-installed, the very same sources, takes 0.2.
+zip in front of everything, and Python keeps nothing of what it compiles out of one: 1 CPU s for
+each of the eight interpreters that a streaming query starts, where the package that pip installed,
+the very same sources, takes 0.2.
 """
 
 import site

@@ -8,7 +8,6 @@ Prints its member id once it has COUNT records.
 """
 
 import sys
-import time
 
 import confluent_kafka
 
@@ -32,7 +31,7 @@ def main(bootstrap: str, group: str, topic: str, count: int) -> None:
         message = member.poll(0.5)
         read += message is not None and message.error() is None
     print(member.memberid(), flush=True)
-    time.sleep(3_600)
+    sys.stdin.read()  # until whoever started it ends, or ends it
 
 
 if __name__ == "__main__":

@@ -155,10 +155,13 @@ def hung_member(cluster: list[BrokerProcess], group: str, topic: str, count: int
     """The id of a member that has read ``count`` records and hangs."""
     script = Path(__file__).with_name("hung_member.py")
     argv = [sys.executable, str(script), bootstrap(cluster), group, topic, str(count)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            member = process.stdout.readline().strip()
+            assert member, "it ended before it had read anything"
+            yield member
         finally:
             process.kill()
 

@@ -142,7 +142,8 @@ class RemotePartitionLog:
 
         patience_s = self._limits.append_timeout_ms / 1_000
         timeout_s = self._limits.take_over_timeout_ms / 1_000
-        return await self._within(timeout_s, self._persist(attempt, _READ_PASSING), "take over")
+        work = self._persist(attempt, _READ_PASSING)
+        return await self._within(timeout_s, work, "take over", persists=True)
 
     async def append(self, batches: bytes) -> int:
         """Append whole record batches; their end offset (exclusive), once they are committed.
@@ -162,7 +163,8 @@ class RemotePartitionLog:
 
         timeout_s = self._limits.append_timeout_ms / 1_000
         self._is_broken = True  # until it is known to be written
-        end = await self._within(timeout_s, self._persist(attempt, _PASSING), "append")
+        work = self._persist(attempt, _PASSING)
+        end = await self._within(timeout_s, work, "append", persists=True)
         self._is_broken = False
         return end
 
@@ -191,15 +193,19 @@ class RemotePartitionLog:
 
     # Within.
 
-    async def _within(self, timeout_s: float, work: Awaitable[T], what: str) -> T:
-        """Raises TidemarkError REQUEST_TIMED_OUT, with an unknown outcome."""
+    async def _within(
+        self, timeout_s: float, work: Awaitable[T], what: str, *, persists: bool = False
+    ) -> T:
+        """Raises TidemarkError REQUEST_TIMED_OUT, with an unknown outcome; with what was heard last
+        where ``work`` asks more than once.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 return await work
         except TimeoutError:
             self._end_appends()
             words = f"{self.at}: {what} was not acknowledged within {timeout_s:g} s"
-            if self._refused:
+            if persists and self._refused:
                 words += f"; last refused: {self._refused}"
             raise UnknownOutcomeError(ErrorCode.REQUEST_TIMED_OUT, words) from None
 

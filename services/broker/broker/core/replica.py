@@ -143,21 +143,6 @@ class Replica:
 
     # -- roles
 
-    def fetch_may_stand(
-        self, broker_id: BrokerId, fetch_offset: int, standing: StandingFetch
-    ) -> bool:
-        """Whether a follower's fetch, which found nothing, stands from now on for those of its
-        session that follow: it has all there is, and no replica is out of the ISR. While one is,
-        every fetch is also an occasion to see whether it may join.
-        """
-        known = self._progress.get(broker_id)
-        return (
-            known is not None
-            and fetch_offset >= self.log_end
-            and len(self.isr) == len(self.replicas)
-            and known.stands(standing, self.log_end)
-        )
-
     @property
     def isr(self) -> tuple[BrokerId, ...]:
         """As agreed with the controller."""
@@ -275,9 +260,26 @@ class Replica:
         self._at_once = self._alone and self.role is Role.LEADER and not self.limits.flush_group
         return gained_bytes
 
+    # -- followers
+
     def _find_unheard(self) -> tuple[BrokerId, ...]:
         known, maximal = self._progress, self._isr.maximal
         return tuple(one for one in maximal if one in known and known[one].log_end < 0)
+
+    def fetch_may_stand(
+        self, broker_id: BrokerId, fetch_offset: int, standing: StandingFetch
+    ) -> bool:
+        """Whether a follower's fetch, which found nothing, stands from now on for those of its
+        session that follow: it has all there is, and no replica is out of the ISR. While one is,
+        every fetch is also an occasion to see whether it may join.
+        """
+        known = self._progress.get(broker_id)
+        return (
+            known is not None
+            and fetch_offset >= self.log_end
+            and len(self.isr) == len(self.replicas)
+            and known.stands(standing, self.log_end)
+        )
 
     # -- bounds
 
@@ -356,6 +358,7 @@ class Replica:
         assert leads or self._isr.pending is None, "only a leader proposes"
         assert not leads or self.leader == self.broker_id, str(self)
         assert set(self._isr.agreed) <= set(self._isr.maximal), str(self)
+        assert self.unheard == self._find_unheard(), str(self)
 
     def __str__(self) -> str:
         """One line: ``orders-3 L e7  0/_40/_42 isr=1,2 +1,2,3``, the last while proposed."""
