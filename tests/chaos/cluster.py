@@ -16,7 +16,7 @@ from e2e.kafka_wire import Wire
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.health import member_problem
 from tidemark.cli.dev.layout import TXN_COORDINATOR, Layout
-from tidemark.cli.dev.process import send_signal, wait_ended
+from tidemark.cli.dev.process import pause_process, send_signal, wait_ended
 from tidemark.cli.failure import CommandError
 from tidemark.kafka.metadata import MetadataPartition
 from tidemark.kafka.primitives import MalformedRequestError
@@ -94,7 +94,7 @@ class ChaosCluster(DevCluster):
     def pause(self, name: str) -> None:
         """SIGSTOP."""
         self.paused.add(name)
-        os.kill(self.pid(name), signal.SIGSTOP)
+        pause_process(self.pid(name))
 
     def resume(self, name: str) -> None:
         """SIGCONT."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tidemark.cli.dev.process import pause_process
 
 PROJECT: Final = Path(__file__).parent / "java"
 BUILD_S: Final = 400
@@ -74,7 +75,7 @@ class RunningProgram:
 
     def pause(self) -> None:
         """SIGSTOP: to everybody else it is dead."""
-        self._process.send_signal(signal.SIGSTOP)
+        pause_process(self._process.pid)
 
     def resume(self) -> None:
         """SIGCONT: it knows of nothing."""

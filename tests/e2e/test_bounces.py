@@ -20,6 +20,7 @@ from e2e.unique_values import Writer, check_promises, read_back
 from e2e.zookeeper import HOST
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
+from tidemark.cli.dev.process import pause_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -228,7 +229,7 @@ def test_a_leader_that_sleeps_beyond_its_session_loses_nothing(bounced: Bounced)
         sleeper = next(one for one in BROKERS if bounced.led_by(writer.topic, one, one))
         witness = next(one for one in BROKERS if one != sleeper)
         pid = bounced.cluster.pid(f"broker-{sleeper}")
-        os.kill(pid, signal.SIGSTOP)
+        pause_process(pid)
         try:
             bounced.wait(
                 lambda: all(

@@ -20,6 +20,7 @@ from e2e.controllers import (
 )
 from e2e.zookeeper import RunningZookeeper, running_zookeeper
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tidemark.cli.dev.process import pause_process
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId
 from tidemark.runtime import zk_paths
@@ -110,7 +111,7 @@ def test_a_paused_controller_wakes_up_deposed_and_writes_nothing(
         first, second = pair
         await client.broker(1)
         await client.create("before")
-        first.signal(signal.SIGSTOP)
+        pause_process(first.process.pid)
         await until(lambda: second.is_active)
         async with asyncio.TaskGroup() as tasks:
             asked = tasks.create_task(create_at(first.grpc, "zombie"))

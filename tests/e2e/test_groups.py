@@ -15,6 +15,7 @@ import pytest
 from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire
 from e2e.wire import ask
+from tidemark.cli.dev.process import pause_process
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 
@@ -227,7 +228,7 @@ def test_a_commit_is_answered_once_every_replica_has_it(cluster: list[BrokerProc
         answered.set()
 
     committing = threading.Thread(target=commit, daemon=True)
-    follower.process.send_signal(signal.SIGSTOP)
+    pause_process(follower.process.pid)
     try:
         committing.start()
         assert not answered.wait(HELD_S), "answered without a replica of the ISR"

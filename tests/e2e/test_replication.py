@@ -1,5 +1,6 @@
 """Replication end to end: three broker processes, a controller and a real ZooKeeper."""
 
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
 from e2e.kafka_wire import Wire, batch
 from e2e.wire import ask
+from tidemark.cli.dev.process import pause_process
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -238,7 +240,8 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
     topic = Topic(whole, "diverges", **{"min.insync.replicas": "2"})
     old = topic.leader
     for follower in topic.followers:
-        follower.process.send_signal(19)  # type: ignore[union-attr]  # SIGSTOP
+        assert follower.process is not None
+        pause_process(follower.process.pid)
     # A fetch that waits at the leader would still bring them the record: let it be answered first.
     time.sleep(FETCH_WAIT_S + 0.2)
     with Wire(old.port) as wire:
@@ -246,7 +249,8 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
     old.kill()
     for follower in whole:
         if follower is not old:
-            follower.process.send_signal(18)  # type: ignore[union-attr]  # SIGCONT
+            assert follower.process is not None
+            follower.process.send_signal(signal.SIGCONT)
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(10), sent)
     assert producer.flush(40) == 0

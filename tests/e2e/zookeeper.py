@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidemark.cli.dev.process import pause_process
 from tidemark.cli.dev.zookeeper import find_jars, find_java
 
 HOST: Final = "127.0.0.1"
@@ -31,7 +32,7 @@ class RunningZookeeper(NamedTuple):
 
     def pause(self) -> None:
         """Answer nobody, keep every connection: what a long garbage collection does."""
-        os.kill(self.process.pid, signal.SIGSTOP)
+        pause_process(self.process.pid)
 
     def resume(self) -> None:
         """Go on."""

@@ -1,6 +1,7 @@
 """Rows of the source to rows of the sink: nothing lost, one task a partition, in order."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -38,12 +39,20 @@ EAGER = {
 
 
 @pytest.fixture(params=["1KB", "1MB"], ids=["splits", "merges"])
-def eager(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
-    own = spark.newSession()
-    for name, value in EAGER.items():
-        own.conf.set(name, value)
-    own.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", request.param)
-    return own
+def eager(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The shared session: one of its own would stay the thread's active one after the test, and
+    knows no data source.
+    """
+    wanted = {**EAGER, "spark.sql.adaptive.advisoryPartitionSizeInBytes": request.param}
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
 
 
 def frame_of(spark: SparkSession, values: list[bytes], *, partitions: int = 3) -> DataFrame:

@@ -9,6 +9,7 @@ import typer
 
 from tidemark.cli.dev.commands import DirectoryOption, existing
 from tidemark.cli.dev.commands import app as app
+from tidemark.cli.dev.process import pause_process
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import OutputFormat, OutputOption, print_json, say
 
@@ -46,7 +47,10 @@ def pause(
 ) -> None:
     """Stop a process with SIGSTOP: it is there and does nothing."""
     cluster, member = _running(directory, name)
-    os.kill(cluster.pid(member), signal.SIGSTOP)
+    try:
+        pause_process(cluster.pid(member))
+    except TimeoutError as problem:
+        raise CommandError(str(problem), hint="try again, or: tidemark dev kill") from None
     _tell("paused", member, output)
 
 

@@ -1,5 +1,6 @@
 """Detached processes: started in a session of their own, known again by pid and start time."""
 
+import contextlib
 import json
 import os
 import select
@@ -15,6 +16,8 @@ from tidemark.runtime.clock import Clock
 
 _LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _POLL_SECONDS: Final = 0.05
+_PAUSE_POLL_SECONDS: Final = 0.001
+_PAUSE_MS_MAX: Final = 10_000
 _clock = Clock()
 
 
@@ -103,6 +106,27 @@ def send_signal(process: ProcessFile, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def pause_process(pid: int) -> None:
+    """SIGSTOP, and return when every thread has stopped: on a busy machine that takes a while, in
+    which threads go on working. Raises ProcessLookupError, TimeoutError.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    deadline = _clock.now_ms() + _PAUSE_MS_MAX
+    while not _is_stopped(pid):
+        if _clock.now_ms() > deadline:
+            raise TimeoutError(f"process {pid} did not stop within {_PAUSE_MS_MAX} ms of SIGSTOP")
+        time.sleep(_PAUSE_POLL_SECONDS)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether no thread runs any more; where there is no /proc, taken for true."""
+    stats: list[str] = []
+    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended
+            stats.append((thread / "stat").read_text(encoding="utf-8", errors="replace"))
+    return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
 
 
 def wait_ended(process: ProcessFile, timeout_seconds: float) -> bool:

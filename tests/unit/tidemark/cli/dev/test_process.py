@@ -2,6 +2,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from tidemark.cli.dev.process import (
     ProcessFile,
+    pause_process,
     port_owner,
     process_identity,
     send_signal,
@@ -44,6 +46,34 @@ def test_a_killed_process_no_longer_runs(process: ProcessFile) -> None:
     assert wait_ended(process, 10)
     assert not process.running()
     assert not send_signal(process, signal.SIGTERM)
+
+
+def test_a_paused_process_has_stopped_in_every_thread(tmp_path: Path) -> None:
+    beats = (
+        "import threading, time\n"
+        "def beat():\n"
+        "    while True: print('x', flush=True); time.sleep(0.001)\n"
+        "[threading.Thread(target=beat).start() for _ in range(8)]\n"
+    )
+    log = tmp_path / "a.log"
+    started = start_detached([sys.executable, "-S", "-c", beats], log_path=log, env=os.environ)
+    try:
+        for _ in range(20):
+            pause_process(started.pid)
+            size = log.stat().st_size
+            time.sleep(0.005)
+            assert log.stat().st_size == size
+            send_signal(started, signal.SIGCONT)
+    finally:
+        send_signal(started, signal.SIGKILL)
+        assert wait_ended(started, 10)
+
+
+def test_pausing_what_is_gone_says_so(process: ProcessFile) -> None:
+    send_signal(process, signal.SIGKILL)
+    assert wait_ended(process, 10)
+    with pytest.raises(ProcessLookupError):
+        pause_process(process.pid)
 
 
 def test_waiting_is_bounded(process: ProcessFile) -> None:
