@@ -58,3 +58,11 @@ def _cases_left_out(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 def pytest_collection_finish() -> None:
     """What was imported stays: the collector need not look at it again and again."""
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Tests run in another order each time: say which it was when one failed."""
+    config = terminalreporter.config
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and config.pluginmanager.has_plugin("randomly"):
+        seed = config.getoption("randomly_seed")
+        terminalreporter.write_line(f"the same order again: --randomly-seed={seed}")
