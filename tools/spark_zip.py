@@ -30,11 +30,14 @@ def build(path: Path = PATH) -> Path:
     """Write it anew; the same sources give the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
-    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive,
+        tempfile.TemporaryDirectory() as compiled,
+    ):
         for name, source in sorted(_files()):
             _add(archive, name, source.read_bytes())
             if source.suffix == ".py":
-                _add(archive, f"{name}c", _bytecode(name, source))
+                _add(archive, f"{name}c", _bytecode(name, source, Path(compiled)))
     return scratch.replace(path)
 
 
@@ -44,13 +47,12 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(entry, content)
 
 
-def _bytecode(name: str, source: Path) -> bytes:
+def _bytecode(name: str, source: Path, scratch: Path) -> bytes:
     """Never compared with its source: they travel together."""
-    with tempfile.TemporaryDirectory() as scratch:
-        made = Path(scratch, "made.pyc")
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        py_compile.compile(str(source), str(made), name, doraise=True, invalidation_mode=mode)
-        return made.read_bytes()
+    made = scratch / "made.pyc"
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(source), str(made), name, doraise=True, invalidation_mode=mode)
+    return made.read_bytes()
 
 
 def _files() -> Iterator[tuple[str, Path]]:

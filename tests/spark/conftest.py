@@ -114,10 +114,28 @@ def _no_client_outlives_its_module() -> Iterator[None]:
 
 
 def register_source(session: SparkSession) -> None:
-    """Let a session know the format; again for every session made by ``newSession``."""
+    """Let a session know the format; again when its processes are to have another environment."""
     from tidemark_spark import register
 
     register(session)
+
+
+@contextlib.contextmanager
+def configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """The shared session with settings of a test's own, which then are what they were. No session
+    from ``newSession``: Spark looks sources up in the thread's active one, which it would stay.
+    """
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield session
+    finally:
+        for name, former in before.items():
+            if former is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, former)
 
 
 def end_jvm(session: SparkSession) -> None:

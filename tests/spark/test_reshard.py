@@ -2,17 +2,18 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import pytest
 from e2e.conftest import Cluster
 from jobs.reshard import GrownTopicError, Options, Target, run, settle_plan
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from spark.conftest import configured
 from spark.sink_topics import committed_records
 from spark.spark_records import create, produce, with_admin
 from tidemark.cli.search_queries import search_queries
@@ -26,6 +27,17 @@ from tidemark_spark.partitioners import parse_partitioner
 SERVERS = 3
 BATCHES = 21
 RECORDS = 630
+ADAPTIVE: Final = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.streaming.stateless.enabled": "true",
+    "spark.sql.adaptive.forceOptimizeSkewedJoin": "true",
+    "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "1",
+    "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "1",
+    "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "1KB",
+}
+"""Adaptive execution that splits and merges whatever it may."""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -102,7 +114,7 @@ def test_every_record_once_in_order_under_its_user(spark: SparkSession, pair: Pa
     lines = queries(RECORDS)
     assert len(set(lines)) < len(lines), "persistent users ask the same again"
     fed = pair.feed(lines)
-    with adaptive(spark):
+    with configured(spark, ADAPTIVE):
         pair.reshard(spark, source_options={"maxOffsetsPerTrigger": str(RECORDS // BATCHES)})
     records = pair.read()
     # R07, R08: each as often as it was asked, no more and no less.
@@ -217,27 +229,6 @@ def test_at_least_once(spark: SparkSession, pair: Pair) -> None:
     assert {
         record.partition == partition_for_key(as_bytes(record.key), 2) for record in records
     } == {True}
-
-
-@contextmanager
-def adaptive(spark: SparkSession) -> Iterator[None]:
-    """Adaptive execution that splits and merges whatever it may."""
-    settings = {
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.adaptive.streaming.stateless.enabled": "true",
-        "spark.sql.adaptive.forceOptimizeSkewedJoin": "true",
-        "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "1",
-        "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "1",
-        "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "true",
-        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1",
-        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "1KB",
-    }
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, former in before.items():
-        spark.conf.set(name, str(former))
 
 
 def values_of(records: Iterable[ConsumerRecord]) -> list[bytes]:

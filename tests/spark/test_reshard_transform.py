@@ -10,6 +10,7 @@ from jobs.reshard import transform
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
+from spark.conftest import configured
 from tidemark.codec.murmur2 import partition_for_key
 from tidemark_spark.keys import parse_key
 from tidemark_spark.partitioners import parse_partitioner
@@ -40,19 +41,9 @@ EAGER = {
 
 @pytest.fixture(params=["1KB", "1MB"], ids=["splits", "merges"])
 def eager(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The shared session: one of its own would stay the thread's active one after the test, and
-    knows no data source.
-    """
     wanted = {**EAGER, "spark.sql.adaptive.advisoryPartitionSizeInBytes": request.param}
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
+    with configured(spark, wanted):
+        yield spark
 
 
 def frame_of(spark: SparkSession, values: list[bytes], *, partitions: int = 3) -> DataFrame:

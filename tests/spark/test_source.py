@@ -1,7 +1,6 @@
 """The source through Spark itself: schema, planning, workers, errors and checkpoints."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from e2e.conftest import Cluster
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from spark.conftest import configured
 from spark.spark_records import create, numbered, produce, reader, stream, values_of, with_admin
 
 Name = Callable[[str], str]
@@ -31,16 +31,6 @@ def numbers(cluster: Cluster) -> str:
             stamp = NOON_MS + 1_000 * number
             produce(cluster, topic, lot, partition=partition, timestamp_ms=stamp)
     return topic
-
-
-@contextmanager
-def conf(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(name, before or "")
 
 
 def test_columns_are_those_of_sparks_kafka_source(
@@ -64,7 +54,7 @@ def test_columns_are_those_of_sparks_kafka_source(
 def test_filters_narrow_what_is_read(
     spark: SparkSession, cluster: Cluster, numbers: str, *, enabled: str
 ) -> None:
-    with conf(spark, FILTERS, enabled):
+    with configured(spark, {FILTERS: enabled}):
         frame = reader(spark, cluster, numbers).load()
         one = frame.where("partition = 1 AND offset >= 90 AND offset < 93")
         young = frame.where("partition = 0 AND timestamp > '2026-01-01 12:00:01'")
