@@ -272,7 +272,8 @@ def make_topics(admin: Admin, options: Options, tell: Tell) -> None:
         if "compact" not in policy:
             raise OptionError(
                 f"{options.users_topic} has cleanup.policy={policy}: it would forget users",
-                "tidemark topic config, with cleanup.policy=compact, or another --users-topic",
+                f"tidemark topic alter {options.users_topic} --config cleanup.policy=compact, or"
+                " another --users-topic",
             )
 
 

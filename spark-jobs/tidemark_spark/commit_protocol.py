@@ -19,10 +19,6 @@ from tidemark.model.topics import TopicPartition
 from tidemark_spark.sink_errors import ReplayMismatchError, SinkError
 
 NOTE_BYTES_MAX: Final = 4_096
-TAKEOVER_PREFIX: Final = "takeover-"
-"""Of the query id under which a job commits an empty batch, to take a sink over before it reads
-where the one before had come to.
-"""
 _DIGEST_CHARACTERS: Final = 32
 
 

@@ -7,7 +7,6 @@ from tidemark.client.errors import ClientError
 from tidemark.client.sink_batches import BatchId, BatchOutcome, RetiredQueryError, StaleBatchError
 
 from tidemark_spark.commit_protocol import (
-    TAKEOVER_PREFIX,
     CommitPlan,
     TaskReport,
     check_replay,
@@ -31,7 +30,7 @@ def commit_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> BatchO
     reached(Step.COMMIT_BEFORE, **facts)
     if options.delivery is Delivery.AT_LEAST_ONCE:
         return None
-    _warn_of_takeover(plan)
+    _warn_of_takeover(options, plan)
     offsets = plan.totals.offsets
     with said_clearly(f"committing {plan.batch}"):
         outcome = sink_of(options).commit(
@@ -83,19 +82,23 @@ def close_batch(options: WriteOptions, batch: BatchId) -> None:
         _log.warning("closing %s failed, it ends by its timeout: %s", batch, problem)
 
 
-def _warn_of_takeover(plan: CommitPlan) -> None:
-    if plan.former is None or plan.former.query_id.startswith(TAKEOVER_PREFIX):
-        return  # nobody, or a job that took the sink over by itself and has told so
+def _warn_of_takeover(options: WriteOptions, plan: CommitPlan) -> None:
+    if plan.former is None:
+        return
     last = plan.former.batch_id
+    unless = (
+        f", unless it starts where group {options.group_id!r} committed" if options.group_id else ""
+    )
     _log.warning(
         "sink %r was written by query %r (last committed batch: %s) and is now written by query"
         " %r, which starts at its batch %d. If its checkpoint was deleted, everything that the"
-        " source still has is written AGAIN. The former query is refused from now on.",
+        " source still has is written AGAIN%s. The former query is refused from now on.",
         plan.batch.sink_id,
         plan.former.query_id,
         "unknown" if last is None else last,
         plan.batch.query_id,
         plan.batch.batch_id,
+        unless,
     )
 
 

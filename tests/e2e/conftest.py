@@ -142,7 +142,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers with short intervals, shared. A test may stop or kill broker-2, and starts it
-    again; broker-2 makes no topics by itself.
+    again; broker-2 makes no topics by itself, broker-1 makes them with three partitions.
     """
     quick = {
         "zookeeper.session.timeout.ms": 4_000,  # a killed broker's id is free after it
@@ -151,6 +151,7 @@ def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
     }
     overrides: dict[str, Config] = {
         "broker": quick,
+        "broker-1": {"num.partitions": 3},
         "broker-2": {"auto.create.topics.enable": False},
     }
     shared = _started(tmp_path_factory.mktemp("mortal"), 2, 1, overrides)

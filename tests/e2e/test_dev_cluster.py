@@ -116,7 +116,7 @@ def test_two_commands_at_once_do_not_start_everything_twice(cluster: DevCluster)
     with cluster._locked():
         up = dev(cluster.layout, "up")
     assert up.returncode == ExitCode.TEMPORARY
-    assert "another tidemark dev command" in up.stderr
+    assert "another command is at work" in up.stderr
 
 
 def test_a_configuration_key_is_overridden_for_one_process(cluster: DevCluster) -> None:

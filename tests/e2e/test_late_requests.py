@@ -10,7 +10,7 @@ import pytest
 from e2e.conftest import Cluster, StartCluster
 from e2e.kafka_wire import Wire
 from e2e.txn_wire import end, init, write
-from e2e.wire_proxy import HOST, WireProxy
+from e2e.wire_proxy import HOST, WireProxy, never
 from tidemark.client import TransactionalProducer
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -136,6 +136,28 @@ def test_a_late_partition_of_a_v1_transaction_blocks_no_reader(delayed: Delayed)
     delayed.proxy.release()
     producer.commit_transaction(30)
     assert (delayed.committed("a"), delayed.committed("b")) == (["first"], ["second"])
+
+
+@pytest.mark.feature("L16")
+def test_a_v1_abort_before_any_partition_came_is_refused(delayed: Delayed) -> None:
+    """To the coordinator the last transaction ended by a commit, and this may be its end asked
+    otherwise. The session is over, as with Kafka; in v2 the epoch tells the two apart.
+    """
+    producer = delayed.producer()
+    producer.begin_transaction()
+    producer.produce("a", value="first")
+    producer.commit_transaction(30)
+    delayed.proxy.holds = lambda api_key, _frame: api_key == ApiKey.ADD_PARTITIONS_TO_TXN
+    producer.begin_transaction()
+    producer.produce("a", value="second")
+    assert delayed.proxy.caught.wait(10)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        producer.abort_transaction(20)
+    problem = refused.value.args[0]
+    assert (problem.code(), problem.fatal()) == (ErrorCode.INVALID_TXN_STATE, True)
+    delayed.proxy.holds = never
+    delayed.producer()
+    assert delayed.committed("a") == ["first"]
 
 
 @pytest.mark.feature("L16", "N01", "N02")

@@ -428,6 +428,7 @@ def test_topics_are_made_by_asking_only_where_that_is_on(
         eventually(
             lambda: on.metadata(made).topics[0].error_code == ErrorCode.NONE, "the topic is made"
         )
+        assert len(on.metadata(made).topics[0].partitions) == 3, "this broker's num.partitions"
         assert off.metadata(refused).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -6,9 +6,14 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import typer
+from tidemark.cli.log import app as log_commands
+from tidemark.cli.main import app as cli
+
+cli.add_typer(log_commands, name="log")
 
 ROOT = Path(__file__).parents[2]
 SERVICES = {
@@ -16,7 +21,7 @@ SERVICES = {
     "controller": "services/controller/controller",
     "txn_coordinator": "services/txn-coordinator/txn_coordinator",
 }
-SOURCES = ("lib/tidemark", *SERVICES.values(), "tools")
+SOURCES = ("lib/tidemark", *SERVICES.values(), "spark-jobs", "tools")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 
@@ -157,7 +162,7 @@ DOCS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NAMED_PATH = re.compile(
-    r"`((?:lib|services|tests|tools|docs|proto|requirements|\.ci)/[\w./*{},-]+|[A-Z]+\.md|Makefile)`"
+    r"`((?:lib|services|spark-jobs|tests|tools|docs|proto|requirements|\.ci)/[\w./*{},-]+|[A-Z]+\.md|Makefile)`"
 )
 
 
@@ -179,6 +184,48 @@ def test_every_make_command_in_a_document_is_a_target(doc: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"`make ([a-z]+)", doc.read_text()))
     assert named - targets == set()
+
+
+COMMAND = re.compile(r"(?<![\w/-])tidemark((?: [a-z][a-z-]*)+)")
+"""`tidemark topic create orders`, as its words."""
+QUOTED = re.compile(r"`([^`]+)`|^ *(?:\.venv/bin/)?(tidemark .*)", re.MULTILINE)
+
+
+@cache
+def command_line() -> Any:
+    """As a tree: a group has ``commands``."""
+    return typer.main.get_command(cli)
+
+
+def unknown_commands(text: str) -> Iterator[str]:
+    """Those that begin as a command does and go on as none."""
+    for match in COMMAND.findall(text):
+        words = match.split()
+        node = command_line()
+        for number, word in enumerate(words, 1):
+            if not hasattr(node, "commands"):
+                break  # what follows is an argument
+            node = node.commands.get(word)
+            if node is None:
+                yield " ".join(["tidemark", *words[:number]])
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_tidemark_command_in_a_document_exists(doc: Path) -> None:
+    quoted = ["".join(found) for found in QUOTED.findall(doc.read_text())]
+    assert [one for text in quoted for one in unknown_commands(text)] == []
+
+
+def test_every_tidemark_command_in_a_message_exists() -> None:
+    groups = tuple(f"tidemark {name} " for name in command_line().commands)
+    texts = {
+        node.value
+        for path in source_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    advised = [text for text in sorted(texts) if any(group in text for group in groups)]
+    assert [one for text in advised for one in unknown_commands(text)] == []
 
 
 def test_commits_hold_no_machine_path_and_no_index_address() -> None:

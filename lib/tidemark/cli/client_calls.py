@@ -10,7 +10,6 @@ from tidemark.client.errors import (
     ClientConfigError,
     ClientError,
     ConnectionLostError,
-    NotAvailableYetError,
     RequestTimedOutError,
 )
 from tidemark.runtime.exit_codes import ExitCode
@@ -20,7 +19,6 @@ T = TypeVar("T")
 _CODES: tuple[tuple[type[ClientError], ExitCode], ...] = (
     (AuthorizationError, ExitCode.NO_PERMISSION),
     (ClientConfigError, ExitCode.USAGE),
-    (NotAvailableYetError, ExitCode.USAGE),
     (ConnectionLostError, ExitCode.UNAVAILABLE),
     (RequestTimedOutError, ExitCode.TEMPORARY),
 )

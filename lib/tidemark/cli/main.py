@@ -19,7 +19,7 @@ from tidemark.runtime.exit_codes import ExitCode
 _EPILOG = (
     "Exit codes: 0 done; 1 the answer is no (it exists already, it is not healthy); 64 wrong"
     " arguments; 65 unreadable input; 66 no such input; 69 a server or tool is not there;"
-    " 70 a bug; 75 out of time, try again; 130 interrupted."
+    " 70 a bug; 75 out of time, try again; 77 not allowed; 130 interrupted."
 )
 _CLICK_USAGE = 2
 

@@ -28,7 +28,6 @@ __all__ = [
     "InvalidSequenceNumber",
     "InvalidTransactionStateError",
     "MessageTooLargeError",
-    "NotAvailableYetError",
     "NotEnoughReplicasError",
     "NotLeaderError",
     "OffsetOutOfRangeError",
@@ -249,10 +248,6 @@ class ClientClosedError(ClientError):
 
 class ClientConfigError(ClientError):
     """A setting that is unknown, out of range or contradicts another."""
-
-
-class NotAvailableYetError(ClientError):
-    """A part of Kafka's client that this release does not have."""
 
 
 _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {

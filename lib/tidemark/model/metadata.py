@@ -32,6 +32,11 @@ TXN: Final = "txn"
 """The kind of txn-coordinators."""
 COORDINATOR_KINDS: Final = (TXN,)
 
+PLAINTEXT: Final = "PLAINTEXT"
+"""The security protocol of a listener without TLS, as Kafka names it."""
+INTERNAL_LISTENER: Final = "INTERNAL"
+"""The listener for other brokers."""
+
 START_OF_FEED: Final = FeedPosition(ControllerEpoch(-1), -1)
 
 
@@ -42,7 +47,7 @@ class Endpoint:
     listener: str
     host: str
     port: int
-    security_protocol: str = "PLAINTEXT"
+    security_protocol: str = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,15 @@ class BrokerImage:
     def endpoint(self, listener: str) -> Endpoint | None:
         """The address advertised for a named listener."""
         return next((point for point in self.endpoints if point.listener == listener), None)
+
+    def replication_endpoint(self) -> Endpoint | None:
+        """Where followers fetch: listener INTERNAL, else the first that speaks no TLS; None: they
+        cannot.
+        """
+        plain = [point for point in self.endpoints if point.security_protocol == PLAINTEXT]
+        return next((point for point in plain if point.listener == INTERNAL_LISTENER), None) or (
+            plain[0] if plain else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

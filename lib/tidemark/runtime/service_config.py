@@ -253,13 +253,15 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
 
     How to configure, then each key with what it accepts and its default.
     """
+    first = config_keys(config_class)[0].name
+    variable = env_prefix + first.replace(".", "_").upper()
     lines = [
         f"tidemark-{service} {version()}",
         "",
         f"usage: tidemark-{service} [--config FILE] [--KEY VALUE]... | --help | --version",
         "",
-        f"A key may stand in the file, in the environment ({env_prefix}NUM_PARTITIONS) or as a",
-        "flag (--num.partitions 3); a flag overrides the environment, which overrides the file.",
+        f"A key may stand in the file, in the environment ({variable}) or as a",
+        f"flag (--{first} VALUE); a flag overrides the environment, which overrides the file.",
         "",
     ]
     for key in config_keys(config_class):

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, model_validator
 from tidemark.model.config_values import InvalidConfigError
-from tidemark.model.metadata import Endpoint
+from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
 
@@ -27,10 +27,7 @@ def _for_topics(topic_key: str) -> Any:
     )
 
 
-PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
-INTERNAL: Final = "INTERNAL"
-"""The listener between brokers."""
 
 
 class Listener(NamedTuple):
@@ -87,10 +84,20 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     auto_create_topics_enable: bool = Field(
         default=True, description="whether asking for metadata of an unknown topic creates it"
     )
-    num_partitions: int = Field(
-        1, ge=1, description="partitions of a topic created without a number"
+    num_partitions: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="partitions of a topic that asking for its metadata creates; default: the"
+        " controller's num.partitions",
     )
-    default_replication_factor: int = Field(1, ge=1, le=32_767, description="of such a topic")
+    default_replication_factor: int | None = Field(
+        None,
+        ge=1,
+        le=32_767,
+        description="replicas of its partitions; default: the controller's"
+        " default.replication.factor",
+    )
 
     max_connections: int = Field(
         10_000, ge=1, description="open connections, all listeners together"
@@ -172,7 +179,9 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         default=True, description="whether a stopping broker hands its partitions over first"
     )
     controlled_shutdown_deadline_ms: int = Field(
-        15_000, ge=0, description="how long handing over may take at most"
+        15_000,
+        ge=0,
+        description="how long handing over may take; never more than 0.4 of shutdown.deadline.ms",
     )
 
     log_flush_interval_ms: int = Field(
@@ -271,9 +280,9 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
                     f"listener {one.name}: {one.security_protocol} is not served yet; there are"
                     f" {PLAINTEXT} and {SSL}"
                 )
-            if one.security_protocol == SSL and one.name == INTERNAL:
+            if one.security_protocol == SSL and one.name == INTERNAL_LISTENER:
                 raise ValueError(
-                    f"listener {INTERNAL}: brokers do not speak {SSL} with one another yet"
+                    f"listener {INTERNAL_LISTENER}: brokers do not speak {SSL} with one another yet"
                 )
         if self.speaks_tls and not self.ssl_certificate_location:
             raise ValueError(f"a listener with {SSL} needs ssl.certificate.location")

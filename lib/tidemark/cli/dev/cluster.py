@@ -189,7 +189,7 @@ class DevCluster:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CommandError(
-                    f"another tidemark dev command is at work in {self.layout.directory}",
+                    f"another command is at work in {self.layout.directory}",
                     hint="wait until it ends, then try again",
                     code=ExitCode.TEMPORARY,
                 ) from None

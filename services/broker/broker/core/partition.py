@@ -3,10 +3,9 @@ bytes, disk and clock.
 
 The life of a batch is three calls, all in the connection's callback (DESIGN: the hot path):
 
-    plan = partition.admit(header, size_bytes, ...)     may it, and which offsets does it get?
-    Changes nothing log.append(buffers, plan, now)                      storage
-    partition.appended(plan)                            the only place where log_end moves; says how
-    much became readable
+    plan = partition.admit(header, size_bytes, ...)   may it, and which offsets? changes nothing
+    log.append(buffers, plan, now)                    storage
+    partition.appended(plan)                          moves log_end; says what became readable
 
 A leader judges what its followers fetch (``judge_fetch``, ``follower_fetched``), moves the high
 watermark to the minimum over the maximal ISR, and proposes ISRs. A follower takes batches as the

@@ -26,7 +26,7 @@ from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
 from broker.core.replica_progress import ReplicaProgress, StandingFetch
 from broker.core.txn_verification import TxnVerifications
-from broker.core.unread_bytes import UnreadBytes
+from broker.core.unread_bytes import UNKNOWN_BYTES, UnreadBytes
 
 
 class Role(Enum):
@@ -296,7 +296,8 @@ class Replica:
 
     def _move_high_watermark(self) -> int:
         """The minimum over the maximal ISR, never backwards; it stands still while the agreed ISR
-        is below min.insync.replicas (KIP-966). Returns the bytes that became readable.
+        is below min.insync.replicas (KIP-966). Returns the bytes that became readable;
+        UNKNOWN_BYTES, where some are older than this leadership.
         """
         if self.role is not Role.LEADER or len(self._isr.agreed) < self.min_insync:
             return 0
@@ -307,10 +308,12 @@ class Replica:
                 if one != self.broker_id:
                     known = self._progress.get(one)
                     end = min(end, known.counted_end(synced=synced) if known else -1)
-        if end <= self.high_watermark:
+        before = self.high_watermark
+        if end <= before:
             return 0
         self.high_watermark = end
-        return self._unread.passed(end)
+        gained_bytes = self._unread.passed(end)
+        return gained_bytes if before >= self.epoch_start else UNKNOWN_BYTES
 
     @property
     def latest_known(self) -> bool:

@@ -7,6 +7,8 @@ ENTRIES_MAX: Final = 1_024
 """Beyond it the latest entries are taken together: while the watermark stands still, acks=1 writes
 may go on for ever.
 """
+UNKNOWN_BYTES: Final = 2**31
+"""Of batches that another leader appended: more than any fetch waits for, so that it looks."""
 
 
 class UnreadBytes:

@@ -19,6 +19,9 @@ AUTO_CREATE_TIMEOUT_MS: Final = 10_000
 AUTO_CREATED_MAX: Final = 100
 """Topics that one request may create; the others are told to ask again."""
 
+_BY_DEFAULT: Final = -1
+"""The controller's own number."""
+
 
 def topics_to_create(node: "BrokerNode", principal: str, names: Iterable[str | None]) -> list[str]:
     """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
@@ -67,9 +70,11 @@ async def create_topics(
 async def _ask_controller(
     node: "BrokerNode", context: "RequestContext", names: list[str]
 ) -> dict[str, ErrorCode]:
+    config = node.config
+    counts = config.num_partitions or _BY_DEFAULT, config.default_replication_factor or _BY_DEFAULT
     message = write_create_topics(
         caller_of(context),
-        [NewTopic(name, -1, -1, (), {}) for name in names],
+        [NewTopic(name, *counts, (), {}) for name in names],
         validate_only=False,
         timeout_ms=AUTO_CREATE_TIMEOUT_MS,
     )

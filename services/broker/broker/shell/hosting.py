@@ -195,7 +195,8 @@ class Hosting:
         if hosted.log.config != config:
             hosted.log.update_config(config)
         was = (partition.role, partition.leader, partition.leader_epoch)
-        high_watermark, members = partition.high_watermark, (partition.isr, partition.replicas)
+        high_watermark, replicas = partition.high_watermark, partition.replicas
+        members = (partition.isr, replicas)
         partition.configure(PartitionLimits.of(config))
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
@@ -203,6 +204,8 @@ class Hosting:
             node.parked.moved(hosted, 0)
         elif (partition.isr, partition.replicas) != members:
             node.parked.has_news(hosted)
+        if not set(replicas) <= set(partition.replicas):
+            node.parked.replicas_left(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # It is not readable before a round has been: do not wait for a write.
             node.on_group_write()

@@ -10,10 +10,9 @@ from tidemark.runtime.clock import Clock
 
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.parked import WAIT_MS_MAX, Parked
+from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.hosted import HostedPartition
 
-ENOUGH_BYTES: Final = 2**31
-"""More than any fetch waits for."""
 _NO_WATERMARK: Final = -1
 
 
@@ -86,11 +85,10 @@ class ParkingLot(Parked):
 
     def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
         """The high watermark of a partition moved: wake who waits for it. Followers hear of it with
-        their next fetch. ``gained_bytes`` 0: over records of before this leadership, whose sizes
-        are not known.
+        their next fetch. ``gained_bytes`` 0: nobody counted.
         """
         if self.count and self.is_watched(hosted):
-            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes or ENOUGH_BYTES)
+            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes or UNKNOWN_BYTES)
         self._wake_sessions(hosted)
         self._sessions.note(hosted.tail)
 
@@ -113,10 +111,17 @@ class ParkingLot(Parked):
 
     def gone(self, hosted: HostedPartition) -> None:
         """Leadership of a partition changed: consumers, followers and producers look again."""
-        for one in (hosted, hosted.tail):
-            self.released(one)
-            for session in self._sessions.stir(one):
-                self.released(session)
+        self._look_again(hosted)
+        self._look_again(hosted.tail)
+
+    def replicas_left(self, hosted: HostedPartition) -> None:
+        """Who waits as one of its followers may be none any more: they look again."""
+        self._look_again(hosted.tail)
+
+    def _look_again(self, moved: Hashable) -> None:
+        self.released(moved)
+        for session in self._sessions.stir(moved):
+            self.released(session)
 
     def has_news(self, hosted: HostedPartition) -> None:
         """Its log start, its ISR or its replicas are others: nobody waits for that, but the next
@@ -131,7 +136,7 @@ class ParkingLot(Parked):
         """
         for session in self._sessions.stir(moved):
             if self.is_watched(session):
-                self.advanced(session, _NO_WATERMARK, ENOUGH_BYTES)
+                self.advanced(session, _NO_WATERMARK, UNKNOWN_BYTES)
 
     def wake_all(self) -> None:
         """Stopping: every long poll answers with what there is, and nothing parks any more: who is

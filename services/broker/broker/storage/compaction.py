@@ -3,10 +3,9 @@ cleaner does.
 
 Three steps, each at its own place:
 
-    plan_cleaning    pure, on the loop: which segments, from which offset on, and whether it is
-    worth it clean_segments   in the worker process, over files: reads batches, writes ``<base
-    offset>.log.cleaned`` Log.swap_segments  on the loop: puts the cleaned files in place of the old
-    ones, crash-safe
+    plan_cleaning      pure, on the loop: which segments, from which offset on, if it is worth it
+    clean_segments     in the worker process: reads batches, writes ``<base offset>.log.cleaned``
+    Log.swap_segments  on the loop: cleaned files in place of the old ones, crash-safe
 
     log_start    first_dirty              clean_end            first_uncleanable
     |---clean--------|---dirty: in the map----|--left for the next---|---active, or too young---

@@ -1,5 +1,6 @@
 import pytest
 from tidemark.model.ids import (
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     ControllerId,
@@ -8,9 +9,11 @@ from tidemark.model.ids import (
     TopicId,
 )
 from tidemark.model.metadata import (
+    BrokerImage,
     ClusterDelta,
     ClusterImage,
     CoordinatorImage,
+    Endpoint,
     FeedPosition,
     PartitionImage,
     ShardOwner,
@@ -113,3 +116,20 @@ def test_a_delta_without_coordinators_leaves_them_as_they_are() -> None:
     image = ClusterImage().apply(changed(ShardOwner(0)), at(1), ONE)
     after = image.apply(ClusterDelta(topics_changed=(topic("orders", 1),)), at(2), ONE)
     assert after.shards is image.shards
+
+
+@pytest.mark.parametrize(
+    ("listeners", "chosen"),
+    [
+        ("CLIENT:PLAINTEXT INTERNAL:PLAINTEXT", "INTERNAL"),
+        ("SECURE:SSL CLIENT:PLAINTEXT OTHER:PLAINTEXT", "CLIENT"),
+        ("SECURE:SSL", None),
+        ("", None),
+    ],
+)
+def test_followers_fetch_at_a_listener_without_tls(listeners: str, chosen: str | None) -> None:
+    pairs = [one.split(":") for one in listeners.split()]
+    points = tuple(Endpoint(name, "host", 1, protocol) for name, protocol in pairs)
+    broker = BrokerImage(BrokerId(1), BrokerEpoch(1), b"", points, "", None, "node", fenced=False)
+    found = broker.replication_endpoint()
+    assert (None if found is None else found.listener) == chosen

@@ -1,8 +1,7 @@
 """ApiVersions (18), versions 0 to 4: what is served here, and nothing else.
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole table, so that
-the client can begin again (KIP-511). Features are named only once they are implemented: none so
-far.
+the client can begin again (KIP-511). Features are named once they are implemented.
 """
 
 import re

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INTERNAL_LISTENER: Final = "INTERNAL"
 FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 """An answer may be longer than asked for: a first batch always comes whole."""
 BACKOFF_MS_FIRST: Final = 20
@@ -126,11 +125,11 @@ class LeaderFetcher:
     async def _follow(self) -> None:
         config = self._node.config
         broker = self._node.image.brokers.get(self.leader)
-        point = None if broker is None else broker.endpoint(INTERNAL_LISTENER)
-        if point is None and broker is not None and broker.endpoints:
-            point = broker.endpoints[0]
-        if point is None:
+        if broker is None:
             raise ConnectionError("no such broker is registered")
+        point = broker.replication_endpoint()
+        if point is None:
+            raise ConnectionError("it advertises no listener without TLS: give it one, INTERNAL")
         timeout_s = config.replica_socket_timeout_ms / 1_000
         connection = await self._connect(
             point.host,

@@ -202,6 +202,18 @@ def test_a_high_watermark_that_moved_does_not_make_a_waiting_follower_deaf() -> 
     assert not second.is_waiting
 
 
+@pytest.mark.feature("A07")
+def test_a_waiting_follower_that_is_no_replica_any_more_hears_so_at_once() -> None:
+    world = FetchWorld()
+    leaving, staying = opened(world, 3), opened(world, 2)
+    for follower in (leaving, staying):
+        follower.ask(wait_ms=500, bytes_min=200)
+    world.shrink(0, 2)
+    assert leaving.is_waiting
+    world.set_replicas(0, 2)
+    assert leaving.told()[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_what_is_left_over_by_the_bytes_of_an_answer_comes_with_the_next_in_turn() -> None:
     world = FetchWorld()
     for number in world.partitions:
