@@ -21,20 +21,22 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerPro
         yield started
 
 
-def create(broker: BrokerProcess, topic: str) -> int:
-    """Create a topic by asking for it; the number of its leader."""
-    with Wire(broker.port) as wire:
+def create(brokers: list[BrokerProcess], topic: str, *, at: int = 0) -> int:
+    """Create a topic by asking for it; the number of its leader, when every broker knows it."""
+    with Wire(brokers[at].port) as wire:
         (made,) = wire.metadata(topic, create=True).topics
-        assert made.error_code == 0, made
-        return made.partitions[0].leader_id
+    assert made.error_code == 0, made
+    for broker in brokers:
+        with Wire(broker.port) as wire:
+            wait_until(lambda: wire.metadata(topic).topics[0].error_code == 0, str)
+    return made.partitions[0].leader_id
 
 
 @pytest.mark.feature("A13", "A14", "X01")
 def test_every_broker_answers_metadata_for_all(brokers: list[BrokerProcess]) -> None:
-    leader = create(brokers[0], "known")
+    leader = create(brokers, "known")
     for broker in brokers:
         with Wire(broker.port) as wire:
-            wait_until(lambda: wire.metadata("known").topics[0].error_code == 0, str)
             response = wire.metadata("known")
             assert {one.node_id for one in response.brokers} == {1, 2}
             assert response.topics[0].partitions[0].leader_id == leader
@@ -43,10 +45,9 @@ def test_every_broker_answers_metadata_for_all(brokers: list[BrokerProcess]) -> 
 
 @pytest.mark.feature("A06", "C01")
 def test_only_the_leader_takes_records(brokers: list[BrokerProcess]) -> None:
-    leader = create(brokers[0], "led")
+    leader = create(brokers, "led")
     for broker in brokers:
         with Wire(broker.port) as wire:
-            wait_until(lambda: wire.metadata("led").topics[0].error_code == 0, str)
             result = wire.produce("led", batch(b"x"), version=10)
             assert (result.error_code == 0) == (broker.number == leader)
             if broker.number != leader:
@@ -56,7 +57,7 @@ def test_only_the_leader_takes_records(brokers: list[BrokerProcess]) -> None:
 @pytest.mark.feature("Y01")
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_kcat_produces_and_consumes(brokers: list[BrokerProcess]) -> None:
-    create(brokers[1], "cats")
+    create(brokers, "cats", at=1)
     lines = b"".join(b"key%d:value %d\n" % (number, number) for number in range(500))
     kcat = ["kcat", "-b", brokers[0].bootstrap, "-t", "cats"]
     subprocess.run([*kcat, "-P", "-K:", "-z", "lz4"], input=lines, check=True, timeout=30)
@@ -73,7 +74,7 @@ def test_kcat_produces_and_consumes(brokers: list[BrokerProcess]) -> None:
 def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
     brokers: list[BrokerProcess],
 ) -> None:
-    leader = brokers[create(brokers[0], "killed") - 1]
+    leader = brokers[create(brokers, "killed") - 1]
     fields: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0}
     with Wire(leader.port) as wire:
         for number in range(20):
@@ -92,9 +93,9 @@ def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
 
 
 def test_sigterm_is_a_clean_stop(brokers: list[BrokerProcess]) -> None:
-    leader = brokers[create(brokers[0], "stopped") - 1]
+    leader = brokers[create(brokers, "stopped") - 1]
     with Wire(leader.port) as wire:
-        wire.produce("stopped", batch(b"x"))
+        assert wire.produce("stopped", batch(b"x")).error_code == 0
     assert leader.stop() == ExitCode.OK
     leader.start()
     leader.wait_ready()
@@ -106,9 +107,9 @@ def test_sigterm_is_a_clean_stop(brokers: list[BrokerProcess]) -> None:
 
 
 def test_metrics_carry_kafkas_names(brokers: list[BrokerProcess]) -> None:
-    leader = brokers[create(brokers[0], "measured") - 1]
+    leader = brokers[create(brokers, "measured") - 1]
     with Wire(leader.port) as wire:
-        wire.produce("measured", batch(b"x", b"y"))
+        assert wire.produce("measured", batch(b"x", b"y")).error_code == 0
     status, text = leader.http("/metrics")
     assert status == 200
     for line in (

@@ -5,8 +5,10 @@ One cluster for the module; a test that needs a disk of its own starts the broke
 """
 
 import asyncio
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -24,6 +26,7 @@ from e2e.disk_fixtures import (
     BROKER,
     MIB,
     WAIT_S,
+    Ext4,
     Load,
     OneBroker,
     ext4,
@@ -43,6 +46,7 @@ from e2e.disk_fixtures import (
     wait_until,
 )
 from e2e.kafka_wire import Wire
+from tidemark.cli.dev.process import pause_process
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
@@ -189,6 +193,19 @@ def shares(path: Path, topic: str) -> list[int]:
     return sorted(int(found.name.rpartition("-")[2]) for found in path.glob(f"{topic}-[0-9]"))
 
 
+def cut_off(cluster: OneBroker, disk: Ext4) -> None:
+    """While no sync is under way. Of one that the shutdown overtakes Linux may say that it is done,
+    though the journal, and with it the file's new size, never came to the device: bare fdatasyncs
+    lost bytes in 39 of 150 shutdowns of a busy machine.
+    """
+    broker = cluster.pid(BROKER)
+    pause_process(broker)
+    try:
+        disk.shut_down()
+    finally:
+        os.kill(broker, signal.SIGCONT)
+
+
 def pretend_another_boot(path: Path) -> None:
     """As after a power failure: nothing that this kernel knows survived."""
     meta = path / META
@@ -224,9 +241,9 @@ def test_what_was_synced_survives_a_device_that_drops_the_rest(
                 ),
                 "acknowledgements",
             )
-            disks[0].shut_down()
+            cut_off(cluster, disks[0])
             _only_that_directory_is_fenced(cluster, first)
-            disks[1].shut_down()
+            cut_off(cluster, disks[1])
             # Nothing is left that it could serve from.
             assert cluster.exit_code(cluster.pid(BROKER)) == ExitCode.IO
             for load in chain(*loads.values()):
