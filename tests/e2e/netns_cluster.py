@@ -171,7 +171,7 @@ class Cluster:
         self.controllers = [Controller(net, name, connect, directory) for name in CONTROLLERS]
         self.brokers = [Broker(net, name, connect, directory) for name in BROKERS]
         self.topics: list[Topic] = []
-        self.cut_at = 0.0
+        self.cutting_at = self.cut_at = 0.0
 
     @property
     def members(self) -> list[Member]:
@@ -197,7 +197,10 @@ class Cluster:
         return active[0] if len(active) == 1 else None
 
     def cut(self, *pairs: tuple[Names, Names], one_way: bool = False) -> float:
-        """Cut between them, or from the first of each pair to the second; the instant after."""
+        """Cut between them, or from the first of each pair to the second; the instant after. One
+        after the other, which takes its time.
+        """
+        self.cutting_at = time.monotonic()
         for one, other in pairs:
             if one_way:
                 self.net.cut_one_way(one, other)
@@ -207,8 +210,12 @@ class Cluster:
         return self.cut_at
 
     def since_cut(self) -> float:
-        """Seconds."""
+        """Seconds, from when everything was cut."""
         return time.monotonic() - self.cut_at
+
+    def since_first_cut(self) -> float:
+        """Seconds, from before anything was cut."""
+        return time.monotonic() - self.cutting_at
 
     def problem(self) -> str | None:
         """What is not as it is in a cluster that nobody has hurt; None when all is."""
