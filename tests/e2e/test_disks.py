@@ -195,8 +195,8 @@ def shares(path: Path, topic: str) -> list[int]:
 
 def cut_off(cluster: OneBroker, disk: Ext4) -> None:
     """While no sync is under way. Of one that the shutdown overtakes Linux may say that it is done,
-    though the journal, and with it the file's new size, never came to the device: bare fdatasyncs
-    lost bytes in 39 of 150 shutdowns of a busy machine.
+    though the journal, and with it the file's new size, never came to the device: on a busy machine
+    files of bare fdatasyncs lose acknowledged bytes so.
     """
     broker = cluster.pid(BROKER)
     pause_process(broker)

@@ -188,7 +188,7 @@ def test_every_make_command_in_a_document_is_a_target(doc: Path) -> None:
 
 COMMAND = re.compile(r"(?<![\w/-])tidemark((?: [a-z][a-z-]*)+)")
 """`tidemark topic create orders`, as its words."""
-QUOTED = re.compile(r"`([^`]+)`|^ *(?:\.venv/bin/)?(tidemark .*)", re.MULTILINE)
+QUOTED = re.compile(r"```(.*?)```|`([^`]+)`", re.DOTALL)
 
 
 @cache

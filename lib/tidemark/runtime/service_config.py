@@ -253,7 +253,8 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
 
     How to configure, then each key with what it accepts and its default.
     """
-    first = config_keys(config_class)[0].name
+    keys = config_keys(config_class)
+    first = keys[0].name
     variable = env_prefix + first.replace(".", "_").upper()
     lines = [
         f"tidemark-{service} {version()}",
@@ -264,7 +265,7 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
         f"flag (--{first} VALUE); a flag overrides the environment, which overrides the file.",
         "",
     ]
-    for key in config_keys(config_class):
+    for key in keys:
         lines += [f"  --{key.name}", f"      {key.doc}" if key.doc else "      -"]
         lines.append(f"      {key.accepts}; default: {key.default}")
     lines += [

@@ -8,7 +8,7 @@ ENTRIES_MAX: Final = 1_024
 may go on for ever.
 """
 UNKNOWN_BYTES: Final = 2**31
-"""Of batches that another leader appended: more than any fetch waits for, so that it looks."""
+"""Of batches from before this leadership: more than any fetch waits for, so that it looks."""
 
 
 class UnreadBytes:

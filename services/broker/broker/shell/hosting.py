@@ -24,6 +24,7 @@ from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import LogState, Partition, PartitionLimits, Role
+from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.node import HostedPartition
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -201,7 +202,7 @@ class Hosting:
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
         if partition.high_watermark != high_watermark:
-            node.parked.moved(hosted, 0)
+            node.parked.moved(hosted, UNKNOWN_BYTES)
         elif (partition.isr, partition.replicas) != members:
             node.parked.has_news(hosted)
         if not set(replicas) <= set(partition.replicas):

@@ -85,10 +85,10 @@ class ParkingLot(Parked):
 
     def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
         """The high watermark of a partition moved: wake who waits for it. Followers hear of it with
-        their next fetch. ``gained_bytes`` 0: nobody counted.
+        their next fetch.
         """
         if self.count and self.is_watched(hosted):
-            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes or UNKNOWN_BYTES)
+            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
         self._wake_sessions(hosted)
         self._sessions.note(hosted.tail)
 

@@ -205,13 +205,34 @@ def test_a_high_watermark_that_moved_does_not_make_a_waiting_follower_deaf() -> 
 @pytest.mark.feature("A07")
 def test_a_waiting_follower_that_is_no_replica_any_more_hears_so_at_once() -> None:
     world = FetchWorld()
-    leaving, staying = opened(world, 3), opened(world, 2)
-    for follower in (leaving, staying):
-        follower.ask(wait_ms=500, bytes_min=200)
+    leaving = opened(world, 3)
+    leaving.ask(wait_ms=500, bytes_min=200)
     world.shrink(0, 2)
     assert leaving.is_waiting
     world.set_replicas(0, 2)
     assert leaving.told()[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("scans", [False, True])
+def test_what_is_older_than_a_leadership_counts_for_who_wants_many_bytes(*, scans: bool) -> None:
+    world = FetchWorld(scans=scans)
+    world.put(0, 300)
+    world.lead_anew(0)
+    consumer = Fetcher(world, CONSUMER)
+    consumer.follow(0)
+    consumer.ask()
+    consumer.epochs[0] = 1
+    consumer.ask(wait_ms=500, bytes_min=200)
+    waited = consumer.is_waiting
+    for replica in (2, 3):
+        follower = Fetcher(world, replica)
+        follower.epochs[0] = 1
+        follower.follow(0)
+        follower.ask()
+        follower.ask()
+    assert world.at(0).partition.high_watermark == 1
+    assert (waited, consumer.is_waiting) == (True, False)
+    assert consumer.told()[0][2] > 200
 
 
 def test_what_is_left_over_by_the_bytes_of_an_answer_comes_with_the_next_in_turn() -> None:

@@ -48,6 +48,11 @@ def test_a_killed_process_no_longer_runs(process: ProcessFile) -> None:
     assert not send_signal(process, signal.SIGTERM)
 
 
+def thread_states(pid: int) -> set[str]:
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+
+
 def test_a_paused_process_has_stopped_in_every_thread(tmp_path: Path) -> None:
     beats = (
         "import threading, time\n"
@@ -59,10 +64,11 @@ def test_a_paused_process_has_stopped_in_every_thread(tmp_path: Path) -> None:
     started = start_detached([sys.executable, "-S", "-c", beats], log_path=log, env=os.environ)
     try:
         for _ in range(20):
-            pause_process(started.pid)
             size = log.stat().st_size
-            time.sleep(0.005)
-            assert log.stat().st_size == size
+            while log.stat().st_size == size:
+                time.sleep(0.001)
+            pause_process(started.pid)
+            assert thread_states(started.pid) == {"T"}
             send_signal(started, signal.SIGCONT)
     finally:
         send_signal(started, signal.SIGKILL)
