@@ -22,6 +22,15 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 RECEIPTS = [WriterReceipt(f"w{number}", number, 0) for number in range(2)]
 
 
+def mismatch(now: Totals, note: str) -> ReplayMismatchError | None:
+    """Refusal of a batch that comes again, if it is refused."""
+    try:
+        check_replay(BATCH, now, note)
+    except ReplayMismatchError as refusal:
+        return refusal
+    return None
+
+
 def test_each_attempt_has_a_slot_of_its_own() -> None:
     assert TaskName("run", 1, 0, 17).writer == "run.1.0.17"
 
@@ -56,14 +65,13 @@ def test_a_note_says_what_was_written() -> None:
 def test_a_note_of_very_many_partitions_has_their_digest() -> None:
     many = Totals(1, 1, {TopicPartition("topic", number): number for number in range(5_000)})
     assert len(note_of(many)) <= NOTE_BYTES_MAX
-    check_replay(BATCH, many, note_of(many))
+    assert mismatch(many, note_of(many)) is None
     other = Totals(1, 1, {**many.offsets, TopicPartition("topic", 7): 8})
-    with pytest.raises(ReplayMismatchError, match="offsets sha256"):
-        check_replay(BATCH, other, note_of(many))
+    assert "offsets sha256" in str(mismatch(other, note_of(many)))
 
 
 def test_the_same_rows_with_other_bytes_are_the_same_batch() -> None:
-    check_replay(BATCH, Totals(3, 31, {A0: 5}), note_of(Totals(3, 30, {A0: 5})))
+    assert mismatch(Totals(3, 31, {A0: 5}), note_of(Totals(3, 30, {A0: 5}))) is None
 
 
 @pytest.mark.parametrize(
@@ -75,10 +83,10 @@ def test_the_same_rows_with_other_bytes_are_the_same_batch() -> None:
     ],
 )
 def test_other_rows_or_offsets_are_another_batch(now: Totals, says: str) -> None:
-    with pytest.raises(ReplayMismatchError) as found:
-        check_replay(BATCH, now, note_of(Totals(3, 30, {A0: 5})))
-    assert says in str(found.value)
-    assert "replay.mismatch=skip" in found.value.hint
+    refusal = mismatch(now, note_of(Totals(3, 30, {A0: 5})))
+    assert refusal is not None
+    assert says in str(refusal)
+    assert "replay.mismatch=skip" in refusal.hint
 
 
 @pytest.mark.parametrize("note", ["", "hello", "[]"])

@@ -23,6 +23,15 @@ PLAN = Plan(
 )
 
 
+def refusal(wanted: Plan) -> OptionError | None:
+    """Refusal of another plan for the same checkpoint, if it is refused."""
+    try:
+        check_unchanged(PLAN, wanted)
+    except OptionError as problem:
+        return problem
+    return None
+
+
 @pytest.mark.parametrize("plan", [PLAN, replace(PLAN, dead_letters=None)])
 def test_a_plan_survives_as_text(plan: Plan) -> None:
     assert plan_from_json(plan_to_json(plan)) == plan
@@ -43,7 +52,7 @@ def test_a_plan_in_words() -> None:
 
 
 def test_growth_and_dead_letters_may_change() -> None:
-    check_unchanged(PLAN, replace(PLAN, partitions=8, dead_letters=None))
+    assert refusal(replace(PLAN, partitions=8, dead_letters=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -55,5 +64,4 @@ def test_growth_and_dead_letters_may_change() -> None:
     ],
 )
 def test_a_key_is_not_placed_otherwise_than_before(other: Plan) -> None:
-    with pytest.raises(OptionError, match="in two partitions"):
-        check_unchanged(PLAN, other)
+    assert "in two partitions" in str(refusal(other))

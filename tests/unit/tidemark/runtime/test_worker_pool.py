@@ -1,8 +1,10 @@
 """The worker process: results and errors come home; it is niced, replaced, never left behind."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -65,4 +67,15 @@ async def _died(pool: WorkerPool) -> bool:
 
 
 def test_a_pool_that_was_never_used_starts_nothing() -> None:
-    asyncio.run(WorkerPool().close())
+    def running() -> set[object]:
+        return {*multiprocessing.active_children(), *threading.enumerate()}
+
+    async def scenario() -> set[object]:
+        pool = WorkerPool()
+        await asyncio.sleep(0)
+        seen = running()
+        await pool.close()
+        return seen | running()
+
+    before = running()
+    assert asyncio.run(scenario()) - before == set()

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 
 import pytest
 from tidemark.runtime.exit_codes import ExitCode
@@ -17,4 +18,11 @@ def test_a_server_that_is_not_there_is_named() -> None:
 
 
 def test_a_session_that_never_began_can_be_stopped() -> None:
-    asyncio.run(ZkSession("127.0.0.1:1").stop())
+    async def use() -> SessionState:
+        session = ZkSession("127.0.0.1:1")
+        await session.stop()
+        return session.state
+
+    threads = set(threading.enumerate())
+    assert asyncio.run(use()) is SessionState.LOST
+    assert set(threading.enumerate()) - threads == set()

@@ -71,8 +71,11 @@ def test_what_a_group_sets_is_in_force_where_it_can_be(
         {SESSION: "13000", HEARTBEAT: "12000"},
     ],
 )
-def test_a_group_sets_what_is_within_bounds(configs: dict[str, str]) -> None:
+def test_what_a_group_sets_within_bounds_is_taken_as_it_is(configs: dict[str, str]) -> None:
     CLOSE.check_of_group(configs)
+    found = CLOSE.of_group(configs)
+    assert found.group_consumer_session_timeout_ms == int(configs.get(SESSION, "10000"))
+    assert found.group_consumer_heartbeat_interval_ms == int(configs.get(HEARTBEAT, "5000"))
 
 
 @pytest.mark.parametrize(
