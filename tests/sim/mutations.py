@@ -20,6 +20,7 @@ from broker.storage.recovery import _Scan
 from broker.storage.segment import Segment
 
 Change = tuple[Any, str, Any]
+"""Owner, attribute, and what takes its place: with the parameters of the original."""
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -84,6 +85,29 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "believes a damaged header": ("flip_synced",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
+
+
+BREAKS: Final[dict[str, tuple[str, ...]]] = {
+    "acknowledges before the sync": ("flush=group keeps what it acknowledged",),
+    "does not cut a torn batch": (
+        "an answer holds whole batches",
+        "recovery cuts at a batch, and adds none",
+    ),
+    "forgets the producers": ("no producer is forgotten",),
+    "takes a repeat for a new batch": ("sequences are in order, each once",),
+    "serves beyond the high watermark": ("nothing beyond the high watermark is served",),
+    "trusts an index beyond the log's end": (
+        "synced records survive power loss",
+        "kill -9 loses nothing",
+    ),
+    "does not keep DeleteRecords": ("the log start survives kill -9",),
+    "compacts the last value away": ("compaction keeps each key's last value",),
+    "leaves half a batch on a full disk": ("a clean stop leaves nothing to recover",),
+    "serves a foreign disk": ("a foreign disk is refused",),
+    "takes damage for a torn tail": ("damaged synced bytes are never cut",),
+    "believes a damaged header": ("damaged synced bytes are never cut",),
+}
+"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
 
 
 @contextmanager

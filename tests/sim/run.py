@@ -2,7 +2,7 @@
 
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,8 @@ from sim.checkers import BrokenError
 from sim.report import Trace
 from sim.simulator import Options, Simulator
 
+SLIPS: Final = (TypeError, AttributeError, NameError, LookupError, NotImplementedError)
+TESTS: Final = Path(__file__).parents[1]
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
 
 
@@ -26,6 +28,19 @@ class Outcome:
     """The invariant, or the exception; empty when all held."""
     where: str = ""
     tail: tuple[str, ...] = ()
+    promise: str = ""
+    """Promise that was broken, by its name; empty for every other exception: see ``promise_of``."""
+    is_slip: bool = False
+    """True if Python itself refused what the product, a mutation or the simulator did."""
+
+    def fail(self, found: BaseException) -> None:
+        """Note the exception that ended the run."""
+        found = next((one for one in leaves(found) if promise_of(one)), found)
+        self.promise = promise_of(found)
+        self.is_slip = any(isinstance(one, SLIPS) for one in leaves(found))
+        is_checker = isinstance(found, BrokenError)
+        self.broken = str(found) if is_checker else f"{type(found).__name__}: {found}"
+        self.where = _frames(found)
 
     @property
     def has_failed(self) -> bool:
@@ -48,17 +63,56 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
 
 def outcome_of(run: Callable[[], None], seed: int, options: object, trace: Trace) -> Outcome:
     """Run it, and say how it went."""
-    broken = where = ""
+    outcome = Outcome(seed, options, trace.seen)
     try:
         run()
-    except BrokenError as found:
-        broken = str(found)
-        where = _frames(found)
     except Exception as found:  # noqa: BLE001 - a bug of ours, told with its seed
-        broken = f"{type(found).__name__}: {found}"
-        where = _frames(found)
-    tail = tuple(trace.tail()) if broken else ()
-    return Outcome(seed, options, trace.seen, broken, where, tail)
+        outcome.fail(found)
+        outcome.tail = tuple(trace.tail())
+    return outcome
+
+
+def promise_of(found: BaseException) -> str:
+    """Name of the promise that ``found`` says is broken, empty if it is any other exception.
+
+    A promise is a checker's, by a BrokenError, or an assert in a ``check`` of the product, which
+    states the invariants of a core. An assert elsewhere, a TypeError or a KeyError may come from
+    the simulator or from a bug that was put in without care.
+    """
+    if isinstance(found, BrokenError):
+        return found.invariant
+    if not isinstance(found, AssertionError):
+        return ""
+    stack = [frame.f_code for frame, _ in traceback.walk_tb(found.__traceback__)]
+    checks = [code for code in stack if code.co_name == "check" and _is_product(code.co_filename)]
+    return checks[0].co_qualname if checks else ""
+
+
+def leaves(found: BaseException) -> list[BaseException]:
+    """The exceptions of a group, of groups in it too; or the exception itself."""
+    if not isinstance(found, BaseExceptionGroup):
+        return [found]
+    return [leaf for one in found.exceptions for leaf in leaves(one)]
+
+
+def first_broken(outcomes: Iterable[Outcome], promises: Collection[str]) -> Outcome:
+    """The first outcome that breaks one of the promises.
+
+    Other findings do not count: a bug that was put in is found only by a promise that it breaks.
+    Raises AssertionError for a slip at once, and if no outcome breaks any of the promises.
+    """
+    others = []
+    for outcome in outcomes:
+        assert not outcome.is_slip, str(outcome)
+        if outcome.promise in promises:
+            return outcome
+        if outcome.has_failed:
+            others.append(f"seed {outcome.seed}: {outcome.broken}")
+    raise AssertionError("\n".join([f"nothing breaks any of {promises}", *others]))
+
+
+def _is_product(file: str) -> bool:
+    return not Path(file).is_relative_to(TESTS)
 
 
 def _frames(found: BaseException) -> str:

@@ -2,16 +2,17 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.mutations import FOUND_BY, MUTATIONS, mutated
-from sim.run import run_seed, seeds_that_failed
+from sim.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
+from sim.run import first_broken, run_seed, seeds_that_failed
 from sim.simulator import Options
 
 SEEDS = 300
 SEEDS_A_TEST = 20
+SEEDS_UNTIL_FOUND = 200
 SHORT = Options(length_ms=1_000)
 REACHED = (
     "node killed,",
@@ -81,7 +82,9 @@ def test_a_failure_tells_its_seed_options_trace_and_invariant() -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_the_simulator_finds(name: str) -> None:
+def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = Options(length_ms=1_500, faults=FOUND_BY.get(name))
     with mutated(name):
-        assert any(run_seed(seed, options).has_failed for seed in range(1, 200))
+        outcomes = (run_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        found = first_broken(outcomes, BREAKS[name])
+    record_property("found by", f"seed {found.seed}: {found.promise}")

@@ -129,6 +129,27 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 """Faults under which a mutation shows soon; all of them for the others."""
 
 
+BREAKS: Final[dict[str, tuple[str, ...]]] = {
+    "truncates by high watermark": ("a member of the ISR has all that is committed",),
+    "acknowledges on an unagreed shrink": ("Replica.check",),
+    "accepts a stale leader epoch": ("leaders are in sync",),
+    "lets a stale broker epoch join the ISR": ("a member of the ISR has all that is committed",),
+    "takes the agreed ISR for the maximal": ("a member of the ISR has all that is committed",),
+    "takes a new leader's log end for its high watermark": (
+        "a member of the ISR has all that is committed",
+    ),
+    "keeps an unclean restart in the ISR": ("a member of the ISR has all that is committed",),
+    "writes without checking the controller epoch": ("only the elected controller writes",),
+    "replaces a leader without waiting for its lease": (
+        "nobody acknowledges alone once another may lead",
+    ),
+    "keeps producers that were truncated away": ("producers are known by what is in the log",),
+    "keeps the ELR when the minimum changes": ("ELR has all that is committed",),
+    "acknowledges before the sync": ("with flush=group what is committed is on disk",),
+}
+"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
+
+
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The product with one bug in it."""

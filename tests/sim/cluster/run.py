@@ -14,7 +14,7 @@ from sim.cluster.sink_client import EvenJitter
 from sim.cluster.txn_world import TxnOptions, TxnWorld
 from sim.cluster.world import World
 from sim.mutations import Change, changed
-from sim.run import Outcome, outcome_of
+from sim.run import Outcome, leaves, outcome_of
 
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
 TXN_SEEDS_THAT_FAILED: Final = Path(__file__).with_name("txn_seeds.txt")
@@ -49,7 +49,7 @@ def run_txn_world(seed: int, options: TxnOptions | None = None) -> tuple[Outcome
         with changed(_strictly(bugs)):
             outcome = outcome_of(run, seed, options, world.trace)
             if bugs and not outcome.has_failed:
-                outcome.broken = str(bugs[0])
+                outcome.fail(bugs[0])
     finally:
         world.close()
     return outcome, world
@@ -73,7 +73,7 @@ def _strictly(bugs: list[BaseException]) -> list[Change]:
         try:
             await _run(runtime)
         except* AssertionError as found:
-            bugs.extend(_leaves(found))
+            bugs.extend(leaves(found))
             raise
 
     def next_id() -> str:
@@ -85,10 +85,3 @@ def _strictly(bugs: list[BaseException]) -> list[Change]:
         (join_group, "uuid4", next_id),
         (consumer_group_heartbeat, "uuid4", next_id),
     ]
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for one in group.exceptions:
-        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
-    return found

@@ -4,14 +4,14 @@ and bugs made on purpose, which must be found.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.cluster.mutations import FOUND_BY, MUTATIONS, mutated
+from sim.cluster.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
 from sim.cluster.parts import Options
 from sim.cluster.run import SEEDS_THAT_FAILED, run_seed
-from sim.run import seeds_that_failed
+from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 1_000
 SEEDS_A_TEST = 25
@@ -76,8 +76,9 @@ def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_the_simulator_finds(name: str) -> None:
+def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = Options(faults=FOUND_BY.get(name))
     with mutated(name):
-        seeds = range(1, SEEDS_UNTIL_FOUND + 1)
-        assert any(run_seed(seed, options).has_failed for seed in seeds)
+        outcomes = (run_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        found = first_broken(outcomes, BREAKS[name])
+    record_property("found by", f"seed {found.seed}: {found.promise}")

@@ -60,11 +60,11 @@ def _answer_at_once(runtime: Any, decision: Any) -> None:
 
 
 async def _believe_v1(
-    verifier: Any, transactional_id: str, *args: Any, transactions_v2: bool
+    verifier: Any, transactional_id: str, *args: Any, transactions_v2: bool, **named: Any
 ) -> Any:
     if not transactions_v2:
         return None
-    return await _ask(verifier, transactional_id, *args, transactions_v2=transactions_v2)
+    return await _ask(verifier, transactional_id, *args, transactions_v2=transactions_v2, **named)
 
 
 def _publish_always(offsets: Any, writer: Any, *, commits: bool) -> None:
@@ -174,6 +174,45 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes an ended transaction for a replicated one": ("mark_unheard",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
+
+
+BREAKS: Final[dict[str, tuple[str, ...]]] = {
+    "sends markers before the outcome is committed": ("nothing is marked before it is decided",),
+    "answers before the outcome is committed": (
+        "a partition takes only what the coordinator knows of",
+    ),
+    "does not verify what v1 writes": ("a partition takes only what the coordinator knows of",),
+    "takes a marker of any epoch": ("a marker ends the transaction that it was decided for",),
+    "publishes offsets of aborted transactions": (
+        "no offsets are committed without their data",
+        "each offset is consumed once",
+    ),
+    "takes appends of any owner": (
+        "producer epochs never fall",
+        "the log has one owner after another",
+    ),
+    "takes an ended transaction for a replicated one": ("the last stable offset never goes back",),
+    "sends no markers again after a load": (
+        "after healing every transaction ends, and all is copied",
+    ),
+    "takes offsets of any generation": ("each offset is consumed once",),
+    "gives a new session the epoch of the last": (
+        "what is acknowledged is committed",
+        "a transactional client hears what it understands",
+    ),
+    "commits what losers wrote, too": ("nobody reads the aborted",),
+    "takes a second commit of a batch for its first": ("a batch has one first commit",),
+    "lets a stale batch in": ("no batch is let in that is committed, or older",),
+    "lets a retired query back": ("no query comes back",),
+    "hands a slot out twice": ("what is acknowledged is committed",),
+    "commits another hand-out than was named": ("a batch is what its commit named",),
+    "commits writers that a handle's commit left out": ("nobody reads from an open transaction",),
+    "takes a commit of others for the same": ("a transaction ends once",),
+    "gives a partition to two": ("nobody is given what another still has",),
+    "waits for no revocation": ("nobody is given what another still has",),
+    "takes offsets of any epoch": ("each offset is consumed once",),
+}
+"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
 
 
 def options_for(name: str) -> TxnOptions:

@@ -7,7 +7,7 @@ from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
 from tidemark.runtime import zk_paths
 
-from sim.checkers import BrokenError, require
+from sim.checkers import require
 from sim.cluster.client import stored_batches
 from sim.cluster.ledger import State, Stored
 from sim.cluster.parts import Machine, Seen, SimTopic
@@ -235,4 +235,4 @@ def log_of(hosted: HostedPartition, start: int, end: int) -> list[Stored]:
 
 def _failure_of(context: dict[str, object]) -> BaseException:
     found = context.get("exception")
-    return found if isinstance(found, BaseException) else BrokenError("asyncio", str(context))
+    return found if isinstance(found, BaseException) else RuntimeError(str(context))
