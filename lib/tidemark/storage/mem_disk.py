@@ -5,6 +5,10 @@ and a journal of the changes that no ``sync_directory`` (nor synced ``replace_wh
 ``crash`` keeps what was synced and, as dice from outside decide, some of the rest: a prefix of the
 journal (as a journalling file system does), and for each file a prefix of what was appended, whose
 last bytes may be zeros.
+
+A sync that fails may take the pages for written all the same (``drops_pages``), as Linux does: they
+stay readable, no later sync writes them, and they are gone once the kernel needs their memory
+(``evict``), the file system is unmounted (``remount``) or the power fails.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,14 +26,51 @@ _UNBOUNDED: Final = 2**62
 _TORN_BYTES: Final = 512
 
 
+_IO_ERROR: Final = "Input/output error"
+
+
 class _Inode:
     """One file's bytes, whatever its names are."""
 
-    __slots__ = ("synced", "written")
+    __slots__ = ("dropped", "synced", "written")
 
     def __init__(self) -> None:
         self.written = bytearray()
         self.synced = b""
+        self.dropped: list[tuple[int, int]] = []
+        """(start, end) of bytes that count as synced and never were, in order."""
+
+    def drop(self) -> None:
+        """A sync has failed: what differs from the device counts as synced."""
+        written, synced = self.written, self.synced
+        pairs = enumerate(zip(written, synced, strict=False))
+        start = next((at for at, (new, old) in pairs if new != old), min(len(written), len(synced)))
+        self.dropped = [(start, len(written))] if start < len(written) else []
+
+    def touched(self, start: int, end: int) -> None:
+        """These bytes are written again: the next sync writes them."""
+        if self.dropped:
+            around = [part for one in self.dropped for part in _without(one, start, end)]
+            self.dropped = [one for one in around if one[0] < one[1]]
+
+    def stored(self) -> bytes:
+        """What a sync that succeeds leaves on the device: a hole reads as zeros, and a dropped end
+        is not there.
+        """
+        if not self.dropped:
+            return bytes(self.written)
+        content = self.without_dropped()
+        start, end = self.dropped[-1]
+        if end == len(content):
+            del content[max(start, min(end, len(self.synced))) :]
+        return bytes(content)
+
+    def without_dropped(self) -> bytearray:
+        """What is read once the dropped pages are gone from memory, while the file is in use."""
+        content = bytearray(self.written)
+        for start, end in self.dropped:
+            content[start:end] = self.synced[start:end].ljust(end - start, b"\0")
+        return content
 
 
 _Tree = dict[str, _Inode | None]
@@ -58,31 +99,36 @@ class MemFile:
         self._check()
         content = b"".join(buffers)
         written = self._inode.written
+        fails = self._disk.fails(self.path, "write")
         room = self._disk.room_for(max(position + len(content) - len(written), 0))
-        fits = len(content) - room
+        fits = len(content) // 2 if fails else len(content) - room
         if position > len(written):
             written.extend(bytes(position - len(written)))
         written[position : position + fits] = content[:fits]
+        self._inode.touched(position, position + fits)
+        if fails:
+            raise DiskError(self.path, _IO_ERROR)
         if room:
             raise DiskFullError(self.path, "No space left on device")
         return len(content)
 
     def read_at(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes; fewer only at the end of the file."""
-        self._check()
+        self._check("read")
         return bytes(self._inode.written[position : position + length])
 
     def sync(self) -> None:
         """What is written becomes what a crash leaves."""
-        self._check()
-        if self._disk.syncs_fail:
-            raise DiskError(self.path, "Input/output error")
-        self._inode.synced = bytes(self._inode.written)
+        if self._disk.fails(self.path, "sync") and self._disk.drops_pages:
+            self._inode.drop()
+        self._check("sync")
+        self._inode.synced = self._inode.stored()
 
     def truncate(self, size_bytes: int) -> None:
         """Cut or extend with zeros."""
-        self._check()
+        self._check("write")
         written = self._inode.written
+        self._inode.touched(size_bytes, _UNBOUNDED)
         del written[size_bytes:]
         written.extend(bytes(size_bytes - len(written)))
         self.truncated_to = min(self.truncated_to, size_bytes)
@@ -90,9 +136,10 @@ class MemFile:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _check(self) -> None:
+    def _check(self, call: str = "") -> None:
         if self._life != self._disk.life:
             raise DiskError(self.path, "opened before the crash")
+        self._disk.check(self.path, call)
 
 
 class MemDisk:
@@ -103,6 +150,13 @@ class MemDisk:
         """Set it lower to fill the disk, higher to make room."""
         self.syncs_fail = False
         """From now on every sync raises DiskError, as a broken device does."""
+        self.writes_fail = False
+        """From now on every change does; of a file's bytes half are written all the same."""
+        self.reads_fail = False
+        self.fails_under = ""
+        """Only paths that begin so fail; '': all."""
+        self.drops_pages = False
+        """A sync that fails takes the bytes for written; else a later one writes them."""
         self.life = 0
         """Raised by every crash: handles of an earlier life are dead."""
         self._tree: _Tree = {"": None}
@@ -117,6 +171,7 @@ class MemDisk:
         if inode is None:
             if not create or path in self._tree or _parent(path) not in self._tree:
                 raise FileNotFoundError(path)
+            self.check(path, "write")
             inode = _Inode()
             self._change("link", path, inode)
         return MemFile(self, inode, path)
@@ -142,30 +197,36 @@ class MemDisk:
         """With its parents; silent if it exists."""
         if path not in self._tree:
             self.make_directory(_parent(path))
+            self.check(path, "write")
             self._change("link", path, None)
 
     def rename(self, old: str, new: str) -> None:
         """Move a file or directory; an existing file at ``new`` is replaced."""
         if old not in self._tree:
             raise FileNotFoundError(old)
+        self.check(old, "write")
         self._change(old, new, None, rename=True)
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with all in it; silent if it is gone."""
         if path in self._tree:
+            self.check(path, "write")
             self._change("unlink", path, None)
 
     def read_whole(self, path: str) -> bytes:
         """A small file's content. Raises FileNotFoundError."""
-        return bytes(self._file(path).written)
+        inode = self._file(path)
+        self.check(path, "read")
+        return bytes(inode.written)
 
     def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
         """The new content appears whole; with ``sync`` it is durable on return."""
         inode = _Inode()
+        self.check(path, "write")
         if self.room_for(len(content)):
             raise DiskFullError(path, "No space left on device")
-        if sync and self.syncs_fail:
-            raise DiskError(path, "Input/output error")
+        if sync:
+            self.check(path, "sync")
         # As ext4 does (auto_da_alloc), the bytes are on disk before the rename is.
         inode.written, inode.synced = bytearray(content), content
         self._change("link", path, inode)
@@ -174,12 +235,10 @@ class MemDisk:
 
     def sync_directory(self, path: str) -> None:
         """Commit the journal: all names, as one transaction."""
-        if self.syncs_fail:
-            raise DiskError(path, "Input/output error")
+        self.check(path, "sync")
         if path and not self.exists(path):
             raise DirectoryGoneError(path, "No such file or directory")
-        self._synced_tree = dict(self._tree)
-        self._journal.clear()
+        self._commit_names()
 
     def free_bytes(self) -> int:
         """Space left."""
@@ -203,17 +262,65 @@ class MemDisk:
         tree = dict(self._synced_tree)
         for kind, path, inode in self._journal[:kept]:
             _apply(tree, kind, path, inode)
-        for inode in {id(one): one for one in tree.values() if one is not None}.values():
+        for inode in _inodes(tree):
+            inode.written = bytearray(inode.stored())
+            inode.dropped = []
             inode.written = bytearray(_after_crash(inode, rolls))
             inode.synced = bytes(inode.written)
         self._tree, self._synced_tree = tree, dict(tree)
         self._journal.clear()
         self.life += 1
-        self.syncs_fail = False
+        self.repair()
 
     def kill(self) -> None:
         """The process dies, the kernel lives on: all that was written is there, handles are not."""
         self.life += 1
+
+    def fails(self, path: str, call: str) -> bool:
+        """Whether a ``call`` (write, read or sync) on the path raises DiskError now."""
+        return path.startswith(self.fails_under) and (
+            (self.syncs_fail and call == "sync")
+            or (self.writes_fail and call == "write")
+            or (self.reads_fail and call == "read")
+        )
+
+    def check(self, path: str, call: str) -> None:
+        """Raises DiskError when the call fails."""
+        if self.fails(path, call):
+            raise DiskError(path, _IO_ERROR)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether some calls raise DiskError now."""
+        return self.syncs_fail or self.writes_fail or self.reads_fail
+
+    def repair(self) -> None:
+        """Nothing fails from now on. What a failed sync dropped is not on the device for that."""
+        self.syncs_fail = self.writes_fail = self.reads_fail = False
+        self.fails_under = ""
+
+    def evict(self) -> None:
+        """The kernel needs memory: pages that a failed sync dropped are read from the device."""
+        for inode in _inodes(self._tree):
+            inode.written = inode.without_dropped()
+            inode.dropped = []
+
+    def remount(self) -> None:
+        """Unmount and mount, in one boot: all is synced but what a failed sync dropped, and that is
+        gone.
+        """
+        for inode in _inodes(self._tree):
+            inode.synced = inode.stored()
+            inode.written, inode.dropped = bytearray(inode.synced), []
+        self._commit_names()
+        self.life += 1
+
+    def cut_file(self, path: str, size_bytes: int) -> None:
+        """Damage: what is behind is gone from both images."""
+        inode = self._file(path)
+        del inode.written[size_bytes:]
+        inode.touched(size_bytes, _UNBOUNDED)
+        inode.synced = inode.synced[:size_bytes]
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Damage one bit of a file, in both images."""
@@ -233,13 +340,26 @@ class MemDisk:
         return inode
 
     def _used_bytes(self) -> int:
-        inodes = {id(one): one for one in self._tree.values() if one is not None}
-        return sum(len(one.written) for one in inodes.values())
+        return sum(len(one.written) for one in _inodes(self._tree))
+
+    def _commit_names(self) -> None:
+        self._synced_tree = dict(self._tree)
+        self._journal.clear()
 
     def _change(self, kind: str, path: str, inode: _Inode | None, *, rename: bool = False) -> None:
         change = (f"rename {kind}" if rename else kind, path, inode)
         _apply(self._tree, *change)
         self._journal.append(change)
+
+
+def _inodes(tree: _Tree) -> list[_Inode]:
+    """Each once, whatever its names are."""
+    return list({id(one): one for one in tree.values() if one is not None}.values())
+
+
+def _without(span: tuple[int, int], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """What is left of a span before ``start`` and from ``end`` on; either may be empty."""
+    return (span[0], min(span[1], start)), (max(span[0], end), span[1])
 
 
 def _parent(path: str) -> str:

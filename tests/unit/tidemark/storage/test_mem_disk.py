@@ -1,5 +1,7 @@
 """MemDisk against the obvious: synced bytes survive, the rest may, and only as a prefix."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,3 +102,115 @@ def test_missing_files_are_not_made_unasked() -> None:
     assert not disk.exists("f")
     assert disk.list("no") == []
     disk.remove("f")
+
+
+def failed_sync(before: bytes, after: bytes, *, drops: bool = True) -> MemDisk:
+    """``before`` is on the device; a sync of ``after``, behind it, failed."""
+    disk = file_with(before, after)
+    disk.syncs_fail, disk.drops_pages = True, drops
+    with pytest.raises(DiskError):
+        disk.open("f").sync()
+    disk.repair()
+    return disk
+
+
+def test_what_a_failed_sync_drops_is_readable_until_the_file_system_is_mounted_again() -> None:
+    disk = failed_sync(b"ab", b"cd")
+    disk.open("f").sync()
+    assert disk.read_whole("f") == b"abcd"
+    disk.remount()
+    assert disk.read_whole("f") == b"ab"
+
+
+def test_what_a_failed_sync_drops_reads_as_zeros_once_its_pages_are_evicted() -> None:
+    disk = failed_sync(b"ab", b"cd")
+    disk.open("f").write_at(4, [b"e"])
+    disk.evict()
+    assert disk.read_whole("f") == b"ab\0\0e"
+
+
+def test_what_is_written_again_after_a_failed_sync_is_synced() -> None:
+    disk = failed_sync(b"ab", b"cdef")
+    file = disk.open("f")
+    file.write_at(3, [file.read_at(3, 2)])
+    file.sync()
+    disk.crash()
+    assert disk.read_whole("f") == b"ab\0de"
+
+
+def test_a_failed_sync_that_keeps_its_pages_is_made_up_for_by_the_next() -> None:
+    disk = failed_sync(b"ab", b"cd", drops=False)
+    disk.open("f").sync()
+    disk.crash()
+    assert disk.read_whole("f") == b"abcd"
+
+
+def test_a_remount_keeps_all_but_what_was_dropped() -> None:
+    disk = file_with(b"ab", b"cd")
+    disk.open("new", create=True)
+    disk.remount()
+    disk.crash()
+    assert (disk.read_whole("f"), disk.list("")) == (b"abcd", ["f", "new"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.binary(max_size=4), st.booleans()), max_size=8))
+def test_dropped_bytes_are_those_that_no_later_write_covers(
+    writes: list[tuple[int, bytes, bool]],
+) -> None:
+    disk = file_with(b"", b"")
+    stored: dict[int, int] = {}
+    disk.drops_pages, file = True, disk.open("f")
+    for at, content, fails in writes:
+        file.write_at(at, [content])
+        new = {at + number: byte for number, byte in enumerate(content)}
+        stored = stored if fails else {**stored, **new}
+        disk.syncs_fail = fails
+        with contextlib.suppress(DiskError):
+            file.sync()
+    disk.crash()
+    left = disk.read_whole("f")
+    assert all(left[at] == byte for at, byte in stored.items())
+
+
+@pytest.mark.parametrize("call", ["write", "read", "sync"])
+def test_calls_fail_under_a_path(call: str) -> None:
+    disk = MemDisk()
+    good, bad = (disk.open(name, create=True) for name in ("good", "bad"))
+    setattr(disk, f"{call}s_fail", True)
+    disk.fails_under = "bad"
+    arguments = {"write": (0, [b"xy"]), "read": (0, 1), "sync": ()}[call]
+    method = {"write": "write_at", "read": "read_at", "sync": "sync"}[call]
+    getattr(good, method)(*arguments)
+    with pytest.raises(DiskError, match="bad: Input/output error"):
+        getattr(bad, method)(*arguments)
+    assert disk.is_failing
+
+
+def test_a_write_that_fails_leaves_half() -> None:
+    disk = file_with(b"a", b"")
+    disk.writes_fail = True
+    with pytest.raises(DiskError):
+        disk.open("f").write_at(1, [b"bcde"])
+    assert disk.read_whole("f") == b"abc"
+
+
+def test_names_do_not_change_while_writes_fail() -> None:
+    disk = file_with(b"a", b"")
+    disk.writes_fail = True
+    for change in (
+        lambda: disk.rename("f", "g"),
+        lambda: disk.remove("f"),
+        lambda: disk.make_directory("d"),
+        lambda: disk.open("g", create=True),
+        lambda: disk.replace_whole("f", b"b"),
+    ):
+        with pytest.raises(DiskError):
+            change()
+    assert (disk.list(""), disk.read_whole("f")) == (["f"], b"a")
+
+
+def test_a_file_that_was_cut_in_half_stays_so() -> None:
+    disk = file_with(b"abcd", b"ef")
+    disk.cut_file("f", 2)
+    disk.crash()
+    assert disk.read_whole("f") == b"ab"
