@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
+import sim.cluster.disk_faults
 import sim.cluster.faults
 import sim.cluster.parts
 import sim.cluster.run
@@ -21,8 +22,12 @@ from sim.run import Outcome
 LOGS = ("full", "brief")
 FAULTS: Mapping[str, Iterable[str]] = {
     "node": sim.faults.FAULTS,
-    "cluster": sim.cluster.faults.FAULTS,
-    "txn": [*sim.cluster.faults.FAULTS, *sim.cluster.txn_faults.TXN_FAULTS],
+    "cluster": [*sim.cluster.faults.FAULTS, *sim.cluster.disk_faults.DISK_FAULTS],
+    "txn": [
+        *sim.cluster.faults.FAULTS,
+        *sim.cluster.disk_faults.DISK_FAULTS,
+        *sim.cluster.txn_faults.TXN_FAULTS,
+    ],
 }
 
 

@@ -107,7 +107,7 @@ class MemFile:
         written[position : position + fits] = content[:fits]
         self._inode.touched(position, position + fits)
         if fails:
-            raise DiskError(self.path, _IO_ERROR)
+            self._disk.check(self.path, "write")
         if room:
             raise DiskFullError(self.path, "No space left on device")
         return len(content)
@@ -155,6 +155,8 @@ class MemDisk:
         self.reads_fail = False
         self.fails_under = ""
         """Only paths that begin so fail; '': all."""
+        self.failures = 0
+        """Calls that have failed so far."""
         self.drops_pages = False
         """A sync that fails takes the bytes for written; else a later one writes them."""
         self.life = 0
@@ -287,6 +289,7 @@ class MemDisk:
     def check(self, path: str, call: str) -> None:
         """Raises DiskError when the call fails."""
         if self.fails(path, call):
+            self.failures += 1
             raise DiskError(path, _IO_ERROR)
 
     @property
@@ -324,12 +327,15 @@ class MemDisk:
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Damage one bit of a file, in both images."""
+        self.overwrite(path, position, bytes((self._file(path).written[position] ^ 1 << bit,)))
+
+    def overwrite(self, path: str, position: int, content: bytes) -> None:
+        """Damage: other bytes in a file, in both images as far as they have any there."""
         inode = self._file(path)
-        inode.written[position] ^= 1 << bit
-        if position < len(inode.synced):
-            synced = bytearray(inode.synced)
-            synced[position] ^= 1 << bit
-            inode.synced = bytes(synced)
+        for image in (inode.written, synced := bytearray(inode.synced)):
+            end = min(position + len(content), len(image))
+            image[position:end] = content[: max(end - position, 0)]
+        inode.synced = bytes(synced)
 
     # -- inside
 

@@ -27,7 +27,7 @@ LONG_MS: Final = (100, 400, 1_000, 2_500)
 
 def kill(world: "World") -> None:
     """kill -9 of a broker; it comes again."""
-    machine = _up(world)
+    machine = up(world)
     if machine is None:
         return
     world.note(machine.host.name, "is killed")
@@ -37,8 +37,8 @@ def kill(world: "World") -> None:
 
 def lose_power(world: "World") -> None:
     """The machine stops: what was not synced is gone in part."""
-    machine = _up(world)
-    if machine is None or not _may_lose(world, machine):
+    machine = up(world)
+    if machine is None or not may_lose(world, machine):
         return
     world.note(machine.host.name, "loses power")
     world.end_broker(machine, is_silent=True)
@@ -50,8 +50,8 @@ def lose_power(world: "World") -> None:
 
 def lose_disk(world: "World") -> None:
     """It comes again with an empty disk."""
-    machine = _up(world)
-    if machine is None or not _may_lose(world, machine):
+    machine = up(world)
+    if machine is None or not may_lose(world, machine):
         return
     _lose_disk(world, machine, world.dice.pick((60, 300, 1_200)))
 
@@ -67,7 +67,7 @@ def _lose_disk(world: "World", machine: "Machine", restart_ms: int) -> None:
 
 def stop_cleanly(world: "World") -> None:
     """SIGTERM: it hands over, closes its logs, and comes again."""
-    machine = _up(world)
+    machine = up(world)
     if machine is None or machine.process is None or machine.host.is_paused:
         return
     world.note(machine.host.name, "is told to stop")
@@ -100,7 +100,7 @@ def cut(world: "World") -> None:
     pairs = [(first, second)]
     if world.dice.chance(0.7):
         pairs.append((second, first))
-    _cut_for_a_while(world, pairs, f"{first} {'x' if len(pairs) == 2 else '->'} {second}")
+    cut_for_a_while(world, pairs, f"{first} {'x' if len(pairs) == 2 else '->'} {second}")
 
 
 def cut_zookeeper(world: "World") -> None:
@@ -108,7 +108,7 @@ def cut_zookeeper(world: "World") -> None:
     host = world.dice.pick([one.host.name for one in world.members])
     servers = [server.name for server in world.zookeeper.servers]
     pairs = [(host, one) for one in servers] + [(one, host) for one in servers]
-    _cut_for_a_while(world, pairs, f"{host} x zookeeper")
+    cut_for_a_while(world, pairs, f"{host} x zookeeper")
 
 
 def isolate(world: "World") -> None:
@@ -125,15 +125,16 @@ def isolate(world: "World") -> None:
     else:
         words += " but zookeeper"
     pairs = [(name, one) for one in others] + [(one, name) for one in others]
-    _cut_for_a_while(world, pairs, f"{name} x all{words}")
+    cut_for_a_while(world, pairs, f"{name} x all{words}")
 
 
-def _cut_for_a_while(
+def cut_for_a_while(
     world: "World",
     pairs: list[tuple[str, str]],
     what: str,
     lengths_ms: tuple[int, ...] = LONG_MS,
 ) -> None:
+    """These ways, by names of hosts."""
     world.note("network", f"cuts {what}")
     for source, target in pairs:
         world.network.cut(source, target)
@@ -210,12 +211,12 @@ def lose_joining(world: "World") -> None:
     world.note("disk", "of who joins next is about to fail")
 
     def strike(leader: "Machine", joining: "Machine") -> None:
-        if _may_lose(world, joining):
+        if may_lose(world, joining):
             pairs = [(leader.host.name, one.host.name) for one in world.controllers]
-            _cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", LONG_MS[:3])
+            cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", LONG_MS[:3])
             _lose_disk(world, joining, 10)
 
-    _when_one_joins(world, strike, world.now + 600)
+    when_one_joins(world, strike, world.now + 600)
 
 
 def agree_late(world: "World") -> None:
@@ -228,21 +229,22 @@ def agree_late(world: "World") -> None:
         one, other = leader.host.name, joining.host.name
         pairs = [(each.host.name, one) for each in world.controllers]
         pairs += [(one, other), (other, one)]
-        _cut_for_a_while(world, pairs, f"{one} x {other}, controllers -> {one}", LONG_MS[:3])
+        cut_for_a_while(world, pairs, f"{one} x {other}, controllers -> {one}", LONG_MS[:3])
 
-    _when_one_joins(world, strike, world.now + 600)
+    when_one_joins(world, strike, world.now + 600)
 
 
-def _when_one_joins(
+def when_one_joins(
     world: "World", strike: Callable[["Machine", "Machine"], None], deadline: int
 ) -> None:
+    """``strike(leader, joining)`` while a leader asks to take a broker into an ISR."""
     for leader in world.machines:
         joining = _joining(world, leader)
         if joining is not None:
             strike(leader, joining)
             return
     if world.now < deadline:
-        world.after(1, lambda: _when_one_joins(world, strike, deadline))
+        world.after(1, lambda: when_one_joins(world, strike, deadline))
 
 
 def _joining(world: "World", leader: "Machine") -> "Machine | None":
@@ -286,7 +288,7 @@ def cut_followers(world: "World") -> None:
     others = [one.host.name for one in world.machines if one.number != leader]
     if leader >= 0:
         pairs = [(f"b{leader}", one) for one in others] + [(one, f"b{leader}") for one in others]
-        _cut_for_a_while(world, pairs, f"b{leader} x followers", LONG_MS[2:])
+        cut_for_a_while(world, pairs, f"b{leader} x followers", LONG_MS[2:])
 
 
 def alter_minimum(world: "World") -> None:
@@ -315,17 +317,19 @@ def _set_minimum(world: "World", topic: "SimTopic", value: str) -> None:
     world.ask_controller(lambda request: AlterConfigs(request, (resource,)))
 
 
-def _up(world: "World") -> "Machine | None":
+def up(world: "World") -> "Machine | None":
+    """A broker that runs; the last one seldom."""
     up = [one for one in world.machines if one.process is not None]
     return world.dice.pick(up) if len(up) > 1 or (up and world.dice.chance(0.2)) else None
 
 
-def _may_lose(world: "World", machine: "Machine") -> bool:
+def may_lose(world: "World", machine: "Machine") -> bool:
     """One loss at a time: everybody else has all they had, and is in sync or eligible; and none
     where records may be committed on one disk alone.
     """
     return not world.alters_minimum and all(
         not other.is_lossy
+        and not other.is_hurt
         and all(
             other.number not in topic.replicas
             or other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)
@@ -368,7 +372,8 @@ class Injector:
         self._world = world
         asked = world.options.faults
         there = world.fault_table
-        drawn = [name for name in there if world.dice.chance(0.6)] if asked is None else asked
+        often = [name for name in there if name not in world.by_name_only]
+        drawn = [name for name in often if world.dice.chance(0.6)] if asked is None else asked
         self._choices = [there[name] for name in drawn]
         self._pace_ms = world.dice.pick((150, 300, 600))
         self._is_stopped = False

@@ -68,6 +68,10 @@ class Machine:
     process: BrokerProcess | None = None
     is_lossy: bool = False
     """It lost what it had; the controller has not taken it out of the ISR yet."""
+    is_hurt: bool = False
+    """Its disk fails, or has failed the process that runs; or something there is damaged."""
+    was_hurt: bool = False
+    """At any time."""
     began_at: int = 0
     dead: list[BrokerProcess] = field(default_factory=list)
     restart_planned: bool = False

@@ -170,10 +170,6 @@ class BrokerProcess:
         self._directory = directory
         self._brokers = brokers
         config = self.config(number, timing)
-        host.begin()
-        self.loop = new_loop(host, dice)
-        self.session = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
-        session = SimZkSession(self.session)
         clock = SimClock(host, rate_permille)
         self.manager = LogManager.open(
             disk,
@@ -185,6 +181,10 @@ class BrokerProcess:
             config_of=lambda _: _DEFAULTS,
         )
         self.manager.flush_interval_ms = config.log_flush_interval_ms
+        host.begin()
+        self.loop = new_loop(host, dice)
+        self.session = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
+        session = SimZkSession(self.session)
         client = SimControllerClient(session, directory, host)
         self.node = BrokerNode(
             config,

@@ -10,6 +10,7 @@ from broker.shell.replies import Part, Reply, framed
 from broker.shell.request_router import RequestRouter
 from tidemark.kafka.headers import HeaderReader, RequestHeader, response_header
 from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.storage.disk import DiskError
 
 from sim.cluster.network import Host, Wire
 from sim.loop import SimLoop
@@ -105,9 +106,14 @@ class ServerConnection:
     def _send(self, parts: list[Part]) -> None:
         if self.closed or not parts:
             return
-        data = b"".join(
-            part if isinstance(part, bytes) else part[0].read_at(part[1], part[2]) for part in parts
-        )
+        try:
+            data = b"".join(
+                part if isinstance(part, bytes) else part[0].read_at(part[1], part[2])
+                for part in parts
+            )
+        except DiskError as failure:
+            self.close(str(failure))
+            return
         self._wire.send(self._host, lambda: self._to_client(data))
 
     def mute(self, _throttle_ms: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.core.partition import Role
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
-from sim.cluster.faults import LONG_MS, _cut_for_a_while
+from sim.cluster.faults import LONG_MS, cut_for_a_while
 from sim.cluster.state_compaction import compact
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def append_late(world: "TxnWorld") -> None:
         return
     one, other = replica.host.name, leader.host.name
     pairs = [(one, other)] if world.dice.chance(0.5) else [(other, one)]
-    _cut_for_a_while(world, pairs, f"{pairs[0][0]} -> {pairs[0][1]}", (700, 1_200))
+    cut_for_a_while(world, pairs, f"{pairs[0][0]} -> {pairs[0][1]}", (700, 1_200))
 
 
 def delay_coordinator(world: "TxnWorld") -> None:
@@ -87,7 +87,7 @@ def delay_coordinator(world: "TxnWorld") -> None:
 def cut_client(world: "TxnWorld") -> None:
     """What clients send to a broker comes late, perhaps when nobody wants it any more."""
     name = world.dice.pick(world.machines).host.name
-    _cut_for_a_while(world, [("client", name)], f"client -> {name}", (400, 1_000, 1_300))
+    cut_for_a_while(world, [("client", name)], f"client -> {name}", (400, 1_000, 1_300))
 
 
 def cut_coordinator(world: "TxnWorld") -> None:
@@ -101,7 +101,7 @@ def cut_coordinator(world: "TxnWorld") -> None:
         others += [server.name for server in world.zookeeper.servers]
         words = "zookeeper and controllers"
     pairs = [(name, one) for one in others] + [(one, name) for one in others]
-    _cut_for_a_while(world, pairs, f"{name} x {words}", LONG_MS)
+    cut_for_a_while(world, pairs, f"{name} x {words}", LONG_MS)
 
 
 def kill_state_leader(world: "TxnWorld") -> None:
@@ -128,7 +128,7 @@ def mark_unheard(world: "TxnWorld") -> None:
     machine, hosted = world.dice.pick(open_there)
     others = [one.host.name for one in world.machines if one is not machine]
     pairs = [(machine.host.name, one) for one in others]
-    _cut_for_a_while(world, pairs, f"{machine.host.name} -> followers", (600,))
+    cut_for_a_while(world, pairs, f"{machine.host.name} -> followers", (600,))
     life, deadline = machine.host.life, world.now + 500
 
     def look() -> None:

@@ -1,11 +1,13 @@
 """Watch: looks at a cluster from outside after every event, and tells the ledgers what it sees."""
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
+from broker.storage.directory import LogDamagedError
 from tidemark.runtime import zk_paths
+from tidemark.storage.mem_disk import MemDisk
 
 from sim.checkers import require
 from sim.cluster.client import stored_batches
@@ -91,6 +93,25 @@ class Watch:
                 ):
                     machine.is_lossy = False
                     self._is_dirty = True
+                    if machine.was_hurt:
+                        self._whole(machine, process)
+
+    def _whole(self, machine: Machine, process: BrokerProcess) -> None:
+        """A broker whose disk has failed is registered: what it is counted on for it has."""
+        if not machine.disk.is_failing and process.manager.fenced is None:
+            machine.is_hurt = False
+        for topic in self._world.topics:
+            hosted = process.node.hosted.get(topic.place)
+            state = topic.ledger.state
+            if hosted is not None and machine.number in (*state.isr, *state.elr):
+                self._check_content(machine, hosted)
+
+    def _check_content(self, machine: Machine, hosted: HostedPartition) -> None:
+        """Every committed batch is in a log that may have been damaged, as it was committed."""
+        topic = self._world.topic_of(hosted)
+        if not topic.may_lose:
+            found = log_of(hosted, 0, hosted.partition.log_end)
+            topic.ledger.agrees(machine.number, found, log_start=hosted.log.log_start)
 
     def check(self) -> None:
         """After every event, of what it changed."""
@@ -225,12 +246,20 @@ class Watch:
 
 
 def log_of(hosted: HostedPartition, start: int, end: int) -> list[Stored]:
-    """Batches of a log, read as anybody reads it."""
-    if end <= max(start, hosted.log.log_start):
+    """Batches of a log, read as anybody reads it whose disk does not fail meanwhile."""
+    start = max(start, hosted.log.log_start)
+    if end <= start:
         return []
-    read = hosted.log.read(start, EVERYTHING, end=end)
-    records = b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
-    return stored_batches(records, with_values=True)
+    disk = cast("MemDisk", hosted.manager.disk)
+    fails, disk.reads_fail = disk.reads_fail, False
+    try:
+        read = hosted.log.read(start, EVERYTHING, end=end)
+        records = b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
+        return stored_batches(records, with_values=True)
+    except (LogDamagedError, ValueError) as damage:
+        raise BrokenError("logs can be read", f"{hosted.topic_partition}: {damage}") from damage
+    finally:
+        disk.reads_fail = fails
 
 
 def _failure_of(context: dict[str, object]) -> BaseException:

@@ -17,6 +17,7 @@ from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.runtime import zk_paths
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.zk_session import Create
+from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 
 from sim.checkers import require
@@ -39,6 +40,8 @@ from sim.zookeeper import SimZooKeeper
 
 START_MS: Final = 1_000_000
 LOOK_MS: Final = 100
+RETRY_MS: Final = 200
+"""Until a supervisor starts a process again that could not start."""
 SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
@@ -95,6 +98,7 @@ class World:
         brokers: int = 0,
     ) -> None:
         """``brokers`` 0: as many as the dice say."""
+        from sim.cluster.disk_faults import DISK_FAULTS, process_ended
         from sim.cluster.faults import FAULTS, Injector
 
         self.dice = Dice(seed)
@@ -127,8 +131,11 @@ class World:
         self._lay_out()
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
-        self.fault_table = {**FAULTS, **self._faults_of_its_own()}
+        self.fault_table = {**FAULTS, **DISK_FAULTS, **self._faults_of_its_own()}
+        self.by_name_only = frozenset(DISK_FAULTS)
+        """Faults that strike only where they are asked for."""
         self.injector = Injector(self)
+        self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
 
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         """Beside those of every cluster."""
@@ -269,19 +276,24 @@ class World:
         machine.restart_planned = False
         machine.began_at = self.now
         machine.seen.clear()
-        machine.process = self.broker_kind(
-            machine.host,
-            self,
-            self.zookeeper,
-            machine.disk,
-            dice=self.dice,
-            number=machine.number,
-            boot_id=f"boot-{machine.number}-{machine.boots}",
-            directory_id=f"dir-{machine.number}-{machine.disks}",
-            rate_permille=machine.rate_permille,
-            timing=self.options.timing,
-            brokers=self.broker_at,
-        )
+        try:
+            machine.process = self.broker_kind(
+                machine.host,
+                self,
+                self.zookeeper,
+                machine.disk,
+                dice=self.dice,
+                number=machine.number,
+                boot_id=f"boot-{machine.number}-{machine.boots}",
+                directory_id=f"dir-{machine.number}-{machine.disks}",
+                rate_permille=machine.rate_permille,
+                timing=self.options.timing,
+                brokers=self.broker_at,
+            )
+        except DiskError as failure:
+            self.note(machine.host.name, f"does not start: {failure}")
+            self.restart_later(machine, RETRY_MS)
+            return
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")
 
@@ -306,6 +318,8 @@ class World:
         machine.dead.append(process)
         machine.process = None
         machine.disk.kill()
+        if machine.is_hurt:
+            self._lose_dropped(machine)
 
     def end_controller(self, replica: Replica) -> None:
         """Its process is no more."""
@@ -379,7 +393,7 @@ class World:
             if not server.is_up:
                 self.zookeeper.start_server(number)
         for machine in self.machines:
-            machine.disk.syncs_fail = False
+            machine.disk.repair()
             if machine.host.is_paused:
                 machine.host.resume()
             if machine.process is None and not machine.restart_planned:

@@ -1,0 +1,295 @@
+"""Disks that fail: calls that raise an error for a while, pages that a failed sync dropped, and
+damage in what was synced. At most one machine at a time loses what it had (``may_lose``).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.core.partition import Role
+from broker.storage import checkpoint
+from broker.storage.segment import walk_headers
+from tidemark.codec.record_batch import HEADER_BYTES
+from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.mem_disk import MemDisk
+
+from sim.cluster.faults import cut_for_a_while, may_lose, up, when_one_joins
+
+if TYPE_CHECKING:
+    from broker.shell.hosted import HostedPartition
+
+    from sim.cluster.parts import Machine, SimTopic
+    from sim.cluster.world import World
+
+CALLS: Final = ("write", "read", "sync")
+FAILING_MS: Final = (20, 150, 600, 1_500)
+RESTART_MS: Final = (10, 60, 300, 1_200)
+WAITS_MS: Final = 600
+"""How long a fault waits for its moment."""
+MAGIC_AT: Final = 16
+"""A byte of a batch's header that is looked at wherever the header is."""
+
+
+def fail_syncs(world: "World") -> None:
+    """fsync fails: what was written since the last one may be gone, now or later."""
+    _fail_any(world, ("sync",))
+
+
+def fail_writes(world: "World") -> None:
+    """Writes fail, as on a file system that the kernel has made read-only; half of one may be
+    there.
+    """
+    _fail_any(world, ("write",))
+
+
+def fail_reads(world: "World") -> None:
+    """Reads fail, of everything or of one partition."""
+    _fail_any(world, ("read",))
+
+
+def fail_disk(world: "World") -> None:
+    """Nothing works, as with a device that is gone."""
+    _fail_any(world, CALLS)
+
+
+def fail_leader(world: "World") -> None:
+    """A leader's disk fails just after an append was acknowledged."""
+    topic = world.dice.pick(world.topics)
+    calls = _some_calls(world)
+    committed = topic.ledger.end
+    world.note("disk", "of the leader is about to fail", topic)
+
+    def strike() -> None:
+        machine = leader_of(world, topic)
+        if machine is not None and may_lose(world, machine):
+            fail(world, machine, calls, topic)
+
+    _when(world, lambda: topic.ledger.end > committed, strike)
+
+
+def fail_small_isr(world: "World") -> None:
+    """One of the last two members of an ISR fails: the other has been cut off long before."""
+    topic = world.dice.pick(world.topics)
+    calls = _some_calls(world)
+    away = world.dice.pick([one for one in world.machines if one.number in topic.replicas])
+    others = [one.host.name for one in world.machines if one is not away]
+    name = away.host.name
+    pairs = [(name, one) for one in others] + [(one, name) for one in others]
+    cut_for_a_while(world, pairs, f"{name} x brokers", (1_500, 2_500))
+
+    def strike() -> None:
+        isr = topic.ledger.state.isr
+        there = [one for one in world.machines if one.number in isr and one.process is not None]
+        if there:
+            machine = world.dice.pick(there)
+            if may_lose(world, machine):
+                fail(world, machine, calls, topic)
+
+    _when(world, lambda: len(topic.ledger.state.isr) == 2, strike, wait_ms=1_500)
+
+
+def fail_unreported(world: "World") -> None:
+    """A disk fails while its broker reaches no controller, or not ZooKeeper."""
+    machine = up(world)
+    if machine is None or not may_lose(world, machine):
+        return
+    name = machine.host.name
+    if world.dice.chance(0.6):
+        others, words = [one.host.name for one in world.controllers], "controllers"
+    else:
+        others, words = [one.name for one in world.zookeeper.servers], "zookeeper"
+    pairs = [(name, one) for one in others]
+    if world.dice.chance(0.5):
+        pairs += [(one, name) for one in others]
+    cut_for_a_while(world, pairs, f"{name} x {words}", (100, 400, 1_000))
+    fail(world, machine, _some_calls(world))
+
+
+def fail_joining(world: "World") -> None:
+    """A follower's disk fails while its leader asks to take it into the ISR, and the question is
+    late.
+    """
+    calls = _some_calls(world)
+    world.note("disk", "of the next broker that joins an ISR is about to fail")
+
+    def strike(leader: "Machine", joining: "Machine") -> None:
+        if may_lose(world, joining):
+            pairs = [(leader.host.name, one.host.name) for one in world.controllers]
+            cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", (20, 100, 400))
+            fail(world, joining, calls)
+
+    when_one_joins(world, strike, world.now + WAITS_MS)
+
+
+def damage(world: "World") -> None:
+    """A broker dies, and finds bytes below a recovery point changed or gone when it comes again."""
+    machine = up(world)
+    if machine is not None and may_lose(world, machine):
+        _die_damaged(world, machine, world.dice.pick(world.topics), RESTART_MS)
+
+
+def damage_leader(world: "World") -> None:
+    """The same with a leader, which is there again before its lease is over."""
+    topic = world.dice.pick(world.topics)
+    machine = leader_of(world, topic)
+    if machine is not None and may_lose(world, machine):
+        _die_damaged(world, machine, topic, RESTART_MS[:2])
+
+
+DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
+    "fail_syncs": (fail_syncs, 2),
+    "fail_writes": (fail_writes, 1),
+    "fail_reads": (fail_reads, 1),
+    "fail_disk": (fail_disk, 1),
+    "fail_leader": (fail_leader, 2),
+    "fail_small_isr": (fail_small_isr, 1),
+    "fail_unreported": (fail_unreported, 1),
+    "fail_joining": (fail_joining, 1),
+    "damage": (damage, 2),
+    "damage_leader": (damage_leader, 2),
+}
+"""By name, with how often each strikes compared with the others."""
+
+
+# -- calls that fail
+
+
+def _fail_any(world: "World", calls: Sequence[str]) -> None:
+    machine = up(world)
+    if machine is None or not may_lose(world, machine):
+        return
+    topic = world.dice.pick(world.topics) if world.dice.chance(0.3) else None
+    fail(world, machine, calls, topic)
+
+
+def _some_calls(world: "World") -> Sequence[str]:
+    return world.dice.pick((("sync",), ("sync",), ("write",), ("read",), CALLS))
+
+
+def fail(
+    world: "World", machine: "Machine", calls: Sequence[str], topic: "SimTopic | None" = None
+) -> None:
+    """These calls fail for a while, of ``topic`` alone or of the whole disk. Perhaps the process is
+    killed at the first of them; perhaps dropped pages are evicted meanwhile.
+    """
+    dice, disk, name = world.dice, machine.disk, machine.host.name
+    if disk.is_failing:
+        return
+    failed_before = disk.failures
+    disk.fails_under = "" if topic is None else f"{topic.title}/"
+    for call in calls:
+        setattr(disk, f"{call}s_fail", True)
+    disk.drops_pages = dice.chance(0.7)
+    machine.is_hurt = machine.was_hurt = True
+    world.note(name, f"has its disk fail: {', '.join(calls)}", topic)
+
+    def repair() -> None:
+        if machine.disk is disk and disk.is_failing:
+            world.note(name, "has its disk repaired")
+            disk.repair()
+            if disk.failures == failed_before and machine.process is not None:
+                machine.is_hurt = False
+
+    world.after(dice.pick(FAILING_MS), repair)
+    if dice.chance(0.4):
+        restart_ms = dice.pick(RESTART_MS[:3])
+        _when(
+            world, lambda: disk.failures > failed_before, lambda: _kill(world, machine, restart_ms)
+        )
+    elif dice.chance(0.3):
+        world.after(dice.pick((150, 600, 1_200)), disk.evict)
+
+
+def _kill(world: "World", machine: "Machine", restart_ms: int) -> None:
+    if machine.process is not None:
+        world.note(machine.host.name, "is killed, its disk failing")
+        world.end_broker(machine)
+        world.restart_later(machine, restart_ms)
+
+
+def process_ended(world: "World", machine: "Machine") -> None:
+    """Of a machine whose disk has failed. What a failed sync dropped may be gone before the next
+    process reads it: nothing is asked of this machine until it has registered again.
+    """
+    machine.is_lossy = True
+    fate = world.dice.pick(("kept", "evicted", "remounted"))
+    if fate == "evicted":
+        machine.disk.evict()
+    elif fate == "remounted" and not machine.disk.is_failing:
+        machine.disk.remount()
+        world.note(machine.host.name, "has its file system mounted again")
+
+
+# -- damage
+
+
+def _die_damaged(
+    world: "World", machine: "Machine", topic: "SimTopic", restarts_ms: Sequence[int]
+) -> None:
+    process = machine.process
+    assert process is not None
+    hosted = process.node.hosted.get(topic.place)
+    if hosted is None or machine.disk.is_failing:
+        return
+    places = _synced_places(machine.disk, hosted)
+    if not places:
+        return
+    path, position = world.dice.pick(places[-12:])
+    world.end_broker(machine)
+    machine.is_hurt = machine.was_hurt = machine.is_lossy = True
+    kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
+    if kind == "is cut":
+        machine.disk.cut_file(path, position + world.dice.between(0, HEADER_BYTES - 1))
+    elif kind == "has zeros":
+        machine.disk.overwrite(path, position, bytes(HEADER_BYTES))
+    else:
+        machine.disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
+    world.note(machine.host.name, f"is killed; {path} {kind} at {position}")
+    world.restart_later(machine, world.dice.pick(restarts_ms))
+
+
+def _synced_places(disk: MemDisk, hosted: "HostedPartition") -> list[tuple[str, int]]:
+    """File and position of the batches below the recovery point as it is on disk."""
+    if not disk.exists(checkpoint.RECOVERY_POINTS):
+        return []
+    points = checkpoint.read_offsets(disk, checkpoint.RECOVERY_POINTS)
+    point = points.get(hosted.topic_partition, 0)
+    places = []
+    with suppress(FrameError):  # damaged before
+        for view in hosted.log.segments():
+            for position, header in walk_headers(disk.open(view.path), 0, view.size_bytes):
+                if header.last_offset < point:
+                    places.append((view.path, position))
+    return places
+
+
+# -- moments
+
+
+def leader_of(world: "World", topic: "SimTopic") -> "Machine | None":
+    """The machine that leads and knows it."""
+    for machine in world.machines:
+        if machine.number == topic.ledger.state.leader and machine.process is not None:
+            hosted = machine.process.node.hosted.get(topic.place)
+            if hosted is not None and hosted.partition.role is Role.LEADER:
+                return machine
+    return None
+
+
+def _when(
+    world: "World",
+    is_time: Callable[[], bool],
+    strike: Callable[[], None],
+    *,
+    wait_ms: int = WAITS_MS,
+) -> None:
+    """Strike at the first instant at which it is time, if that comes soon."""
+    deadline = world.now + wait_ms
+
+    def look() -> None:
+        if is_time():
+            strike()
+        elif world.now < deadline:
+            world.after(1, look)
+
+    look()
