@@ -182,6 +182,13 @@ class ControllerClient:
         )
         return response
 
+    async def report_replicas(
+        self, request: pb.ReportReplicasRequest, timeout_s: float
+    ) -> pb.ReportReplicasResponse:
+        """Name replicas whose disk failed, or lost bytes. Raises TidemarkError: ask again."""
+        response: pb.ReportReplicasResponse = await self.call("ReportReplicas", request, timeout_s)
+        return response
+
     async def controlled_shutdown(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, timeout_s: float
     ) -> pb.ControlledShutdownResponse:

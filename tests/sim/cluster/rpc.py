@@ -19,6 +19,7 @@ from controller.shell.rpc import (
     elect_leaders,
     register_broker,
     register_coordinator,
+    report_replicas,
     watch_metadata,
 )
 from tidemark.runtime.channel_pool import ChannelPool
@@ -34,6 +35,7 @@ ControllerHandler = Callable[[ControllerNode, Any, Any], Awaitable[Any]]
 HANDLERS: Final[dict[str, ControllerHandler]] = {
     "RegisterBroker": register_broker.handle,
     "AlterPartitions": alter_partitions.handle,
+    "ReportReplicas": report_replicas.handle,
     "ControlledShutdown": controlled_shutdown.handle,
     "ElectLeaders": elect_leaders.handle,
     "AlterReassignments": alter_reassignments.handle,

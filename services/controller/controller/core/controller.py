@@ -50,6 +50,7 @@ from controller.core.inputs import (
     LiveCoordinatorsChanged,
     RegisterBroker,
     RegisterCoordinator,
+    ReportReplicas,
     StoreFailed,
     StoreWritten,
     Tick,
@@ -66,6 +67,7 @@ from controller.core.offices import Offices
 from controller.core.producer_ids import decide_producer_ids
 from controller.core.reassignments import decide_reassignments
 from controller.core.registration import decide_registration
+from controller.core.soundness import decide_report
 from controller.core.topics import (
     TopicDefaults,
     decide_create_partitions,
@@ -454,11 +456,17 @@ class Controller:
 
 def _dispatch_partitions(
     cluster: Cluster,
-    asked: AlterPartitions | ElectLeaders | AlterReassignments | ControlledShutdown,
+    asked: AlterPartitions
+    | ReportReplicas
+    | ElectLeaders
+    | AlterReassignments
+    | ControlledShutdown,
 ) -> tuple[Change | None, Result]:
     match asked:
         case AlterPartitions():
             return decide_alter_partitions(cluster, asked)
+        case ReportReplicas():
+            return decide_report(cluster, asked)
         case ElectLeaders():
             return decide_elect_leaders(cluster, asked)
         case AlterReassignments():

@@ -100,6 +100,21 @@ class AlteredPartitions:
     partitions: tuple[AlteredPartition, ...]
 
 
+class ReportedReplica(NamedTuple):
+    """What became of one unsound replica. ELIGIBLE_LEADERS_NOT_AVAILABLE: it stays as it is."""
+
+    topic_id: TopicId
+    partition: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedReplicas:
+    """Of ReportReplicas."""
+
+    replicas: tuple[ReportedReplica, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ShutdownProgress:
     """What a stopping broker still leads, and others could lead."""
@@ -110,6 +125,7 @@ class ShutdownProgress:
 Result = (
     PartitionResults
     | AlteredPartitions
+    | ReportedReplicas
     | ShutdownProgress
     | tuple[TopicResult, ...]
     | tuple[ConfigResult, ...]

@@ -114,6 +114,23 @@ class Tick:
 # What others ask for.
 
 
+LogKey = tuple[TopicId, int]
+"""Topic id and partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLogs:
+    """The logs in the directories of a broker, by what they are worth."""
+
+    sound: frozenset[LogKey] = frozenset()
+    damaged: frozenset[LogKey] = frozenset()
+    """Some synced batch is not what was written, but the log's end is whole."""
+    lost: frozenset[LogKey] = frozenset()
+    """The log's end may be missing: its directory failed, or it was cut short."""
+    missing: frozenset[tuple[str, int]] = frozenset()
+    """By topic name: a checkpoint names them, and there is no log."""
+
+
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
     """``broker.broker_epoch`` is the transaction that made its live znode; -1: there is none.
@@ -129,6 +146,8 @@ class RegisterBroker:
     clean_stop: bool = False
     previous_broker_epoch: int = -1
     """Under which it stopped; -1: not known."""
+    held: HeldLogs | None = None
+    """None: a release that does not send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +311,27 @@ class AlterPartitions:
     changes: tuple[IsrChange, ...]
 
 
+class UnsoundReplica(NamedTuple):
+    """A replica whose disk failed, or lost bytes."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    """The latest that it has led or followed in: no fetch of it names a later one."""
+    offline: bool
+    """It serves nobody; else it is damaged, and leads on until another does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReplicas:
+    """A broker names its own unsound replicas. It asks until none is in an ISR or an ELR."""
+
+    request: Request
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: tuple[UnsoundReplica, ...]
+
+
 class PartitionRef(NamedTuple):
     """One partition by its topic's name."""
 
@@ -342,6 +382,7 @@ Asked = (
     | AlterConfigs
     | AllocateProducerIds
     | AlterPartitions
+    | ReportReplicas
     | ElectLeaders
     | AlterReassignments
     | ControlledShutdown

@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerEpoch, PartitionEpoch, TopicId
+from tidemark.model.ids import NO_BROKER, BrokerEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, PartitionImage
 
 from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import Registered
-from controller.core.elections import elect, lost_its_disk
+from controller.core.elections import elect
 from controller.core.inputs import RegisterBroker
 from controller.core.leaderships import electorate
 from controller.core.liveness import LiveListing, incarnation_of
+from controller.core.soundness import Holdings, without_unsound
 from controller.core.topic_rules import rules_of
 
 _NO_ZNODE = BrokerEpoch(-1)
@@ -20,44 +21,72 @@ _NO_ZNODE = BrokerEpoch(-1)
 def decide_registration(
     cluster: Cluster, asked: RegisterBroker, listing: LiveListing
 ) -> tuple[Change | None, Registered]:
-    """Unfence a broker under its new epoch. Where it led it leads anew; what it lost it leaves."""
+    """Unfence a broker under its new epoch. Where it led it leads in the next leader epoch; ISR and
+    ELR it leaves where it has not kept what it had.
+    """
     image, broker = cluster.image, asked.broker
     known = image.brokers.get(broker.broker_id)
     problem = _problem(image, asked, listing)
     if problem is not None:
         raise problem
     registered = Registered(broker.broker_epoch, image.cluster_id)
-    if known == broker:
-        return None, registered  # asked again, for want of our answer
-    lost = known is not None and not has_kept_its_disks(known, asked)
+    is_repeated = known == broker  # asked again, for want of our answer
+    holdings = _holdings(known, asked)
     joined = replace(image, brokers={**image.brokers, broker.broker_id: broker})
-    voters = electorate(joined, frozenset(), restarted=broker.broker_id)
+    restarted = NO_BROKER if is_repeated else broker.broker_id
+    voters = electorate(joined, frozenset(), restarted=restarted)
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
             if broker.broker_id not in partition.replicas:
                 continue
             rules = rules_of(image, topic)
-            after = lost_its_disk(partition, broker.broker_id, rules) if lost else partition
+            soundness = holdings.soundness(topic, partition)
+            after = without_unsound(
+                partition, broker.broker_id, soundness, voters=voters, rules=rules
+            )
             if after.leader == broker.broker_id:
                 after = elect(after, voters, rules)
             if after is not partition:
                 epoch = PartitionEpoch(partition.partition_epoch + 1)
                 after = replace(after, partition_epoch=max(epoch, after.partition_epoch))
                 drafts.setdefault(topic.topic_id, {})[partition.partition] = after
+    if is_repeated and not drafts:
+        return None, registered
     delta = ClusterDelta(brokers_changed=(broker,), topics_changed=with_partitions(image, drafts))
     return Change(delta), registered
 
 
+def _holdings(known: BrokerImage | None, asked: RegisterBroker) -> Holdings:
+    if known is None:
+        return Holdings(None, nothing_kept=False, directory_gone=False)
+    if asked.held is None:
+        kept = has_kept_its_disks(known, asked)
+        return Holdings(None, nothing_kept=not kept, directory_gone=False)
+    return Holdings(
+        asked.held,
+        nothing_kept=not has_kept_its_page_cache(known, asked),
+        directory_gone=not set(known.log_dir_ids) <= set(asked.broker.log_dir_ids),
+    )
+
+
 def has_kept_its_disks(known: BrokerImage, asked: RegisterBroker) -> bool:
-    """Whether all that it acknowledged is still there: the same directories, and either the same
-    kernel, whose page cache survives any end of a process, or a stop in order.
+    """Whether all that it acknowledged is still there, of a broker that does not name its logs: the
+    same directories, with all that was in the page cache.
+    """
+    broker = asked.broker
+    same = not known.log_dir_ids or set(known.log_dir_ids) == set(broker.log_dir_ids)
+    is_same_process = known.incarnation_id == broker.incarnation_id
+    return is_same_process or (same and has_kept_its_page_cache(known, asked))
+
+
+def has_kept_its_page_cache(known: BrokerImage, asked: RegisterBroker) -> bool:
+    """Whether what was written is there or on disk: the same kernel, whose page cache survives any
+    end of a process, or a stop in order.
     """
     broker = asked.broker
     if known.incarnation_id == broker.incarnation_id:
         return True
-    if known.log_dir_ids and set(known.log_dir_ids) != set(broker.log_dir_ids):
-        return False
     in_order = asked.clean_stop and asked.previous_broker_epoch == known.broker_epoch
     return in_order or not known.boot_id or known.boot_id == broker.boot_id
 

@@ -10,9 +10,18 @@ from controller.core.effects import (
     PartitionResult,
     PartitionResults,
     Reply,
+    ReportedReplicas,
     ShutdownProgress,
 )
-from controller.core.inputs import IsrChange, IsrMember, Move, PartitionRef
+from controller.core.inputs import (
+    HeldLogs,
+    IsrChange,
+    IsrMember,
+    LogKey,
+    Move,
+    PartitionRef,
+    UnsoundReplica,
+)
 
 PREFERRED, UNCLEAN = 0, 1
 """Kafka's election types."""
@@ -32,6 +41,28 @@ def read_isr_changes(request: pb.AlterPartitionsRequest) -> tuple[IsrChange, ...
             ),
         )
         for item in request.partitions
+    )
+
+
+def read_held(held: pb.HeldLogs) -> HeldLogs:
+    """The logs in the directories of a broker."""
+
+    def keys(kind: str) -> frozenset[LogKey]:
+        return frozenset(
+            (TopicId(topic.topic_id), number)
+            for topic in held.topics
+            for number in getattr(topic, kind)
+        )
+
+    missing = frozenset((one.topic, number) for one in held.missing for number in one.partitions)
+    return HeldLogs(keys("sound"), keys("damaged"), keys("lost"), missing)
+
+
+def read_unsound(request: pb.ReportReplicasRequest) -> tuple[UnsoundReplica, ...]:
+    """The replicas whose disk failed, or lost bytes."""
+    return tuple(
+        UnsoundReplica(TopicId(item.topic_id), item.partition, item.leader_epoch, item.offline)
+        for item in request.replicas
     )
 
 
@@ -72,6 +103,23 @@ def _altered(row: AlteredPartition) -> pb.AlterPartitionsResponse.Partition:
         partition=row.partition,
         error_code=row.error,
         state=None if row.state is None else write_partition(row.state),
+    )
+
+
+def write_reported(reply: Reply, hint: str) -> pb.ReportReplicasResponse:
+    """ReportReplicas' answer."""
+    rows = reply.result.replicas if isinstance(reply.result, ReportedReplicas) else ()
+    return pb.ReportReplicasResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        replicas=[
+            pb.ReportReplicasResponse.Replica(
+                topic_id=row.topic_id, partition=row.partition, error_code=row.error
+            )
+            for row in rows
+        ],
+        position=write_position(reply.position),
     )
 
 

@@ -21,6 +21,7 @@ from controller.shell.rpc import (
     elect_leaders,
     register_broker,
     register_coordinator,
+    report_replicas,
     watch_metadata,
 )
 from controller.shell.rpc.call import Context
@@ -82,6 +83,12 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
     ) -> pb.AlterPartitionsResponse:
         """See rpc/alter_partitions.py."""
         return await alter_partitions.handle(self._node, request, context)
+
+    async def ReportReplicas(  # noqa: N802
+        self, request: pb.ReportReplicasRequest, context: Context
+    ) -> pb.ReportReplicasResponse:
+        """See rpc/report_replicas.py."""
+        return await report_replicas.handle(self._node, request, context)
 
     async def ElectLeaders(  # noqa: N802
         self, request: pb.ElectLeadersRequest, context: Context

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
-from controller.core.inputs import RegisterBroker, Request
+from controller.core.cluster import Cluster
+from controller.core.inputs import HeldLogs, RegisterBroker, Request
 from controller.core.registration import decide_registration, has_kept_its_disks
 from tidemark.model.ids import NO_BROKER
-from tidemark.model.metadata import BrokerImage
-from unit.controller.worlds import NEVER, a_broker, a_cluster, a_topic, applied, listing
+from tidemark.model.metadata import BrokerImage, PartitionImage
+from unit.controller.worlds import NEVER, a_broker, a_cluster, a_topic, applied, listing, topic_id
 
 DISKS = (b"d" * 16,)
 KNOWN = a_broker(1, boot_id="boot-1", log_dir_ids=DISKS, fenced=True)
@@ -45,3 +48,103 @@ def test_who_lost_its_disk_is_out_of_every_isr_before_it_counts_as_alive() -> No
     assert (first.leader, first.isr) == (NO_BROKER, (2,))
     assert (second.leader, second.isr) == (2, (2,))
     assert (alone.leader, alone.isr, alone.leader_epoch) == (1, (1,), 1)
+
+
+# -- what a broker says that it holds
+
+
+ID = topic_id("a")
+SOUND = HeldLogs(sound=frozenset({(ID, 0)}))
+DAMAGED = HeldLogs(damaged=frozenset({(ID, 0)}))
+LOST = HeldLogs(lost=frozenset({(ID, 0)}))
+
+
+def used(*replicas: int, **changes: object) -> Cluster:
+    """A partition whose ISR has changed since its creation, and broker 1, which is down."""
+    topic = a_topic("a", replicas, configs={"min.insync.replicas": "2"})
+    partition = replace(topic.partitions[0], partition_epoch=5, **changes)  # type: ignore[arg-type]
+    brokers = (KNOWN, a_broker(2), a_broker(3))
+    return a_cluster(replace(topic, partitions=(partition,)), brokers=brokers)
+
+
+def registered(cluster: Cluster, held: HeldLogs, **changes: object) -> PartitionImage:
+    """The partition after broker 1 came back with these logs."""
+    broker = again(**changes)
+    request = replace(asked(broker), held=held)
+    change, _ = decide_registration(cluster, request, listing(9, broker))
+    return applied(cluster, change).image.topics["a"].partitions[0]
+
+
+@pytest.mark.feature("G17", "Y09")
+@pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
+def test_a_replica_that_is_not_sound_leaves_the_isr_before_it_may_lead(held: HeldLogs) -> None:
+    after = registered(used(1, 2, 3), held)
+    assert (after.leader, after.leader_epoch, after.isr) == (NO_BROKER, 1, (2, 3))
+    assert after.last_known_leader == 1
+
+
+@pytest.mark.feature("G17", "Y09")
+@pytest.mark.parametrize("held", [LOST, HeldLogs()])
+def test_what_is_lost_leaves_the_elr_too(held: HeldLogs) -> None:
+    after = registered(used(1, 2, 3, isr=(2,), elr=(1, 3), leader=2), held)
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (3,))
+
+
+def test_a_sound_replica_leads_on_in_the_next_epoch() -> None:
+    after = registered(used(1, 2, 3), SOUND)
+    assert (after.leader, after.leader_epoch, after.isr) == (1, 1, (1, 2, 3))
+
+
+@pytest.mark.feature("Y09")
+def test_of_two_directories_only_what_the_missing_one_held_is_lost() -> None:
+    two = (*DISKS, b"e" * 16)
+    brokers = (replace(KNOWN, log_dir_ids=two), a_broker(2))
+    cluster = a_cluster(a_topic("a", (1, 2), (1, 2)), brokers=brokers)
+    registered(cluster, SOUND)
+    kept, gone = cluster.image.topics["a"].partitions
+    assert (kept.leader, kept.isr) == (1, (1, 2))
+    assert (gone.leader, gone.isr) == (NO_BROKER, (2,))
+
+
+def test_a_log_that_was_never_made_is_not_lost() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2, 3)), brokers=(KNOWN, a_broker(2), a_broker(3)))
+    after = registered(cluster, HeldLogs())
+    assert (after.leader, after.isr) == (1, (1, 2, 3))
+
+
+def test_a_log_that_a_checkpoint_names_was_made() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2, 3)), brokers=(KNOWN, a_broker(2), a_broker(3)))
+    after = registered(cluster, HeldLogs(missing=frozenset({("a", 0)})))
+    assert (after.leader, after.isr) == (NO_BROKER, (2, 3))
+
+
+@pytest.mark.feature("Y09")
+def test_after_another_boot_nothing_is_sound() -> None:
+    assert registered(used(1, 2, 3), SOUND, boot_id="boot-2").isr == (2, 3)
+
+
+@pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
+def test_the_only_replica_goes_on_with_what_there_is(held: HeldLogs) -> None:
+    after = registered(used(1), held)
+    assert (after.leader, after.leader_epoch, after.isr) == (1, 1, (1,))
+
+
+def test_a_damaged_replica_leads_where_nobody_else_could() -> None:
+    after = registered(used(1, 2, 3, isr=(1,)), DAMAGED)
+    assert (after.leader, after.isr) == (1, (1,))
+
+
+def test_a_replica_that_lost_its_end_does_not_lead_by_itself() -> None:
+    after = registered(used(1, 2, 3, isr=(1,)), LOST)
+    assert (after.leader, after.isr, after.last_known_leader) == (NO_BROKER, (), 1)
+
+
+def test_the_same_registration_asked_again_says_what_is_there_now() -> None:
+    cluster = used(1, 2, 3)
+    registered(cluster, SOUND)
+    assert (
+        decide_registration(cluster, replace(asked(again()), held=SOUND), listing(9, again()))[0]
+        is None
+    )
+    after = registered(cluster, DAMAGED)
+    assert (after.leader, after.leader_epoch, after.isr) == (NO_BROKER, 2, (2, 3))

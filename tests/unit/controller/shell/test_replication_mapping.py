@@ -4,9 +4,18 @@ from controller.core.effects import (
     PartitionResult,
     PartitionResults,
     Reply,
+    ReportedReplica,
+    ReportedReplicas,
     ShutdownProgress,
 )
-from controller.core.inputs import IsrChange, IsrMember, Move, PartitionRef
+from controller.core.inputs import (
+    HeldLogs,
+    IsrChange,
+    IsrMember,
+    Move,
+    PartitionRef,
+    UnsoundReplica,
+)
 from controller.shell import replication_mapping as mapping
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId
@@ -68,3 +77,24 @@ def test_a_refused_shutdown_counts_nothing() -> None:
     refused = mapping.write_shutdown_progress(Reply(1, ErrorCode.NOT_CONTROLLER), "host:1")
     assert (done.partitions_led, refused.partitions_led) == (0, -1)
     assert refused.controller_hint == "host:1"
+
+
+def test_what_a_broker_holds_comes_by_topic_and_kind() -> None:
+    topic = pb.HeldLogs.Topic(topic_id=topic_id("a"), sound=[0, 2], damaged=[1], lost=[3])
+    missing = pb.HeldLogs.Missing(topic="b", partitions=[4])
+    a, (two, one) = topic_id("a"), ({(topic_id("a"), 0), (topic_id("a"), 2)}, {(topic_id("a"), 1)})
+    assert mapping.read_held(pb.HeldLogs(topics=[topic], missing=[missing])) == HeldLogs(
+        frozenset(two), frozenset(one), frozenset({(a, 3)}), frozenset({("b", 4)})
+    )
+
+
+def test_a_report_names_its_replicas_and_its_answer_what_became_of_each() -> None:
+    report = pb.ReportReplicasRequest
+    wire = report.Replica(topic_id=topic_id("a"), partition=2, leader_epoch=7, offline=True)
+    assert mapping.read_unsound(report(replicas=[wire])) == (
+        UnsoundReplica(topic_id("a"), 2, 7, offline=True),
+    )
+    row = ReportedReplica(topic_id("a"), 2, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    answer = mapping.write_reported(Reply(1, result=ReportedReplicas((row,))), "")
+    (told,) = answer.replicas
+    assert (told.topic_id, told.partition, told.error_code) == row

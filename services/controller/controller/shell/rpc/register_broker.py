@@ -11,6 +11,7 @@ from controller.core.effects import Reply
 from controller.core.inputs import RegisterBroker
 from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
+from controller.shell.replication_mapping import read_held
 from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
 from controller.shell.wire_mapping import hint_for, write_registered
 
@@ -37,6 +38,7 @@ async def handle(
         log_dir_ids=tuple(request.log_dir_ids) or broker.log_dir_ids,
     )
     previous_epoch = BrokerEpoch(request.previous_broker_epoch)
+    held = read_held(request.held) if request.HasField("held") else None
     reply, hint = await ask(
         node,
         context,
@@ -47,6 +49,7 @@ async def handle(
             listing,
             clean_stop=request.clean_stop,
             previous_broker_epoch=previous_epoch,
+            held=held,
         ),
     )
     return write_registered(reply, hint)

@@ -1,0 +1,182 @@
+"""Deciding on replicas that do not prove what was committed: their disk failed, or lost bytes.
+
+Such a replica leaves ISR and ELR, so that it does not lead, and comes back as a follower: it takes
+what the leader has, and no other replica is cut to what it has left. Two kinds are told apart.
+
+    lost      the end of its log may be missing: leading, it would have others cut what it lacks
+    damaged   a batch before the end is not what was written: it may lead where nobody else could
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_BROKER, BrokerId, TopicId
+from tidemark.model.metadata import ClusterDelta, PartitionImage, TopicImage
+
+from controller.core.cluster import (
+    FIRST_LEADER_EPOCH,
+    FIRST_PARTITION_EPOCH,
+    Change,
+    Cluster,
+    with_partitions,
+)
+from controller.core.effects import ReportedReplica, ReportedReplicas
+from controller.core.elections import (
+    Electorate,
+    TopicRules,
+    elect,
+    is_unclean,
+    lost_its_disk,
+    next_epoch,
+)
+from controller.core.inputs import HeldLogs, ReportReplicas, UnsoundReplica
+from controller.core.isr_changes import check_broker_epoch
+from controller.core.leaderships import electorate
+from controller.core.topic_rules import rules_of
+
+_Drafts = dict[TopicId, dict[int, PartitionImage]]
+
+
+class Soundness(Enum):
+    """What a replica is worth as a witness."""
+
+    SOUND = "sound"
+    DAMAGED = "damaged"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What of its replicas a broker that registers has kept."""
+
+    logs: HeldLogs | None
+    """None: a release that does not send it; then it has kept all or nothing."""
+    nothing_kept: bool
+    """The page cache is gone and was not written out, or (without ``logs``) a disk is another."""
+    directory_gone: bool
+    """One of its log directories is not there any more."""
+
+    def soundness(self, topic: TopicImage, partition: PartitionImage) -> Soundness:
+        """Of one of its replicas."""
+        if self.nothing_kept:
+            return Soundness.LOST
+        logs, key = self.logs, (topic.topic_id, partition.partition)
+        if logs is None or key in logs.sound:
+            return Soundness.SOUND
+        if key in logs.damaged:
+            return Soundness.DAMAGED
+        if key in logs.lost or (topic.name, partition.partition) in logs.missing:
+            return Soundness.LOST
+        never_made = is_untouched(partition) and not self.directory_gone
+        return Soundness.SOUND if never_made else Soundness.LOST
+
+
+def is_untouched(partition: PartitionImage) -> bool:
+    """Whether leader and ISR are those of its creation. A member that has not made its log yet has
+    not fetched either, so that nothing is committed: its log is empty, not lost.
+    """
+    return (
+        partition.leader_epoch == FIRST_LEADER_EPOCH
+        and partition.partition_epoch == FIRST_PARTITION_EPOCH
+    )
+
+
+def without_unsound(
+    partition: PartitionImage,
+    broker: BrokerId,
+    soundness: Soundness,
+    *,
+    voters: Electorate,
+    rules: TopicRules,
+) -> PartitionImage:
+    """The partition without an unsound replica in ISR and ELR; the same object when it stays: as
+    the only replica, or damaged where no other member of ISR or ELR could lead.
+    """
+    if soundness is Soundness.SOUND:
+        return partition
+    others = {*partition.isr, *partition.elr} - {broker}
+    if soundness is Soundness.DAMAGED and others.isdisjoint(voters.eligible):
+        return partition
+    return lost_its_disk(partition, broker, rules)
+
+
+def decide_report(
+    cluster: Cluster, asked: ReportReplicas
+) -> tuple[Change | None, ReportedReplicas]:
+    """Each replica stands or falls alone. Raises TidemarkError STALE_BROKER_EPOCH for a broker that
+    is not registered so.
+    """
+    image, broker_id = cluster.image, asked.broker_id
+    check_broker_epoch(image, broker_id, asked.broker_epoch)
+    voters = electorate(image, frozenset())
+    drafts: _Drafts = {}
+    rows = []
+    for one in asked.replicas:
+        topic = image.topics_by_id.get(one.topic_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is not None:
+            code = _judge(topic, one, broker_id, voters, rules_of(image, topic), drafts)
+        rows.append(ReportedReplica(one.topic_id, one.partition, code))
+    if not drafts:
+        return None, ReportedReplicas(tuple(rows))
+    delta = ClusterDelta(topics_changed=with_partitions(image, drafts))
+    return Change(delta, unclean=_unclean(cluster, drafts)), ReportedReplicas(tuple(rows))
+
+
+def _unclean(cluster: Cluster, drafts: _Drafts) -> int:
+    """How many of the elections may have lost committed records."""
+    topics = cluster.image.topics_by_id
+    return sum(
+        after.leader not in (NO_BROKER, topics[topic_id].partitions[number].leader)
+        and is_unclean(topics[topic_id].partitions[number], after.leader)
+        for topic_id, changed in drafts.items()
+        for number, after in changed.items()
+    )
+
+
+def _judge(
+    topic: TopicImage,
+    reported: UnsoundReplica,
+    broker: BrokerId,
+    voters: Electorate,
+    rules: TopicRules,
+    drafts: _Drafts,
+) -> ErrorCode:
+    if not 0 <= reported.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known: Mapping[int, PartitionImage] = drafts.get(topic.topic_id, {})
+    before = known.get(reported.partition, topic.partitions[reported.partition])
+    if broker not in before.replicas:
+        return ErrorCode.NONE
+    is_member = broker in (*before.isr, *before.elr)
+    if not is_member and reported.leader_epoch < before.leader_epoch:
+        return ErrorCode.NONE  # no fetch of it counts in the present epoch
+    after = _reported(before, reported, broker, voters, rules)
+    if is_member and broker in (*after.isr, *after.elr):
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    drafts.setdefault(topic.topic_id, {})[before.partition] = after
+    return ErrorCode.NONE
+
+
+def _reported(
+    before: PartitionImage,
+    reported: UnsoundReplica,
+    broker: BrokerId,
+    voters: Electorate,
+    rules: TopicRules,
+) -> PartitionImage:
+    """Out of ISR and ELR, under another leader epoch: a fetch that it sent before it reported must
+    not bring it back. A leader that serves nobody is replaced in the same write.
+    """
+    soundness = Soundness.LOST if reported.offline else Soundness.DAMAGED
+    after = without_unsound(before, broker, soundness, voters=voters, rules=rules)
+    if broker in (*after.isr, *after.elr):
+        return before
+    if after.leader_epoch == before.leader_epoch:
+        after = next_epoch(after, after.leader)
+    if before.leader == broker and reported.offline:
+        others = frozenset(voters.eligible) - {broker}
+        after = elect(after, replace(voters, eligible=others), rules)
+    return after
