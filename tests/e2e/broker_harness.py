@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
+from broker.shell.seams import machine_seams
 from broker.shell.start import open_directories
 from tidemark.model.ids import (
     BrokerEpoch,
@@ -41,6 +42,7 @@ from tidemark.model.metadata import (
 )
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import new_event_loop
+from tidemark.runtime.zk_session import ZkSession
 from tidemark_wire.v1 import common_pb2, controller_pb2
 
 CLUSTER_ID = "harness-cluster-0000001"
@@ -188,7 +190,9 @@ async def serve(
     directories = open_directories(config)
     directories.stamp(CLUSTER_ID)
     controller = FixedController()
-    server = BrokerServer(config, directories.managers, cast("ControllerClient", controller))
+    session = ZkSession(config.zookeeper_connect)  # never started: there is no ZooKeeper
+    seams = machine_seams(session, cast("ControllerClient", controller))
+    server = BrokerServer(config, directories.managers, seams)
     controller.on_image = server.take_image
     try:
         endpoints = await server.open()

@@ -38,6 +38,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._soon: dict[asyncio.Handle, None] = {}
         self.thread_ms: Callable[[], int] = lambda: 0
+        self.listen: Callable[[Callable[[], Any], int], Any] = _no_network
+        """Makes a server of a protocol's factory and a port."""
         self.failures: list[dict[str, Any]] = []
         """What nobody awaited and asyncio would only log."""
 
@@ -136,6 +138,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._schedule.after(self.thread_ms(), work)
         return done
 
+    async def create_server(  # type: ignore[override]  # of protocols that are given their bytes
+        self,
+        protocol_factory: Callable[[], Any],
+        host: str | None = None,
+        port: int = 0,
+        **_: object,
+    ) -> Any:
+        """Bind on the simulated host, as ``listen`` does; it serves once told to."""
+        return self.listen(protocol_factory, port)
+
     async def sock_sendall(self, sock: Any, data: Any) -> None:
         """On a simulated socket."""
         await sock.send_all(data)
@@ -177,3 +189,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         """Never."""
         return False
+
+
+def _no_network(_factory: object, port: int) -> Any:
+    raise OSError(f"there is no network to listen on, at port {port}")

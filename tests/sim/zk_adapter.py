@@ -13,6 +13,7 @@ from tidemark.runtime.zk_session import (
     SessionState,
     SetData,
     ZkSession,
+    ZkUnavailableError,
     ZnodeStat,
 )
 
@@ -47,9 +48,12 @@ class SimZkSession(ZkSession):
         self._sim.remove_listener(on_state)
 
     async def start(self, timeout_s: float = 15.0) -> None:
-        """Wait for the connection."""
-        async with asyncio.timeout(timeout_s):
-            await self.wait_connected()
+        """Wait for the connection. Raises ZkUnavailableError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait_connected()
+        except TimeoutError:
+            raise ZkUnavailableError(f"no ZooKeeper server answered in {timeout_s:.0f} s") from None
 
     async def stop(self) -> None:
         """End the session."""

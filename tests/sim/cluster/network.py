@@ -264,6 +264,12 @@ class Wire:
         late_ms = dice.between(0, LATE_MS) if dice.chance(0.2) else 0
         self._network.schedule.after(late_ms, lambda: self.send_end(target))
 
+    def finish(self, by: Host) -> None:
+        """One end closes in order: all that it has sent arrives before the end does."""
+        if not self._broken[by]:
+            self._end(by)
+            self.send_end(self.other(by))
+
     def send_end(self, target: Host) -> None:
         """The end of the stream, behind what waits."""
         self._waiting[target].append(lambda: self._end(target))

@@ -1,35 +1,27 @@
-"""The processes: a broker's and a controller's object graph as their ``__main__`` make them."""
+"""The processes: a broker and a controller as their ``__main__`` build and run them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import cache
+import random
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from broker.config import BrokerConfig
-from broker.shell.apis import make_router
-from broker.shell.hosting import Hosting
-from broker.shell.isr_sender import IsrSender
-from broker.shell.lease_keeper import LeaseKeeper
-from broker.shell.maintenance import Maintenance
-from broker.shell.membership import Announcement, Membership
-from broker.shell.node import BrokerNode
+from broker.shell.broker_service import BrokerService
 from broker.shell.replication.leader_connection import LeaderConnection
-from broker.shell.replication.manager import ReplicationManager
-from broker.shell.shutdown import hand_over
-from broker.shell.start import directory_id as directory_id_of
-from broker.storage.log_manager import LogManager
+from broker.shell.seams import Seams
+from broker.shell.start import OpenedDirectories, open_manager
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 from tidemark.model.ids import InstantMs, WallMs
-from tidemark.model.metadata import Endpoint
-from tidemark.model.topic_configs import topic_config
 from tidemark.runtime.clock import Clock
 from tidemark.storage.mem_disk import MemDisk
 
-from sim.cluster.network import Host, Network, Wire
-from sim.cluster.rpc import Directory, SimControllerClient
-from sim.cluster.server_connection import ServerConnection, SimListener
+from sim.cluster.listening import SimServer
+from sim.cluster.network import Host, Network
+from sim.cluster.rpc import Directory, SimChannelPool, SimControllerClient, grpc_server_maker
 from sim.cluster.wire_socket import connect
+from sim.cluster.workers import SimWorkers
 from sim.dice import Dice
 from sim.loop import SimLoop
 from sim.zk_adapter import SimZkSession
@@ -91,6 +83,8 @@ def broker_config(number: int, timing: Timing) -> BrokerConfig:
     """Of one broker."""
     return BrokerConfig(
         broker_id=number,
+        listeners=(f"{INTERNAL}://b{number}:{PORT}",),
+        node=f"b{number}",
         replica_lag_time_max_ms=timing.lag_ms,
         replica_fetch_wait_max_ms=timing.fetch_wait_ms,
         replica_fetch_backoff_ms=timing.fetch_backoff_ms,
@@ -99,6 +93,7 @@ def broker_config(number: int, timing: Timing) -> BrokerConfig:
         zookeeper_session_timeout_ms=timing.session_ms,
         log_flush_interval_ms=200,
         log_flush_offset_checkpoint_interval_ms=300,
+        log_cleaner_backoff_ms=100,
         controlled_shutdown_deadline_ms=1_000,
         shutdown_deadline_ms=3_000,
     )
@@ -147,160 +142,90 @@ class ControllerProcess:
 class BrokerProcess:
     """One broker's process, from start to end."""
 
-    config = staticmethod(broker_config)
-
     def __init__(
         self,
         host: Host,
         directory: Directory,
         zookeeper: SimZooKeeper,
         disk: MemDisk,
+        config: BrokerConfig,
         *,
         dice: Dice,
-        number: int,
         boot_id: str,
         directory_id: str,
         rate_permille: int,
-        timing: Timing,
-        brokers: Callable[[str], "BrokerProcess | None"],
+        servers: Callable[[str], SimServer | None],
     ) -> None:
-        """Raises StampError, DiskError."""
+        """``servers`` gives who listens on a host. Raises StampError, DiskError."""
         self.host = host
         self.disk = disk
-        self._directory = directory
-        self._brokers = brokers
-        config = self.config(number, timing)
+        self._network = directory.network
+        self._servers = servers
         clock = SimClock(host, rate_permille)
-        self.manager = LogManager.open(
+        self.manager = open_manager(
+            config,
             disk,
-            cluster_id=None,
-            broker_id=number,
-            directory_id=directory_id,
             boot_id=boot_id,
-            now_ms=clock.wall_ms(),
-            config_of=lambda _: _DEFAULTS,
+            clock=clock,
+            jitter=lambda maximum: dice.between(0, maximum),
+            new_directory_id=directory_id,
         )
-        self.manager.flush_interval_ms = config.log_flush_interval_ms
         host.begin()
         self.loop = new_loop(host, dice)
-        self.session = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
+        self.loop.listen = self._listen
+        self.session = zookeeper.connect(host.name, timeout_ms=config.zookeeper_session_timeout_ms)
         session = SimZkSession(self.session)
-        client = SimControllerClient(session, directory, host)
-        self.node = BrokerNode(
-            config,
-            (self.manager,),
+        self.server: SimServer | None = None
+        self.services: dict[str, Any] = {}
+        seams = Seams(
             clock=clock,
-            controller=client,
-            producer_ids=None,  # type: ignore[arg-type]  # nobody asks for one
-            workers=None,  # type: ignore[arg-type]  # no batch needs one
-            draw_session_id=lambda: dice.between(1, 2**31 - 1),
+            dice=random.Random(dice.throws(1)[0]),
+            session=session,
+            controller=SimControllerClient(session, directory, host),
+            channels=SimChannelPool(directory, host),
+            connect_leader=self._connect,
+            make_grpc_server=grpc_server_maker(f"{host.name}:2", self.services),
+            make_workers=partial(SimWorkers, told_after_ms=lambda: dice.between(0, 4)),
+            opener=lambda disk: lambda: disk,
+            after_load=lambda: None,
         )
-        self.replication = ReplicationManager(self.node, self._connect)
-        self.node.on_replica_synced = self.replication.synced
-        self.isr_sender = IsrSender(self.node)
-        self.hosting = Hosting(self.node, self.replication)
-        self.maintenance = Maintenance(self.node, self.hosting)
-        self.membership = Membership(
-            self.node,
-            session,
-            client,
-            Announcement(
-                endpoints=(Endpoint(INTERNAL, host.name, PORT),),
-                grpc_endpoint=f"{host.name}:2",
-                rack="",
-                machine=host.name,
-                boot_id=boot_id,
-                log_dir_ids=[directory_id_of(self.manager.stamp.directory_id)],
-                clean_stop=self.manager.clean_start,
-                previous_broker_epoch=self.manager.previous_broker_epoch,
-            ),
-            incarnation_id=bytes(dice.throws(1)[0].to_bytes(8, "big")),
-            cluster_id=self.manager.stamp.cluster_id,
-        )
-        self.membership.on_joined = self.manager.join_cluster
-        self.keeper = LeaseKeeper(
-            session, clock, lease_ms=config.lease_ms, on_gone=self.membership.rejoin
-        )
-        self.membership.on_live = self.keeper.made
-        self.node.has_lease = self.keeper.holds
-        self._router = make_router(self.node)
-        self._listener = SimListener(INTERNAL, self.loop)
-        self.has_image = False
+        directories = OpenedDirectories((self.manager,), boot_id)
         self.is_stopping = asyncio.Event()
-        self.services: Mapping[str, Any] = {}
-        self.connections: list[ServerConnection] = []
-        self._equip()
-        self.task = self.loop.create_task(self._serve())
+        self.loop.inside(lambda: self._build(config, directories, seams))
+        self.task = self.loop.create_task(self._run())
 
-    def _equip(self) -> None:
-        """What else a broker has."""
+    def _build(self, config: BrokerConfig, directories: OpenedDirectories, seams: Seams) -> None:
+        self.service = BrokerService(config, directories, seams)
+        self.node = self.service.server.node
+        self.keeper = self.service.keeper
 
-    def _close_listeners(self) -> None:
-        """Nobody is served any more."""
-
-    def _duties(self, _tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
-        """What else it does, until it stops."""
-        return []
-
-    async def _serve(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            loops = [
-                *self.maintenance.start(tasks),
-                tasks.create_task(self.isr_sender.run()),
-                tasks.create_task(self.membership.run(self._take_image)),
-                tasks.create_task(self.keeper.run()),
-                *self._duties(tasks),
-            ]
-            drained = asyncio.Event()
-            tasks.create_task(self.replication.run(drained))
-            await self.is_stopping.wait()
-            await hand_over(self.node, deadline_ms=1_000)
-            drained.set()
-            self.node.parked.wake_all()
-            await asyncio.sleep(0)
-            self._close_listeners()
-            for one in loops:
-                one.cancel()
-        marks = {
-            hosted.topic_partition: hosted.partition.high_watermark
-            for hosted in self.node.hosted.values()
-        }
-        if self.manager.fenced is None:
-            self.manager.checkpoint(marks)
-        self.manager.close(clean=self.manager.fenced is None, broker_epoch=self.node.broker_epoch)
-        self.session.stop()
-
-    def _take_image(self, image: object, delta: object) -> None:
-        self.hosting.on_image(image, delta)  # type: ignore[arg-type]
-        self.has_image = True
+    async def _run(self) -> None:
+        """As ``__main__`` does."""
+        try:
+            await self.service.run(self.is_stopping)
+        finally:
+            await self.service.close()
 
     @property
     def has_joined(self) -> bool:
-        """Whether it is registered, and knows it by the feed."""
+        """Whether it is registered, and has seen it in the feed."""
         shown = self.node.image.brokers.get(self.node.broker_id)
         return (
-            self.has_image
-            and shown is not None
-            and not shown.fenced
-            and shown.broker_epoch == self.node.broker_epoch
+            shown is not None and not shown.fenced and shown.broker_epoch == self.node.broker_epoch
         )
 
-    def accept(self, wire: Wire, to_client: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """A client or a follower connects."""
-        connection = ServerConnection(
-            wire, self.host, self._listener, self._router, to_client=to_client
-        )
-        self.connections.append(connection)
-        return connection.frame
+    def _listen(self, make_protocol: Callable[[], Any], port: int) -> SimServer:
+        self.server = SimServer(self.host, self.loop, make_protocol, port)
+        return self.server
 
     async def _connect(
         self, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
     ) -> LeaderConnection:
         del port
-        network = self._directory.network
+        network = self._network
         async with asyncio.timeout(timeout_s):
             sock = await connect(
-                network, self.host, network.hosts[host], lambda: self._brokers(host)
+                network, self.host, network.hosts[host], lambda: self._servers(host)
             )
         return LeaderConnection(
             sock,  # type: ignore[arg-type]
@@ -313,6 +238,3 @@ class BrokerProcess:
         self.session.kill()
         network.process_ended(self.host, is_silent=is_silent)
         self.host.end()
-
-
-_DEFAULTS: Final = topic_config({})

@@ -5,8 +5,9 @@ brokers and coordinators through channels of ``SimChannelPool``, whose methods a
 servicers that their ``__main__`` puts on a server.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 from controller.shell.node import ControllerNode
@@ -118,6 +119,49 @@ class SimStub:
     def WatchMetadata(self) -> StreamCall:  # noqa: N802 - gRPC's own name
         """The feed."""
         return StreamCall(self._method("WatchMetadata"))
+
+
+class SimGrpcServer:
+    """A process's gRPC server: the methods that its ``register`` puts on it, while it serves."""
+
+    def __init__(self, address: str, services: dict[str, Any]) -> None:
+        """``services`` are those that others reach."""
+        self.address = address
+        self._reached = services
+        self._registered: dict[str, Any] = {}
+
+    def add_generic_rpc_handlers(self, _handlers: object) -> None:
+        """What older servers look methods up by."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Called by the generated code, with the methods of a servicer."""
+        methods = {
+            name: one.stream_stream or one.unary_stream or one.stream_unary or one.unary_unary
+            for name, one in handlers.items()
+        }
+        self._registered[service] = SimpleNamespace(**methods)
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """Nobody asks the health service."""
+
+    async def __aenter__(self) -> "SimGrpcServer":
+        """Serve."""
+        self._reached.update(self._registered)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._reached.clear()
+
+
+def grpc_server_maker(address: str, services: dict[str, Any]) -> Callable[..., SimGrpcServer]:
+    """What a process makes its server with, which is then reached at ``address``."""
+
+    def make(_listen: str, _names: Sequence[str], register: Callable[[Any], None]) -> SimGrpcServer:
+        server = SimGrpcServer(address, services)
+        register(server)
+        return server
+
+    return make
 
 
 class SimChannelPool(ChannelPool):

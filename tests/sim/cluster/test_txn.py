@@ -6,12 +6,15 @@ bugs made on purpose, which must be found.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from broker.storage.log import Log
 
 from sim.cluster.run import TXN_SEEDS_THAT_FAILED, run_txn_seed, run_txn_world
 from sim.cluster.txn_mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.txn_world import TxnOptions
+from sim.mutations import changed
 from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 100
@@ -95,6 +98,20 @@ def test_the_runs_reach_what_they_are_for() -> None:
     for seed in range(2_000, 2_018):
         seen += run_txn_seed(seed).seen
     assert [what for what in REACHED if not seen[what]] == []
+
+
+def test_each_round_of_the_cleaner_replaces_segments() -> None:
+    swapped: list[bool] = []
+    swap = Log.swap_segments
+
+    def counted(log: Log, *args: Any) -> bool:
+        swapped.append(swap(log, *args))
+        return swapped[-1]
+
+    with changed([(Log, "swap_segments", counted)]):
+        assert not run_txn_seed(2, TxnOptions(faults=("compact_state",))).has_failed
+    assert swapped
+    assert all(swapped)
 
 
 @pytest.mark.parametrize("seed", [6, 7, 8, 9], ids=["sink", "classic", "kip 848", "handles"])

@@ -4,9 +4,7 @@ import asyncio
 from functools import cache
 
 from broker.config import BrokerConfig
-from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
 from tidemark.model.metadata import TXN
-from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
 from tidemark.runtime.coordinator_session import CoordinatorSession
 from tidemark.runtime.metrics import Metrics
 from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
@@ -14,7 +12,7 @@ from txn_coordinator.shell import server
 from txn_coordinator.shell.node import TxnCoordinatorNode
 
 from sim.cluster.network import Host, Network
-from sim.cluster.processes import BrokerProcess, SimClock, Timing, broker_config, new_loop
+from sim.cluster.processes import SimClock, Timing, broker_config, new_loop
 from sim.cluster.rpc import Directory, SimChannelPool, SimControllerClient
 from sim.dice import Dice
 from sim.zk_adapter import SimZkSession
@@ -99,37 +97,3 @@ class CoordinatorProcess:
         self.session.kill()
         network.process_ended(self.host, is_silent=False)
         self.host.end()
-
-
-class CoordinatingBroker(BrokerProcess):
-    """A broker with its gRPC services, its groups, and its way to the txn-coordinators."""
-
-    config = staticmethod(coordinating_config)
-
-    def _equip(self) -> None:
-        node, relay = self.node, self.node.txn
-        self.services = {
-            partition_store.SERVICE_NAME: partition_store.PartitionStore(node),
-            transaction_markers.SERVICE_NAME: transaction_markers.TransactionMarkers(node),
-            transaction_relay.SERVICE_NAME: transaction_relay.TransactionRelay(node),
-        }
-        relay._channels = SimChannelPool(self._directory, self.host)
-        relay.client = CoordinatorClient(ImageBook(relay._board), relay._channels)
-        node.txn_verifier = relay.make_verifier()
-
-    def _close_listeners(self) -> None:
-        self.has_image = False
-        for connection in self.connections:
-            connection.close("the broker stops")
-
-    def _duties(self, tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
-        assert self.node.txn_verifier is not None, "it is part of the equipment"
-        return [
-            tasks.create_task(self.node.groups.run()),
-            tasks.create_task(self.node.txn_verifier.run()),
-        ]
-
-    def _take_image(self, image: object, delta: object) -> None:
-        super()._take_image(image, delta)
-        self.node.groups.sync()
-        self.node.txn.take(image, delta)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ from sim.cluster.sink_workload import SinkLife
 from sim.cluster.state_log import Ending, Markers, StateLog
 from sim.cluster.txn_client import CommittedReader, TailClient
 from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
-from sim.cluster.txn_processes import SESSION_MS, CoordinatingBroker, CoordinatorProcess
+from sim.cluster.txn_processes import SESSION_MS, CoordinatorProcess, coordinating_config
 from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
 from sim.cluster.world import World, make_topic
 
@@ -93,6 +93,7 @@ def _topics(seed: int) -> list[SimTopic]:
 
     data = {"min.insync.replicas": "2", "flush": "os"}
     state = {**data, "cleanup.policy": "compact", "delete.retention.ms": "200"}
+    state["min.cleanable.dirty.ratio"] = "0.01"
     topics = [
         make_topic(number, name, data, replicas(number))
         for number, name in enumerate(("orders", "prices", "copies"))
@@ -115,7 +116,7 @@ def _is_sixth(seed: int, rest: int, options: TxnOptions, asked: bool | None) -> 
 class TxnWorld(World):
     """A run. See the module."""
 
-    broker_kind = CoordinatingBroker
+    broker_config = staticmethod(coordinating_config)
 
     def __init__(self, seed: int, options: TxnOptions) -> None:
         super().__init__(seed, options, _topics(seed), brokers=3)

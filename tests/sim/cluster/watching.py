@@ -89,7 +89,7 @@ class Watch:
             if machine.number == content["broker_id"] and not content["fenced"]:
                 process = machine.process
                 if process is not None and content["incarnation_id"] == (
-                    process.membership._incarnation_id.hex()
+                    process.service.incarnation_id.hex()
                 ):
                     machine.is_lossy = False
                     self._is_dirty = True

@@ -23,12 +23,14 @@ from tidemark.storage.mem_disk import MemDisk
 from sim.checkers import require
 from sim.cluster.client import Producer, Reader
 from sim.cluster.ledger import Ledger
+from sim.cluster.listening import SimServer
 from sim.cluster.network import Host, Network
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, Replica, SimTopic
 from sim.cluster.processes import (
     WALL_START_MS,
     BrokerProcess,
     ControllerProcess,
+    broker_config,
     new_loop,
 )
 from sim.cluster.rpc import Hosts, Serves
@@ -87,7 +89,7 @@ def _topic_ops(of_topic: list[SimTopic]) -> list[Create]:
 class World:
     """A run. ``run`` returns when all invariants held, and raises the first that did not."""
 
-    broker_kind: type[BrokerProcess] = BrokerProcess
+    broker_config = staticmethod(broker_config)
 
     def __init__(
         self,
@@ -263,11 +265,11 @@ class World:
         """Every machine but ZooKeeper's and the clients'."""
         return [*self.machines, *self.controllers, *self.coordinators]
 
-    def broker_at(self, name: str) -> BrokerProcess | None:
-        """Who listens there."""
+    def broker_at(self, name: str) -> SimServer | None:
+        """What accepts connections there."""
         machine = next(one for one in self.machines if one.host.name == name)
-        process = machine.process
-        return process if process is not None and process.has_image else None
+        server = None if machine.process is None else machine.process.server
+        return server if server is not None and server.is_serving else None
 
     def start_broker(self, machine: Machine) -> None:
         """On the disk as it is."""
@@ -277,18 +279,17 @@ class World:
         machine.began_at = self.now
         machine.seen.clear()
         try:
-            machine.process = self.broker_kind(
+            machine.process = BrokerProcess(
                 machine.host,
                 self,
                 self.zookeeper,
                 machine.disk,
+                self.broker_config(machine.number, self.options.timing),
                 dice=self.dice,
-                number=machine.number,
                 boot_id=f"boot-{machine.number}-{machine.boots}",
                 directory_id=f"dir-{machine.number}-{machine.disks}",
                 rate_permille=machine.rate_permille,
-                timing=self.options.timing,
-                brokers=self.broker_at,
+                servers=self.broker_at,
             )
         except DiskError as failure:
             self.note(machine.host.name, f"does not start: {failure}")

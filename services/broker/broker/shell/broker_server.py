@@ -6,16 +6,11 @@ listeners.
 """
 
 import asyncio
-import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
-from tidemark.runtime.clock import Clock
-from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.event_loop import tune_garbage_collection
 from tidemark.runtime.tls import ServerTls, tls_settings
-from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import SSL, BrokerConfig
 from broker.shell import producer_ids
@@ -27,6 +22,7 @@ from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode
 from broker.shell.replication.manager import ReplicationManager
+from broker.shell.seams import Seams
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
@@ -44,22 +40,21 @@ class BrokerServer:
         self,
         config: BrokerConfig,
         log_managers: Sequence[LogManager],
-        controller: ControllerClient,
-        *,
-        clock: Clock | None = None,
+        seams: Seams,
     ) -> None:
         self.config = config
         # Produces wait for it: it yields to the loop, but is not starved by whatever else runs.
-        self.workers = WorkerPool(niceness=1)
-        self._dice = random.SystemRandom()
+        self.workers = seams.make_workers(niceness=1)
+        self._after_load = seams.after_load
         self.node = BrokerNode(
             config,
             log_managers,
-            clock=clock or Clock(),
-            controller=controller,
-            producer_ids=producer_ids.from_controller(controller, self._registration),
+            clock=seams.clock,
+            controller=seams.controller,
+            channels=seams.channels,
+            producer_ids=producer_ids.from_controller(seams.controller, self._registration),
             workers=self.workers,
-            draw_session_id=lambda: self._dice.randint(1, SESSION_ID_MAX),
+            draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
         )
         if config.transaction_partition_verification_enable:
             self.node.txn_verifier = self.node.txn.make_verifier(
@@ -69,12 +64,12 @@ class BrokerServer:
         self.node.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
-        self.replication = ReplicationManager(self.node)
+        self.replication = ReplicationManager(self.node, seams.connect_leader)
         self.node.on_replica_synced = self.replication.synced
         self.isr_sender = IsrSender(self.node)
         self.hosting = Hosting(self.node, self.replication)
         self.maintenance = Maintenance(self.node, self.hosting)
-        self.cleaning = Cleaning(self.node)
+        self.cleaning = Cleaning(self.node, seams.make_workers(jobs_max=1), seams.opener)
         self._cold_readers = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         router = make_router(self.node)
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
@@ -105,7 +100,7 @@ class BrokerServer:
         self.node.txn.take(image, delta)
         self.node.groups.sync()
         if not self._has_image.is_set():
-            tune_garbage_collection()
+            self._after_load()
             self._has_image.set()
 
     def not_ready(self) -> str | None:

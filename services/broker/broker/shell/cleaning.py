@@ -8,18 +8,16 @@ in a thread and compares CRCs.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from tidemark.model.config_values import LONG_MAX
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPool
 from tidemark.storage.batch_walk import Damage
-from tidemark.storage.disk import DiskError
+from tidemark.storage.disk import Disk, DiskError
 
 from broker.shell.node import HostedPartition
 from broker.storage import checkpoint
@@ -49,9 +47,13 @@ SCRUB_PAUSE_MS: Final = 1_000
 class Cleaning:
     """The loops that reread logs."""
 
-    def __init__(self, node: "BrokerNode") -> None:
+    def __init__(
+        self, node: "BrokerNode", worker: WorkerPool, opener: Callable[[Disk], Callable[[], Disk]]
+    ) -> None:
+        """``opener`` makes the function with which ``worker`` opens a disk of this broker."""
         self._node = node
-        self._worker = WorkerPool(jobs_max=1)
+        self._worker = worker
+        self._opener = opener
         self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
         self._uncleanable: set[HostedPartition] = set()
         self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
@@ -142,7 +144,6 @@ class Cleaning:
     async def _clean_one(self, hosted: HostedPartition, plan: CleaningPlan) -> None:
         manager = hosted.manager
         disk = manager.disk
-        assert isinstance(disk, OsDisk), "compaction runs in another process, over a real disk"
         job = job_for(
             plan,
             hosted.topic_partition,
@@ -157,7 +158,7 @@ class Cleaning:
                 for one in hosted.log.producers.entries()
             },
         )
-        result = await self._worker.run(clean_segments, partial(OsDisk, disk.root), job)
+        result = await self._worker.run(clean_segments, self._opener(disk), job)
         if result.damage is not None:
             self._uncleanable.add(hosted)
             self._found(hosted, result.damage)

@@ -26,6 +26,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError, DiskFullError
@@ -83,6 +84,7 @@ class BrokerNode:
         producer_ids: "ProducerIds",
         workers: "WorkerPool",
         draw_session_id: Callable[[], int],
+        channels: ChannelPool | None = None,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
     ) -> None:
@@ -124,7 +126,7 @@ class BrokerNode:
         """Called when a batch awaits a group-commit round."""
         self.on_new_log: Callable[[LogManager, TopicPartition], None] = _nothing_made
         """Called before a log is made: nothing kept under its name is true of it."""
-        self.txn = TxnRelay()
+        self.txn = TxnRelay(ChannelPool() if channels is None else channels)
         self.txn_verifier: TxnVerifier | None = None
         """Asked about transactional batches; None: transaction.partition.verification.enable is
         off.

@@ -89,9 +89,9 @@ class Listed(NamedTuple):
 class TxnRelay:
     """``take`` shows it each image; ``close`` ends its channels."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: ChannelPool) -> None:
         self._board = ImageBoard()
-        self._channels = ChannelPool()
+        self._channels = channels
         self.client = CoordinatorClient(ImageBook(self._board), self._channels)
 
     def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:

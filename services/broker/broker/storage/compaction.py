@@ -103,8 +103,8 @@ def plan_cleaning(
         checkpoint = log_start
     cleanable: list[SegmentView] = []
     for segment in segments:
-        if segment.active or segment.end_offset > last_stable:
-            break
+        if segment.active or segment.unsynced or segment.end_offset > last_stable:
+            break  # an unsynced one could not be replaced: the round would be for nothing
         if segment.end_offset > checkpoint and _is_young(segment, config, now_ms):
             break
         if segment.end_offset > log_start:

@@ -66,6 +66,8 @@ class SegmentView(NamedTuple):
     created_ms: int
     """When this process first saw it, wall time; what retention uses where timestamps lack."""
     active: bool
+    unsynced: bool = False
+    """Something of it is written and not synced: records, or the indexes of a roll."""
 
 
 def stem(directory: str, base_offset: int) -> str:

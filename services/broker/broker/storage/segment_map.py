@@ -107,6 +107,7 @@ class SegmentMap:
                 self.max_timestamp_of(segment),
                 segment.created_ms,
                 segment is self.active,
+                segment.dirty,
             )
             for segment, end in zip(self.segments, ends, strict=True)
         )

@@ -316,6 +316,12 @@ def test_what_is_not_committed_is_not_cleaned() -> None:
     assert plan(last_stable=9) is None
 
 
+def test_what_is_not_synced_could_not_be_replaced_and_is_not_cleaned() -> None:
+    unsynced = THREE[1]._replace(unsynced=True)
+    assert bases(plan([THREE[0], unsynced, *THREE[2:]])) == [0]
+    assert plan([THREE[0]._replace(unsynced=True), *THREE[1:]]) is None
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "dirty"), [(0, 300), (10, 200), (15, 200), (30, 0), (99, 300)]
 )

@@ -1,0 +1,143 @@
+"""BrokerService: one broker's whole life: BrokerServer with its membership, lease, gRPC services
+and controlled shutdown.
+
+``__main__`` and the simulator build this class and differ in their ``Seams`` alone.
+"""
+
+import asyncio
+import contextlib
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from tidemark.model.metadata import Endpoint
+from tidemark.runtime.service import ServiceError
+from tidemark.runtime.zk_session import ZkUnavailableError
+
+from broker.config import BrokerConfig
+from broker.shell.broker_server import BrokerServer
+from broker.shell.lease_keeper import LeaseKeeper
+from broker.shell.membership import Announcement, Membership
+from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
+from broker.shell.seams import Seams, ServesGrpc
+from broker.shell.shutdown import hand_over
+from broker.shell.start import OpenedDirectories
+
+INCARNATION_BYTES: Final = 16
+HAND_OVER_SHARE: Final = 0.4
+"""Of the shutdown deadline: how long handing over may take; the rest is for the drain."""
+
+
+class BrokerService:
+    """One broker of a cluster. ``run`` serves; ``close`` follows it, however it ended."""
+
+    def __init__(self, config: BrokerConfig, directories: OpenedDirectories, seams: Seams) -> None:
+        self._directories = directories
+        self._seams = seams
+        self._session = seams.session
+        self._membership: Membership | None = None
+        self.incarnation_id = seams.dice.randbytes(INCARNATION_BYTES)
+        self.server = BrokerServer(config, directories.managers, seams)
+        self.keeper = LeaseKeeper(
+            seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self._rejoin
+        )
+        self.server.node.has_lease = self.keeper.holds
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Listeners, membership, service; on ``stop`` hand over and drain. Raises ServiceError."""
+        async with contextlib.AsyncExitStack() as open_things:
+            endpoints = await self.server.open()
+            grpc = await open_things.enter_async_context(self._grpc())
+            await self._start_session()
+            open_things.push_async_callback(self._session.stop)
+            open_things.push_async_callback(self._seams.controller.close)
+            membership = self._join(endpoints, grpc)
+            await self._serve_until(stop, membership, grpc)
+
+    async def close(self) -> None:
+        """End workers and threads, and close the logs."""
+        await self.server.close()
+
+    def _join(self, endpoints: tuple[Endpoint, ...], grpc: ServesGrpc) -> Membership:
+        config, directories = self.server.config, self._directories
+        membership = self._membership = Membership(
+            self.server.node,
+            self._session,
+            self._seams.controller,
+            Announcement(
+                endpoints=endpoints,
+                grpc_endpoint=config.grpc_advertised or str(grpc.address),
+                rack=config.rack,
+                machine=config.node,
+                boot_id=directories.boot_id,
+                log_dir_ids=directories.directory_ids,
+                clean_stop=directories.clean_stop,
+                previous_broker_epoch=directories.previous_broker_epoch,
+            ),
+            incarnation_id=self.incarnation_id,
+            cluster_id=directories.cluster_id,
+        )
+        membership.on_joined = directories.stamp
+        membership.on_live = self.keeper.made
+        return membership
+
+    def _rejoin(self) -> None:
+        assert self._membership is not None, "a live znode that is gone was made by a membership"
+        self._membership.rejoin()
+
+    async def _serve_until(
+        self, stop: asyncio.Event, membership: Membership, grpc: ServesGrpc
+    ) -> None:
+        """Membership ends after the drain: until then clients are still answered, and what this
+        broker leads is handed over.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            drain = asyncio.Event()
+            joined = tasks.create_task(membership.run(self.server.take_image), name="membership")
+            serving = tasks.create_task(self.server.run(drain), name="serve")
+            others = [
+                tasks.create_task(self.keeper.run(), name="lease"),
+                tasks.create_task(self._show_ready(grpc), name="grpc-health"),
+                tasks.create_task(self._drain_after(stop, drain), name="controlled-shutdown"),
+            ]
+            await asyncio.wait((joined, serving), return_when=asyncio.FIRST_COMPLETED)
+            for task in (joined, *others):
+                task.cancel()
+
+    async def _drain_after(self, stop: asyncio.Event, drain: asyncio.Event) -> None:
+        """On ``stop`` hand over first."""
+        await stop.wait()
+        config = self.server.config
+        if config.controlled_shutdown_enable:
+            share_ms = int(config.shutdown_deadline_ms * HAND_OVER_SHARE)
+            await hand_over(
+                self.server.node, deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms)
+            )
+        drain.set()
+
+    async def _show_ready(self, grpc: ServesGrpc) -> None:
+        await self.server.wait_ready()
+        await grpc.set_serving(serving=True)
+
+    async def _start_session(self) -> None:
+        try:
+            await self._session.start()
+        except ZkUnavailableError as failure:
+            raise ServiceError(str(failure)) from failure
+
+    def _grpc(self) -> AbstractAsyncContextManager[ServesGrpc]:
+        node, config = self.server.node, self.server.config
+        in_flight_max = config.grpc_bulk_bytes_in_flight_max
+        store = partition_store.PartitionStore(node, bytes_in_flight_max=in_flight_max)
+        registrations = (
+            partition_store.registration(store),
+            transaction_markers.registration(transaction_markers.TransactionMarkers(node)),
+            transaction_relay.registration(transaction_relay.TransactionRelay(node)),
+        )
+        modules = (partition_store, transaction_markers, transaction_relay)
+        names = [module.SERVICE_NAME for module in modules]
+
+        def register(grpc_server: Any) -> None:
+            for registration in registrations:
+                registration(grpc_server)
+
+        return self._seams.make_grpc_server(config.grpc_listen, names, register)

@@ -1,0 +1,95 @@
+"""Seams: everything that ties a broker to its machine, in one place.
+
+``machine_seams`` ties it to the real one. The simulator gives the same broker simulated ones; the
+event loop, which opens the listening sockets and runs threads, is the seam that is not named here.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.event_loop import tune_garbage_collection
+from tidemark.runtime.os_disk import OsDisk
+from tidemark.runtime.server import make_grpc_server
+from tidemark.runtime.worker_pool import WorkerPool
+from tidemark.runtime.zk_session import ZkSession
+from tidemark.storage.disk import Disk
+
+from broker.shell.replication.leader_connection import Connect, LeaderConnection
+
+
+class ServesGrpc(Protocol):
+    """A gRPC server that listens."""
+
+    @property
+    def address(self) -> object:
+        """``host:port`` as text."""
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """Set the answer of the health service."""
+
+
+class MakeGrpcServer(Protocol):
+    """``make_grpc_server``, as far as a broker uses it."""
+
+    def __call__(
+        self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
+    ) -> AbstractAsyncContextManager[ServesGrpc]:
+        """A server that serves within its context; ``register`` adds the servicers."""
+
+
+class MakeWorkers(Protocol):
+    """``WorkerPool``, as far as a broker uses it."""
+
+    def __call__(self, *, jobs_max: int = ..., niceness: int = ...) -> WorkerPool:
+        """A pool whose worker starts with its first job."""
+
+
+@dataclass(frozen=True)
+class Seams:
+    """The machine, the other services and chance, as one broker reaches them."""
+
+    clock: Clock
+    dice: random.Random
+    """Ids of fetch sessions and of the incarnation."""
+    session: ZkSession
+    """Not started yet; the broker starts and stops it."""
+    controller: ControllerClient
+    channels: ChannelPool
+    """To the coordinators of transactions."""
+    connect_leader: Connect
+    make_grpc_server: MakeGrpcServer
+    make_workers: MakeWorkers
+    opener: Callable[[Disk], Callable[[], Disk]]
+    """For a disk of the broker: the function with which a worker process opens it again."""
+    after_load: Callable[[], None]
+    """Called once, when the first image has been taken and before clients are served."""
+
+
+def machine_seams(
+    session: ZkSession, controller: ControllerClient, *, clock: Clock | None = None
+) -> Seams:
+    """The real machine."""
+    return Seams(
+        clock=clock or Clock(),
+        dice=random.SystemRandom(),
+        session=session,
+        controller=controller,
+        channels=ChannelPool(),
+        connect_leader=LeaderConnection.open,
+        make_grpc_server=make_grpc_server,
+        make_workers=WorkerPool,
+        opener=_opener,
+        after_load=tune_garbage_collection,
+    )
+
+
+def _opener(disk: Disk) -> Callable[[], Disk]:
+    assert isinstance(disk, OsDisk), "another process opens a directory, by its path"
+    return partial(OsDisk, disk.root)
