@@ -9,7 +9,7 @@ from broker.storage.directory import LogDamagedError
 from tidemark.runtime import zk_paths
 from tidemark.storage.mem_disk import MemDisk
 
-from sim.checkers import require
+from sim.checkers import BrokenError, require
 from sim.cluster.client import stored_batches
 from sim.cluster.ledger import State, Stored
 from sim.cluster.parts import Machine, Seen, SimTopic
