@@ -4,7 +4,7 @@ damage in what was synced. At most one machine at a time loses what it had (``ma
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.core.partition import Role
 from broker.storage import checkpoint
@@ -26,6 +26,8 @@ FAILING_MS: Final = (20, 150, 600, 1_500)
 RESTART_MS: Final = (10, 60, 300, 1_200)
 WAITS_MS: Final = 600
 """How long a fault waits for its moment."""
+FATES: Final = (("kept", 3), ("evicted", 3), ("mounted again", 3), ("replaced", 1))
+"""Of a failed disk between two processes."""
 MAGIC_AT: Final = 16
 """A byte of a batch's header that is looked at wherever the header is."""
 
@@ -169,12 +171,14 @@ def _some_calls(world: "World") -> Sequence[str]:
 def fail(
     world: "World", machine: "Machine", calls: Sequence[str], topic: "SimTopic | None" = None
 ) -> None:
-    """These calls fail for a while, of ``topic`` alone or of the whole disk. Perhaps the process is
+    """These calls fail for a while, of ``topic`` alone or of a whole disk. Perhaps the process is
     killed at the first of them; perhaps dropped pages are evicted meanwhile.
     """
-    dice, disk, name = world.dice, machine.disk, machine.host.name
-    if disk.is_failing:
+    dice, name, process = world.dice, machine.host.name, machine.process
+    if machine.is_failing or process is None:
         return
+    hosted = None if topic is None else process.node.hosted.get(topic.place)
+    disk = dice.pick(machine.disks) if hosted is None else cast("MemDisk", hosted.manager.disk)
     failed_before = disk.failures
     disk.fails_under = "" if topic is None else f"{topic.title}/"
     for call in calls:
@@ -184,11 +188,14 @@ def fail(
     world.note(name, f"has its disk fail: {', '.join(calls)}", topic)
 
     def repair() -> None:
-        if machine.disk is disk and disk.is_failing:
-            world.note(name, "has its disk repaired")
-            disk.repair()
-            if disk.failures == failed_before and machine.process is not None:
-                machine.is_hurt = False
+        if disk not in machine.disks or not disk.is_failing:
+            return
+        world.note(name, "has its disk repaired")
+        disk.repair()
+        if disk.failures == failed_before and machine.process is not None:
+            machine.is_hurt = False
+        elif machine.has_fenced and dice.chance(0.5):
+            _kill(world, machine, dice.pick(RESTART_MS))
 
     world.after(dice.pick(FAILING_MS), repair)
     if dice.chance(0.4):
@@ -202,7 +209,7 @@ def fail(
 
 def _kill(world: "World", machine: "Machine", restart_ms: int) -> None:
     if machine.process is not None:
-        world.note(machine.host.name, "is killed, its disk failing")
+        world.note(machine.host.name, "is killed, its disk having failed")
         world.end_broker(machine)
         world.restart_later(machine, restart_ms)
 
@@ -212,12 +219,16 @@ def process_ended(world: "World", machine: "Machine") -> None:
     process reads it: nothing is asked of this machine until it has registered again.
     """
     machine.is_lossy = True
-    fate = world.dice.pick(("kept", "evicted", "remounted"))
-    if fate == "evicted":
-        machine.disk.evict()
-    elif fate == "remounted" and not machine.disk.is_failing:
-        machine.disk.remount()
-        world.note(machine.host.name, "has its file system mounted again")
+    for at, disk in enumerate(machine.disks):
+        fate = world.dice.weighted(FATES)
+        if fate == "evicted":
+            disk.evict()
+        elif fate == "mounted again" and not disk.is_failing:
+            disk.remount()
+            world.note(machine.host.name, f"has disk {at} mounted again")
+        elif fate == "replaced" and disk.is_failing:
+            machine.replace_disk(at)
+            world.note(machine.host.name, f"has disk {at} replaced")
 
 
 # -- damage
@@ -229,9 +240,10 @@ def _die_damaged(
     process = machine.process
     assert process is not None
     hosted = process.node.hosted.get(topic.place)
-    if hosted is None or machine.disk.is_failing:
+    if hosted is None or machine.is_failing:
         return
-    places = _synced_places(machine.disk, hosted)
+    disk = cast("MemDisk", hosted.manager.disk)
+    places = _synced_places(disk, hosted)
     if not places:
         return
     path, position = world.dice.pick(places[-12:])
@@ -239,11 +251,11 @@ def _die_damaged(
     machine.is_hurt = machine.was_hurt = machine.is_lossy = True
     kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
     if kind == "is cut":
-        machine.disk.cut_file(path, position + world.dice.between(0, HEADER_BYTES - 1))
+        disk.cut_file(path, position + world.dice.between(0, HEADER_BYTES - 1))
     elif kind == "has zeros":
-        machine.disk.overwrite(path, position, bytes(HEADER_BYTES))
+        disk.overwrite(path, position, bytes(HEADER_BYTES))
     else:
-        machine.disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
+        disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
     world.note(machine.host.name, f"is killed; {path} {kind} at {position}")
     world.restart_later(machine, world.dice.pick(restarts_ms))
 

@@ -13,7 +13,6 @@ from controller.core.inputs import (
     Move,
 )
 from tidemark.model.ids import BrokerId
-from tidemark.storage.mem_disk import MemDisk
 
 if TYPE_CHECKING:
     from sim.cluster.parts import Machine, SimTopic
@@ -42,14 +41,15 @@ def lose_power(world: "World") -> None:
         return
     world.note(machine.host.name, "loses power")
     world.end_broker(machine, is_silent=True)
-    machine.disk.crash(world.dice.throws(world.dice.between(0, 8)))
+    for disk in machine.disks:
+        disk.crash(world.dice.throws(world.dice.between(0, 8)))
     machine.boots += 1
     machine.is_lossy = True
     world.restart_later(machine, world.dice.pick((60, 300, 1_200)))
 
 
 def lose_disk(world: "World") -> None:
-    """It comes again with an empty disk."""
+    """It comes again with an empty disk; with one of two, perhaps."""
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
@@ -59,8 +59,11 @@ def lose_disk(world: "World") -> None:
 def _lose_disk(world: "World", machine: "Machine", restart_ms: int) -> None:
     world.note(machine.host.name, "loses its disk")
     world.end_broker(machine)
-    machine.disk = MemDisk()
-    machine.disks += 1
+    places = list(range(len(machine.disks)))
+    if len(places) > 1 and world.dice.chance(0.6):
+        places = [world.dice.pick(places)]
+    for at in places:
+        machine.replace_disk(at)
     machine.is_lossy = True
     world.restart_later(machine, restart_ms)
 

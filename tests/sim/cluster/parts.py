@@ -61,10 +61,11 @@ class Machine:
 
     number: int
     host: Host
-    disk: MemDisk
+    disks: list[MemDisk]
+    """One for each log directory."""
+    directory_ids: list[str]
     rate_permille: int
     boots: int = 0
-    disks: int = 1
     process: BrokerProcess | None = None
     is_lossy: bool = False
     """It lost what it had; the controller has not taken it out of the ISR yet."""
@@ -77,6 +78,25 @@ class Machine:
     restart_planned: bool = False
     seen: dict[tuple[str, int], Seen] = field(default_factory=dict)
     """Of each partition, as last looked at."""
+    replaced: int = 0
+    """How many disks it has had beside the first ones."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether calls on a disk fail now."""
+        return any(disk.is_failing for disk in self.disks)
+
+    @property
+    def has_fenced(self) -> bool:
+        """Whether its process has a log directory out of service."""
+        managers = () if self.process is None else self.process.node.log_managers
+        return any(manager.fenced is not None for manager in managers)
+
+    def replace_disk(self, at: int) -> None:
+        """With an empty one."""
+        self.replaced += 1
+        self.disks[at] = MemDisk()
+        self.directory_ids[at] = f"dir-{self.number}-{at}-{self.replaced}"
 
 
 @dataclass

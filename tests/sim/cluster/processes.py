@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -147,28 +147,30 @@ class BrokerProcess:
         host: Host,
         directory: Directory,
         zookeeper: SimZooKeeper,
-        disk: MemDisk,
+        disks: Sequence[MemDisk],
         config: BrokerConfig,
         *,
         dice: Dice,
         boot_id: str,
-        directory_id: str,
+        directory_ids: Sequence[str],
         rate_permille: int,
         servers: Callable[[str], SimServer | None],
     ) -> None:
         """``servers`` gives who listens on a host. Raises StampError, DiskError."""
         self.host = host
-        self.disk = disk
         self._network = directory.network
         self._servers = servers
         clock = SimClock(host, rate_permille)
-        self.manager = open_manager(
-            config,
-            disk,
-            boot_id=boot_id,
-            clock=clock,
-            jitter=lambda maximum: dice.between(0, maximum),
-            new_directory_id=directory_id,
+        managers = tuple(
+            open_manager(
+                config,
+                disk,
+                boot_id=boot_id,
+                clock=clock,
+                jitter=lambda maximum: dice.between(0, maximum),
+                new_directory_id=directory_id,
+            )
+            for disk, directory_id in zip(disks, directory_ids, strict=True)
         )
         host.begin()
         self.loop = new_loop(host, dice)
@@ -189,7 +191,7 @@ class BrokerProcess:
             opener=lambda disk: lambda: disk,
             after_load=lambda: None,
         )
-        directories = OpenedDirectories((self.manager,), boot_id)
+        directories = OpenedDirectories(managers, boot_id)
         self.is_stopping = asyncio.Event()
         self.loop.inside(lambda: self._build(config, directories, seams))
         self.task = self.loop.create_task(self._run())

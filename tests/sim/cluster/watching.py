@@ -98,7 +98,7 @@ class Watch:
 
     def _whole(self, machine: Machine, process: BrokerProcess) -> None:
         """A broker whose disk has failed is registered: what it is counted on for it has."""
-        if not machine.disk.is_failing and process.manager.fenced is None:
+        if not machine.is_failing and not machine.has_fenced:
             machine.is_hurt = False
         for topic in self._world.topics:
             hosted = process.node.hosted.get(topic.place)

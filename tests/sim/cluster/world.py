@@ -44,6 +44,8 @@ START_MS: Final = 1_000_000
 LOOK_MS: Final = 100
 RETRY_MS: Final = 200
 """Until a supervisor starts a process again that could not start."""
+TWO_DIRECTORIES: Final = 0.3
+"""In which share of the seeds brokers have two log directories."""
 SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
@@ -123,6 +125,8 @@ class World:
         self.client.begin()
         self.client_loop = new_loop(self.client, self.dice)
         count_of = brokers or (4 if self.dice.chance(0.25) else 3)
+        self.directories = 2 if Dice(-seed - 1).chance(TWO_DIRECTORIES) else 1
+        """Of each broker."""
         self.machines = [self._machine(number) for number in range(1, count_of + 1)]
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
@@ -145,7 +149,9 @@ class World:
 
     def _machine(self, number: int) -> Machine:
         rate = self.dice.pick((960, 1_000, 1_040))
-        return Machine(number, self.network.host(f"b{number}"), MemDisk(), rate)
+        ids = [f"dir-{number}-{at}" for at in range(self.directories)]
+        disks = [MemDisk() for _ in ids]
+        return Machine(number, self.network.host(f"b{number}"), disks, ids, rate)
 
     def _lay_out(self) -> None:
         """ZooKeeper as a cluster of these topics leaves it that was stopped in order."""
@@ -283,11 +289,11 @@ class World:
                 machine.host,
                 self,
                 self.zookeeper,
-                machine.disk,
+                machine.disks,
                 self.broker_config(machine.number, self.options.timing),
                 dice=self.dice,
                 boot_id=f"boot-{machine.number}-{machine.boots}",
-                directory_id=f"dir-{machine.number}-{machine.disks}",
+                directory_ids=machine.directory_ids,
                 rate_permille=machine.rate_permille,
                 servers=self.broker_at,
             )
@@ -318,7 +324,8 @@ class World:
         process.kill(self.network, is_silent=is_silent)
         machine.dead.append(process)
         machine.process = None
-        machine.disk.kill()
+        for disk in machine.disks:
+            disk.kill()
         if machine.is_hurt:
             self._lose_dropped(machine)
 
@@ -394,16 +401,23 @@ class World:
             if not server.is_up:
                 self.zookeeper.start_server(number)
         for machine in self.machines:
-            machine.disk.repair()
-            if machine.host.is_paused:
-                machine.host.resume()
-            if machine.process is None and not machine.restart_planned:
-                self.start_broker(machine)
+            self._heal_broker(machine)
         for replica in self.controllers:
             if replica.host.is_paused:
                 replica.host.resume()
             if replica.process is None:
                 self.start_controller(replica)
+
+    def _heal_broker(self, machine: Machine) -> None:
+        """A process that has taken a directory out of service is replaced by another."""
+        for disk in machine.disks:
+            disk.repair()
+        if machine.host.is_paused:
+            machine.host.resume()
+        if machine.has_fenced:
+            self.end_broker(machine)
+        if machine.process is None and not machine.restart_planned:
+            self.start_broker(machine)
 
     def _all_registered(self) -> bool:
         return all(
