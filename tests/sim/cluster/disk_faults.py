@@ -74,17 +74,14 @@ def fail_small_isr(world: "World") -> None:
     topic = world.dice.pick(world.topics)
     calls = _some_calls(world)
     away = world.dice.pick([one for one in world.machines if one.number in topic.replicas])
-    others = [one.host.name for one in world.machines if one is not away]
-    name = away.host.name
-    pairs = [(name, one) for one in others] + [(one, name) for one in others]
-    cut_for_a_while(world, pairs, f"{name} x brokers", (1_500, 2_500))
+    _cut_from_brokers(world, away, (1_500, 2_500))
 
     def strike() -> None:
         isr = topic.ledger.state.isr
         there = [one for one in world.machines if one.number in isr and one.process is not None]
         if there:
             machine = world.dice.pick(there)
-            if may_lose(world, machine):
+            if _others_have_all(world, machine):
                 fail(world, machine, calls, topic)
 
     _when(world, lambda: len(topic.ledger.state.isr) == 2, strike, wait_ms=1_500)
@@ -109,9 +106,10 @@ def fail_unreported(world: "World") -> None:
 
 def fail_joining(world: "World") -> None:
     """A follower's disk fails while its leader asks to take it into the ISR, and the question is
-    late.
+    late. It has been cut off before, so that it has left the ISR.
     """
     calls = _some_calls(world)
+    _cut_from_brokers(world, world.dice.pick(world.machines), (900,))
     world.note("disk", "of the next broker that joins an ISR is about to fail")
 
     def strike(leader: "Machine", joining: "Machine") -> None:
@@ -120,7 +118,7 @@ def fail_joining(world: "World") -> None:
             cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", (20, 100, 400))
             fail(world, joining, calls)
 
-    when_one_joins(world, strike, world.now + WAITS_MS)
+    when_one_joins(world, strike, world.now + 900 + WAITS_MS)
 
 
 def damage(world: "World") -> None:
@@ -154,6 +152,26 @@ DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
 
 
 # -- calls that fail
+
+
+def _others_have_all(world: "World", machine: "Machine") -> bool:
+    """Nobody else has lost anything, and of each partition somebody else has all."""
+    others = [one for one in world.machines if one is not machine]
+    return (
+        not world.alters_minimum
+        and not any(one.is_lossy or one.is_hurt for one in others)
+        and all(
+            {one.number for one in others} & {*topic.ledger.state.isr, *topic.ledger.state.elr}
+            for topic in world.topics
+        )
+    )
+
+
+def _cut_from_brokers(world: "World", machine: "Machine", lengths_ms: tuple[int, ...]) -> None:
+    name = machine.host.name
+    others = [one.host.name for one in world.machines if one is not machine]
+    pairs = [(name, one) for one in others] + [(one, name) for one in others]
+    cut_for_a_while(world, pairs, f"{name} x brokers", lengths_ms)
 
 
 def _fail_any(world: "World", calls: Sequence[str]) -> None:
