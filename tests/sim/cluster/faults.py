@@ -14,6 +14,8 @@ from controller.core.inputs import (
 )
 from tidemark.model.ids import BrokerId
 
+from sim.cluster.parts import FatalWrite
+
 if TYPE_CHECKING:
     from sim.cluster.parts import Machine, SimTopic
     from sim.cluster.world import World
@@ -159,12 +161,21 @@ def break_connections(world: "World") -> None:
 
 def kill_controller(world: "World") -> None:
     """kill -9 of a controller; it comes again."""
-    replica = world.dice.pick(world.controllers)
-    if replica.process is None:
+    world.kill_controller(world.dice.pick(world.controllers), "is killed")
+
+
+def cut_a_change(world: "World") -> None:
+    """The active controller dies between two transactions of one change: of any, or of the one
+    that registers a broker without its disk.
+    """
+    machine = _up(world)
+    left = world.dice.between(1, 3)
+    world.note("operator", "waits for a change to cut")
+    if machine is None or world.dice.chance(0.5) or not _may_lose(world, machine):
+        world.kill_who_writes(FatalWrite(left, world.now + 600))
         return
-    world.note(replica.host.name, "is killed")
-    world.end_controller(replica)
-    world.after(world.dice.pick((20, 300, 1_500)), lambda: world.start_controller(replica))
+    _lose_disk(world, machine, 60)
+    world.kill_who_writes(FatalWrite(left, world.now + 1_500, lambda: machine.process is not None))
 
 
 def expire_session(world: "World") -> None:
@@ -357,6 +368,7 @@ FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
     "cut_followers": (cut_followers, 2),
     "break_connections": (break_connections, 1),
     "kill_controller": (kill_controller, 2),
+    "cut_a_change": (cut_a_change, 2),
     "expire_session": (expire_session, 2),
     "stop_zookeeper": (stop_zookeeper, 1),
     "elect_zookeeper": (elect_zookeeper, 1),

@@ -14,6 +14,7 @@ from broker.core.replica import Replica
 from broker.storage.log import Log
 from controller.core import controller as machine
 from controller.core import isr_changes, registration
+from controller.core.cluster import PutBroker, store_ops
 from controller.core.configs import decide_alter_configs
 from controller.core.offices import Offices
 from controller.shell.zk_store import ZkStore
@@ -95,6 +96,13 @@ def _all_that_are_gone(offices: Offices, _now: Any) -> frozenset[Any]:
     return frozenset(offices._gone_since)
 
 
+_store_ops = store_ops
+
+
+def _brokers_first(image: Any, change: Any) -> list[Any]:
+    return sorted(_store_ops(image, change), key=lambda op: not isinstance(op, PutBroker))
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "truncates by high watermark": ((Partition, "truncation_for", _truncate_to_watermark),),
     "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
@@ -112,6 +120,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "replaces a leader without waiting for its lease": ((Offices, "released", _all_that_are_gone),),
     "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
     "keeps the ELR when the minimum changes": ((machine, "decide_configs", decide_alter_configs),),
+    "registers a broker before what it lost": ((machine, "store_ops", _brokers_first),),
     "acknowledges before the sync": ((Replica, "_move_high_watermark", _count_what_is_in_memory),),
 }
 
@@ -124,6 +133,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "replaces a leader without waiting for its lease": ("pause", "cut_zookeeper", "isolate"),
     "keeps producers that were truncated away": ("kill", "pause"),
     "keeps the ELR when the minimum changes": ("cut_followers", "alter_minimum"),
+    "registers a broker before what it lost": ("cut_a_change",),
     "acknowledges before the sync": ("kill",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
@@ -145,6 +155,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "keeps producers that were truncated away": ("producers are known by what is in the log",),
     "keeps the ELR when the minimum changes": ("ELR has all that is committed",),
+    "registers a broker before what it lost": ("a member of the ISR has all that is committed",),
     "acknowledges before the sync": ("with flush=group what is committed is on disk",),
 }
 """Promises that each mutation breaks; it counts as found by one of them and by nothing else."""

@@ -1,5 +1,6 @@
 """What a simulated cluster is made of: options, topics, machines."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.core.partition import Role
@@ -117,3 +118,20 @@ class Replica:
     host: Host
     process: ControllerProcess | None = None
     dead: list[ControllerProcess] = field(default_factory=list)
+
+
+@dataclass
+class FatalWrite:
+    """Which of a controller's transactions is its last."""
+
+    left: int
+    """The n-th of those that count."""
+    deadline: int
+    counts: Callable[[], bool] = lambda: True
+
+    def is_this(self, now: int) -> bool:
+        """Whether it is the one that is committed now."""
+        if now > self.deadline or not self.counts():
+            return False
+        self.left -= 1
+        return self.left == 0

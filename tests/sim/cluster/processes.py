@@ -30,6 +30,10 @@ from sim.zookeeper import SimSession, SimZooKeeper
 WALL_START_MS: Final = 1_700_000_000_000
 INTERNAL: Final = "INTERNAL"
 PORT: Final = 9092
+STORE_OPS_MAX: Final = 2
+"""One operation and the check of the epoch: every change of more takes several transactions, as
+changes of hundreds of partitions do.
+"""
 
 
 class SimClock(Clock):
@@ -124,7 +128,10 @@ class ControllerProcess:
         self.session: SimSession = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
         clock = SimClock(host, 1_000)
         self.node = ControllerNode(
-            controller_config(number, timing), SimZkSession(self.session), clock
+            controller_config(number, timing),
+            SimZkSession(self.session),
+            clock,
+            store_ops_max=STORE_OPS_MAX,
         )
         self.node.election.grpc_endpoint = f"{host.name}:1"
         self.task = self.loop.create_task(self._run())

@@ -23,6 +23,7 @@ REACHED = (
     "b has",
     "c is",
     "c has",
+    "c dies",
     "network cuts",
     "zookeeper servers",
     "zookeeper elects",

@@ -82,6 +82,7 @@ class Watch:
                 "only the elected controller writes",
                 f"{host} wrote {paths}, elected was {self._writer}",
             )
+            self._world.controller_wrote(host)
 
     def _registered(self, content: dict[str, object]) -> None:
         """The controller knows this incarnation: what it lost it is not counted on for any more."""

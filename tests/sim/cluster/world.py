@@ -25,7 +25,14 @@ from sim.cluster.client import Producer, Reader
 from sim.cluster.ledger import Ledger
 from sim.cluster.listening import SimServer
 from sim.cluster.network import Host, Network
-from sim.cluster.parts import CoordinatorReplica, Machine, Options, Replica, SimTopic
+from sim.cluster.parts import (
+    CoordinatorReplica,
+    FatalWrite,
+    Machine,
+    Options,
+    Replica,
+    SimTopic,
+)
 from sim.cluster.processes import (
     WALL_START_MS,
     BrokerProcess,
@@ -142,6 +149,7 @@ class World:
         """Faults that strike only where they are asked for."""
         self.injector = Injector(self)
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
+        self._fatal_write: FatalWrite | None = None
 
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         """Beside those of every cluster."""
@@ -335,6 +343,27 @@ class World:
             replica.process.kill(self.network)
             replica.dead.append(replica.process)
             replica.process = None
+
+    def kill_who_writes(self, fatal: FatalWrite) -> None:
+        """The controller that makes this write is killed before it knows that it has."""
+        self._fatal_write = fatal
+
+    def controller_wrote(self, host: str) -> None:
+        """A transaction of a controller was committed."""
+        fatal = self._fatal_write
+        if fatal is None or not fatal.is_this(self.now):
+            return
+        self._fatal_write = None
+        replica = next(one for one in self.controllers if one.host.name == host)
+        self.after(0, lambda: self.kill_controller(replica, "dies between two writes"))
+
+    def kill_controller(self, replica: Replica, what: str) -> None:
+        """kill -9 of a controller; it comes again."""
+        if replica.process is None:
+            return
+        self.note(replica.host.name, what)
+        self.end_controller(replica)
+        self.after(self.dice.pick((20, 300, 1_500)), lambda: self.start_controller(replica))
 
     def restart_later(self, machine: Machine, delay_ms: int) -> None:
         """As a supervisor does."""

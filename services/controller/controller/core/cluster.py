@@ -61,9 +61,12 @@ class Change:
         return self.delta != ClusterDelta()
 
 
-# What is written, one value a znode. The order matters: a topic exists from its PutTopic, which
-# comes after its partitions, to its DropTopic, which comes before theirs; so a controller that dies
-# midway leaves only partitions that belong to no topic, and the next one removes them.
+# What is written, one value a znode. A large change takes several transactions, and the controller
+# may die between any two; so the order matters. A topic exists from its PutTopic, which comes after
+# its partitions, to its DropTopic, which comes before theirs: what a cut leaves is partitions that
+# belong to no topic, and the next controller removes them. A broker's registration comes after all
+# partitions that it changes: until then the next controller compares with the registration before,
+# and decides the same again. Configuration comes after the partitions whose ELR it voids.
 
 
 class PutBroker(NamedTuple):
@@ -134,9 +137,11 @@ StoreOp = (
 
 
 def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
-    """What to write so that ``change`` is stored; nothing for what stays as in ``image``."""
+    """What to write so that ``change`` is stored; nothing for what stays as in ``image``.
+
+    After any part of it, taken from the front, the next controller can do the rest: see above.
+    """
     delta = change.delta
-    yield from map(PutBroker, delta.brokers_changed)
     for topic in delta.topics_changed:
         old = image.topics_by_id.get(topic.topic_id)
         known = () if old is None else old.partitions
@@ -155,6 +160,7 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
+    yield from map(PutBroker, delta.brokers_changed)
 
 
 def _shard_ops(image: ClusterImage, delta: ClusterDelta) -> Iterator[PutShards]:

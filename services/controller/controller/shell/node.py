@@ -63,7 +63,7 @@ from controller.shell.changes import ElectionStats, report
 from controller.shell.live_znodes import LiveZnodes
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from controller.shell.zk_election import Term, ZkElection
-from controller.shell.zk_store import ZkStore
+from controller.shell.zk_store import OPS_MAX, ZkStore
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,17 @@ Listing = TypeVar("Listing", LiveListing, CoordinatorListing)
 class ControllerNode:
     """The object graph of one replica, below its servers."""
 
-    def __init__(self, config: ControllerConfig, session: ZkSession, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        session: ZkSession,
+        clock: Clock,
+        *,
+        store_ops_max: int = OPS_MAX,
+    ) -> None:
+        """``store_ops_max`` bounds the operations of one ZooKeeper transaction."""
         self._config = config
+        self._store_ops_max = store_ops_max
         self.controller_id = ControllerId(config.controller_id)
         self.authorizer = Authorizer()
         self.feed = MetadataFeed(
@@ -155,7 +164,9 @@ class ControllerNode:
         while not self._draining:
             term = await self.election.campaign()
             self._term = term
-            self._store = store = ZkStore(self._session, term.epoch_version)
+            self._store = store = ZkStore(
+                self._session, term.epoch_version, ops_max=self._store_ops_max
+            )
             self._live_znodes = removals = LiveZnodes(self._session, store)
             log.info("elected", extra=fields(controller_epoch=term.controller_epoch))
             try:

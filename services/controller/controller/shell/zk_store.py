@@ -77,9 +77,11 @@ Step = Put | Remove
 class ZkStore:
     """The store of one term, whose election left /controller_epoch at ``epoch_version``."""
 
-    def __init__(self, session: ZkSession, epoch_version: int) -> None:
+    def __init__(self, session: ZkSession, epoch_version: int, *, ops_max: int = OPS_MAX) -> None:
+        """``ops_max`` bounds the operations of one transaction, the check of the epoch included."""
         self._session = session
         self._epoch_version = epoch_version
+        self._ops_max = ops_max
         self._known: set[str] = set()  # znodes that exist, among those written here
 
     async def load(self) -> StoredCluster:
@@ -249,7 +251,7 @@ class ZkStore:
 
     async def write_steps(self, steps: Sequence[Step]) -> None:
         """Write what was planned, as ``write`` does."""
-        for chunk in chunks(steps):
+        for chunk in chunks(steps, self._ops_max):
             await self._write_chunk(chunk)
 
     async def _write_chunk(self, chunk: Sequence[Step]) -> None:
@@ -333,14 +335,14 @@ def _coordinators(kind: str, names: Iterable[str]) -> Iterator[tuple[int, bytes]
             yield live.coordinator_id, live.incarnation_id
 
 
-def chunks(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def chunks(steps: Sequence[Step], ops_max: int = OPS_MAX) -> Iterator[list[Step]]:
     """Cut so that each fits in a transaction, the check of the epoch included."""
     chunk: list[Step] = []
     size_bytes = 0
     for step in steps:
         data = step.data if isinstance(step, Put) else b""
         step_bytes = len(step.path) + len(data) + _OP_OVERHEAD_BYTES
-        if chunk and (len(chunk) + 1 >= OPS_MAX or size_bytes + step_bytes > BYTES_MAX):
+        if chunk and (len(chunk) + 1 >= ops_max or size_bytes + step_bytes > BYTES_MAX):
             yield chunk
             chunk, size_bytes = [], 0
         chunk.append(step)

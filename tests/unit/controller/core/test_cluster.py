@@ -82,6 +82,15 @@ def test_a_configuration_writes_only_the_topic() -> None:
     assert list(ops) == [PutTopic(topic)]
 
 
+def test_a_registration_is_written_after_the_partitions_that_it_changes() -> None:
+    cluster = a_cluster(a_topic("a", (1,)))
+    before = cluster.image.topics["a"]
+    changed = replace(before, partitions=(demote(before.partitions[0]),))
+    delta = ClusterDelta(brokers_changed=(a_broker(1, epoch=200),), topics_changed=(changed,))
+    put = PutPartition(topic_id("a"), changed.partitions[0])
+    assert list(store_ops(cluster.image, Change(delta))) == [put, PutBroker(a_broker(1, epoch=200))]
+
+
 def test_everything_else_is_one_znode_each() -> None:
     topic = a_topic("a", (1,))
     delta = ClusterDelta(
@@ -91,11 +100,11 @@ def test_everything_else_is_one_znode_each() -> None:
         group_configs_changed={"g": {"consumer.session.timeout.ms": "1"}},
     )
     assert list(store_ops(a_cluster(topic).image, Change(delta, next_producer_id=7))) == [
-        PutBroker(a_broker(1, fenced=True)),
         DropTopic(topic),
         PutBrokerConfigs("", {"log.retention.ms": "1"}),
         PutGroupConfigs("g", {"consumer.session.timeout.ms": "1"}),
         PutProducerIds(7),
+        PutBroker(a_broker(1, fenced=True)),
     ]
 
 

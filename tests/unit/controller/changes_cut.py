@@ -1,0 +1,293 @@
+"""Every kind of change that a controller makes, as a script of what it is told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from controller.core.cluster import PutPartition, PutTopic
+from controller.core.inputs import (
+    AcquireShard,
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartitions,
+    AlterReassignments,
+    Asked,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ControlledShutdown,
+    CoordinatorRef,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    FeedAcknowledged,
+    IsrChange,
+    IsrMember,
+    MorePartitions,
+    Move,
+    Request,
+    TopicRef,
+)
+from sim.znode_tree import Tree
+from tidemark.model.ids import NO_TOPIC_ID, BrokerId
+from tidemark.model.metadata import TXN, BrokerImage, PartitionImage, TopicImage
+from unit.controller.lives import Life, Script, finish
+from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_topic
+
+TOPIC: Final = 2
+BROKER: Final = 4
+GROUP: Final = 32
+UNASKED: Final = Request(0, NEVER)
+MINIMUM: Final = "min.insync.replicas"
+STATE: Final = "__transaction_state"
+
+
+def disk_of(number: int, generation: int = 0) -> tuple[bytes, ...]:
+    """The id of a broker's only directory."""
+    return (bytes([number, generation]) * 8,)
+
+
+def broker(number: int, *, start: int = 0, boot: int = 0, disk: int = 0) -> BrokerImage:
+    """A process of a broker: its n-th, on a boot of its machine, with a disk."""
+    made = a_broker(number, epoch=100 + 10 * start, boot_id=f"boot-{number}-{boot}")
+    return replace(made, log_dir_ids=disk_of(number, disk))
+
+
+def a_store(topics: tuple[TopicImage, ...]) -> Life:
+    """Four brokers and two coordinators have joined, and these topics are there."""
+    life = Life(Tree())
+    life.start()
+    for number in (1, 2, 3, 4):
+        life.register(broker(number))
+    for topic in topics:
+        puts = [PutPartition(topic.topic_id, one) for one in topic.partitions]
+        finish(life.store.write([*puts, PutTopic(topic)]))
+    after = Life(life.tree, life.live.values())
+    after.start()
+    for number in (1, 2):
+        after.join(a_coordinator(number))
+    after.settle()
+    return after
+
+
+def some_topics() -> tuple[TopicImage, ...]:
+    """Leaders are spread, one topic is below its minimum and has eligible leader replicas."""
+    spread = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+    low = a_topic("low", *spread, configs={"min.insync.replicas": "2"})
+    partitions = tuple(map(_below_minimum, low.partitions))
+    state = a_topic(STATE, *(spread * 2), configs={"min.insync.replicas": "2"})
+    return a_topic("a", *spread), a_topic("b", *spread), replace(low, partitions=partitions), state
+
+
+def _below_minimum(partition: PartitionImage) -> PartitionImage:
+    return replace(partition, isr=partition.replicas[:1], elr=partition.replicas[1:2])
+
+
+def loses_its_disk(life: Life) -> None:
+    """Broker 1 comes again with an empty disk."""
+    life.lose(1)
+    life.register(broker(1, start=2, disk=1))
+
+
+def loses_power(life: Life) -> None:
+    """Broker 1's machine begins again."""
+    life.register(broker(1, start=3, boot=1))
+
+
+def is_killed(life: Life) -> None:
+    """Broker 1 comes again within its lease: it leads again, in the next epochs."""
+    life.register(broker(1, start=1))
+
+
+def dies(life: Life) -> None:
+    """Brokers 1 and 2 are gone, and a lease later what they led is others'."""
+    life.lose(1)
+    life.lose(2)
+
+
+def stops(life: Life) -> None:
+    """Broker 2 hands over."""
+    epoch = broker(2).broker_epoch
+    life.ask(lambda request: ControlledShutdown(request, BrokerId(2), epoch))
+
+
+def shrinks(life: Life) -> None:
+    """Broker 1 proposes ISRs without broker 3, where it leads, and so does each other leader."""
+    propose(life, lambda isr: tuple(one for one in isr if one != 3))
+
+
+def propose(life: Life, change: Callable[[tuple[BrokerId, ...]], tuple[BrokerId, ...]]) -> None:
+    """Every leader proposes other ISRs, all of its partitions in one request."""
+    for leader in tuple(life.live):
+        changes = tuple(
+            IsrChange(
+                topic.topic_id,
+                at.partition,
+                at.leader_epoch,
+                at.partition_epoch,
+                tuple(IsrMember(one, life.image.brokers[one].broker_epoch) for one in isr),
+            )
+            for topic in life.image.topics.values()
+            for at in topic.partitions
+            if at.leader == leader and (isr := change(at.isr)) != at.isr and leader in isr
+        )
+        epoch = life.live[leader].broker_epoch
+        asked = AlterPartitions(UNASKED, leader, epoch, changes)
+        life.ask(partial(_asked_by, asked))
+
+
+def _asked_by(asked: AlterPartitions | AcquireShard, request: Request) -> Asked:
+    return replace(asked, request=request)
+
+
+def creates(life: Life) -> None:
+    """Three topics in one request."""
+    topics = tuple(new_topic(name, 5, 3) for name in ("x", "y", "z"))
+    life.ask(lambda request: CreateTopics(request, topics, dice=3))
+
+
+def deletes(life: Life) -> None:
+    """Two topics in one request, and one of them is made again."""
+    refs = (TopicRef("a", NO_TOPIC_ID), TopicRef("b", NO_TOPIC_ID))
+    life.ask(lambda request: DeleteTopics(request, refs))
+
+
+def grows(life: Life) -> None:
+    """Two topics get more partitions."""
+    more = (MorePartitions("a", 9), MorePartitions("b", 6))
+    life.ask(lambda request: CreatePartitions(request, more, dice=3))
+
+
+def configures_topics(life: Life) -> None:
+    """A lower minimum where replicas are eligible, and something else elsewhere."""
+    alter(
+        life,
+        *(
+            ConfigResource(TOPIC, name, (_set("min.insync.replicas", "1"),))
+            for name in ("low", "a")
+        ),
+        ConfigResource(TOPIC, "b", (_set("retention.ms", "1"),)),
+    )
+
+
+def configures_all(life: Life) -> None:
+    """A minimum for all topics, one for a single broker, and two groups."""
+    alter(
+        life,
+        ConfigResource(BROKER, "", (_set(MINIMUM, "3"),)),
+        ConfigResource(TOPIC, "low", (ConfigChange(MINIMUM, ConfigOperation.DELETE),)),
+        ConfigResource(BROKER, "1", (_set("max.connections", "9"),)),
+        ConfigResource(GROUP, "g", (_set("consumer.session.timeout.ms", "50000"),)),
+        ConfigResource(GROUP, "h", (_set("consumer.session.timeout.ms", "50000"),)),
+    )
+
+
+def alter(life: Life, *resources: ConfigResource) -> None:
+    life.ask(lambda request: AlterConfigs(request, resources))
+
+
+def _set(name: str, value: str) -> ConfigChange:
+    return ConfigChange(name, ConfigOperation.SET, value)
+
+
+def moves(life: Life) -> None:
+    """All partitions of a topic begin to move."""
+    _move(life, (4, 2, 3))
+
+
+def arrives(life: Life) -> None:
+    """They move, and the new replicas join."""
+    _move(life, (4, 2, 3))
+    propose(life, _joined_by_4)
+
+
+def _joined_by_4(isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    return isr if 4 in isr else (*isr, BrokerId(4))
+
+
+def calls_off(life: Life) -> None:
+    """They move, some arrive, and the rest is called off."""
+    _move(life, (4, 2, 3))
+    _move(life, None)
+
+
+def _move(life: Life, replicas: tuple[int, ...] | None) -> None:
+    target = None if replicas is None else tuple(map(BrokerId, replicas))
+    topic = life.image.topics.get("a")
+    numbers = range(0 if topic is None else len(topic.partitions))
+    moves = tuple(Move("a", number, target) for number in numbers)
+    life.ask(lambda request: AlterReassignments(request, moves))
+
+
+def elects(life: Life) -> None:
+    """A broker stops leading, and preferred leaders are asked for."""
+    stops(life)
+    life.register(broker(2, start=1))
+    life.ask(lambda request: ElectLeaders(request, True, None))
+
+
+def elects_uncleanly(life: Life) -> None:
+    """Nobody in sync lives: whoever is asked for leads."""
+    dies(life)
+    life.lose(3)
+    life.register(broker(3, start=1))
+    life.settle()
+    life.ask(lambda request: ElectLeaders(request, False, None))
+
+
+def rebalances(life: Life) -> None:
+    """Nobody asks for preferred leaders, and they come back."""
+    life.lose(1)
+    life.settle()
+    life.register(broker(1, start=4))
+    propose(life, lambda isr: isr if 1 in isr else (*isr, BrokerId(1)))
+    life.settle()
+
+
+def acknowledges(life: Life) -> None:
+    """A demotion that is acknowledged is followed by an election."""
+    stops(life)
+    for one in tuple(life.live.values()):
+        life.step(FeedAcknowledged(one.broker_epoch, life.image.position))
+
+
+def allocates(life: Life) -> None:
+    """Producer ids."""
+    epoch = broker(1).broker_epoch
+    life.ask(lambda request: AllocateProducerIds(request, BrokerId(1), epoch))
+
+
+def coordinates(life: Life) -> None:
+    """A coordinator comes, acquires a shard, and another goes."""
+    life.join(a_coordinator(3))
+    for shard, owner in enumerate(life.image.shards[TXN]):
+        one = life.image.coordinators[TXN, owner.coordinator_id]
+        ref = CoordinatorRef(TXN, one.coordinator_id, one.incarnation_id)
+        life.ask(partial(_asked_by, AcquireShard(UNASKED, ref, shard)))
+    life.leave(1)
+
+
+SCRIPTS: Final[tuple[Script, ...]] = (
+    loses_its_disk,
+    loses_power,
+    is_killed,
+    dies,
+    stops,
+    shrinks,
+    creates,
+    deletes,
+    grows,
+    configures_topics,
+    configures_all,
+    moves,
+    arrives,
+    calls_off,
+    elects,
+    elects_uncleanly,
+    rebalances,
+    acknowledges,
+    allocates,
+    coordinates,
+)

@@ -1,0 +1,162 @@
+"""A controller that dies between two ZooKeeper transactions of one change: the next one, told the
+same again, ends where it would have ended.
+"""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from controller.core.cluster import StoreOp, check_partition
+from controller.core.inputs import (
+    Deposed,
+    Elected,
+    FeedLost,
+    Input,
+    StoreFailed,
+    StoreWritten,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import ClusterDelta, TopicImage
+from tidemark.runtime import zk_paths
+from unit.controller.changes_cut import (
+    SCRIPTS,
+    a_store,
+    broker,
+    disk_of,
+    loses_its_disk,
+    some_topics,
+)
+from unit.controller.lives import (
+    Life,
+    Script,
+    cut_life,
+    cut_lives,
+    lived,
+    next_life,
+    without_epochs,
+)
+from unit.controller.worlds import a_topic
+
+WRITES_NOTHING = {Elected, Deposed, StoreWritten, StoreFailed, FeedLost}
+"""What tells the machine of its own office and of its own writes; a stream that broke is followed
+by the loss of the znode.
+"""
+NEVER_CHANGED = {"brokers_gone", "finalized_features"}
+"""No controller of this release writes these."""
+EACH_ALONE = {"ops_max": 2, "rebalance_ms": 2_000}
+"""Every operation is a transaction of its own, so that a change can be cut anywhere."""
+
+
+PREPARED = a_store(some_topics())
+
+
+def check_whole(life: Life) -> None:
+    """Nothing is left of what was begun and not ended."""
+    tree, image = life.tree, life.image
+    assert set(tree.children(zk_paths.PARTITIONS)) == {one.hex() for one in image.topics_by_id}
+    for topic in image.topics.values():
+        numbers = tree.children(zk_paths.partitions_of(topic.topic_id))
+        assert sorted(map(int, numbers)) == list(range(len(topic.partitions)))
+        for partition in topic.partitions:
+            check_partition(partition)
+    assert next_life(life).begin.stored.topics, "what is stored can be loaded"
+
+
+def no_lost_disk_counts(life: Life) -> bool:
+    """No broker that came with an empty disk is in an ISR or an ELR."""
+    empty = [n for n, one in life.image.brokers.items() if one.log_dir_ids != disk_of(n)]
+    return not any(
+        set(empty) & {*one.isr, *one.elr}
+        for topic in life.image.topics.values()
+        for one in topic.partitions
+    )
+
+
+def leader_epochs(life: Life) -> dict[tuple[str, int], int]:
+    """Of every partition."""
+    return {
+        (topic.name, one.partition): one.leader_epoch
+        for topic in life.image.topics.values()
+        for one in topic.partitions
+    }
+
+
+@pytest.mark.feature("H02", "Y09")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_change_cut_anywhere_is_completed(script: Script) -> None:
+    whole, cuts = lived(next_life(PREPARED, **EACH_ALONE), script), 0
+    for cuts, life in cut_lives(PREPARED, script, **EACH_ALONE):
+        assert without_epochs(life.image) == without_epochs(whole.image), f"cut after {cuts}"
+        epochs = leader_epochs(life)
+        assert all(epochs[at] >= epoch for at, epoch in leader_epochs(whole).items()), cuts
+        check_whole(life)
+    assert cuts > 0
+
+
+@given(st.sampled_from(SCRIPTS), st.sampled_from(SCRIPTS), st.integers(2, 6), st.data())
+@settings(max_examples=80, deadline=None)
+def test_changes_that_follow_one_another_are_completed_too(
+    first: Script, second: Script, ops_max: int, data: st.DataObject
+) -> None:
+    def both(life: Life) -> None:
+        first(life)
+        life.settle()
+        second(life)
+
+    whole = lived(next_life(PREPARED, ops_max=ops_max), both)
+    left = data.draw(st.integers(1, max(whole.session.written, 1)))
+    life = cut_life(PREPARED, both, left, ops_max=ops_max)
+    check_whole(life)
+    assert no_lost_disk_counts(life)
+
+
+def test_the_scripts_have_every_input_every_delta_and_every_znode() -> None:
+    lives = [lived(next_life(PREPARED, **EACH_ALONE), script) for script in SCRIPTS]
+    assert {one for life in lives for one in life.seen} | WRITES_NOTHING == set(get_args(Input))
+    assert {one for life in lives for one in life.ops} == set(get_args(StoreOp))
+    deltas = [delta for life in lives for delta in life.deltas]
+    changed = {
+        one.name for one in fields(ClusterDelta) if any(getattr(d, one.name) for d in deltas)
+    }
+    assert changed | NEVER_CHANGED == {one.name for one in fields(ClusterDelta)}
+
+
+def large(partitions: int) -> Life:
+    """One topic, all partitions in sync at brokers 1, 2 and 3."""
+    spread = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
+    return a_store((a_topic("large", *(spread[n % 3] for n in range(partitions))),))
+
+
+def named_by(topic: TopicImage, number: int) -> list[int]:
+    """Partitions that count on a broker."""
+    return [one.partition for one in topic.partitions if number in (*one.isr, *one.elr)]
+
+
+@pytest.mark.feature("Y09")
+@pytest.mark.parametrize(("partitions", "cuts"), [(1_200, range(1, 4)), (10_000, (1, 11, 20))])
+def test_an_empty_disk_is_in_no_isr_wherever_its_registration_was_cut(
+    partitions: int, cuts: Any
+) -> None:
+    before = large(partitions)
+    for left in cuts:
+        life = cut_life(before, loses_its_disk, left)
+        assert named_by(life.image.topics["large"], 1) == [], f"cut after {left}"
+        assert life.image.brokers[BrokerId(1)] == broker(1, start=2, disk=1)
+
+
+def test_a_broker_is_registered_once_all_that_it_lost_is_written() -> None:
+    life = next_life(large(1_200))
+    seen: list[tuple[bool, int]] = []
+
+    def look() -> None:
+        found = next_life(life).begin.stored
+        known = next(one for one in found.brokers if one.broker_id == 1)
+        seen.append((known == broker(1, start=2, disk=1), len(named_by(found.topics[0], 1))))
+
+    life.session.on_commit = look
+    lived(life, loses_its_disk)
+    assert all(not registered or not named for registered, named in seen)
+    assert {registered for registered, _ in seen} == {False, True}
+    assert any(0 < named < 1_200 for _, named in seen), "it took several transactions"
