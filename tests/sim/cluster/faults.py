@@ -171,11 +171,24 @@ def cut_a_change(world: "World") -> None:
     machine = _up(world)
     left = world.dice.between(1, 3)
     world.note("operator", "waits for a change to cut")
-    if machine is None or world.dice.chance(0.5) or not _may_lose(world, machine):
+    if machine is None or world.dice.chance(0.3) or not _may_lose(world, machine):
         world.kill_who_writes(FatalWrite(left, world.now + 600))
         return
     _lose_disk(world, machine, 60)
-    world.kill_who_writes(FatalWrite(left, world.now + 1_500, lambda: machine.process is not None))
+    world.kill_who_writes(
+        FatalWrite(1, world.now + 3_000, lambda: _is_being_registered(world, machine))
+    )
+
+
+def _is_being_registered(world: "World", machine: "Machine") -> bool:
+    """Whether the active controller has a registration of this broker under way."""
+    writes = [one.process.node._machine._writing for one in world.controllers if one.process]
+    return any(
+        broker.broker_id == machine.number and not broker.fenced
+        for write in writes
+        if write is not None
+        for broker in write.change.delta.brokers_changed
+    )
 
 
 def expire_session(world: "World") -> None:

@@ -86,8 +86,9 @@ def _below_minimum(partition: PartitionImage) -> PartitionImage:
 
 
 def loses_its_disk(life: Life) -> None:
-    """Broker 1 comes again with an empty disk."""
+    """Broker 1 comes again with an empty disk, once its last process holds no lease any more."""
     life.lose(1)
+    life.settle()
     life.register(broker(1, start=2, disk=1))
 
 

@@ -3,7 +3,7 @@ same again, ends where it would have ended.
 """
 
 from dataclasses import fields
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from controller.core.cluster import StoreOp, check_partition
@@ -135,12 +135,13 @@ def named_by(topic: TopicImage, number: int) -> list[int]:
 
 
 @pytest.mark.feature("Y09")
-@pytest.mark.parametrize(("partitions", "cuts"), [(1_200, range(1, 4)), (10_000, (1, 11, 20))])
+@pytest.mark.parametrize(("partitions", "step"), [(1_200, 1), (10_000, 7)])
 def test_an_empty_disk_is_in_no_isr_wherever_its_registration_was_cut(
-    partitions: int, cuts: Any
+    partitions: int, step: int
 ) -> None:
     before = large(partitions)
-    for left in cuts:
+    transactions = lived(next_life(before), loses_its_disk).session.written
+    for left in range(transactions - 1, 0, -step):
         life = cut_life(before, loses_its_disk, left)
         assert named_by(life.image.topics["large"], 1) == [], f"cut after {left}"
         assert life.image.brokers[BrokerId(1)] == broker(1, start=2, disk=1)

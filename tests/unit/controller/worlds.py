@@ -137,13 +137,15 @@ class World:
         requests_waiting_max: int = 10,
         stored: StoredCluster | None = None,
         coordinators: tuple[CoordinatorImage, ...] = (),
+        live: tuple[BrokerImage, ...] = (),
     ) -> None:
+        """``live`` have a session when the first term begins."""
         self.machine = Controller(TopicDefaults(), Limits(requests_waiting_max))
         self.zxid = 0
         self.held: WriteStore | None = None
         self.hold = False
         self.effects: list[Effect] = []
-        self.live: dict[int, BrokerImage] = {}
+        self.live: dict[int, BrokerImage] = {one.broker_id: one for one in live}
         self.coordinators: dict[CoordinatorKey, CoordinatorImage] = {
             one.key: one for one in coordinators
         }
@@ -217,6 +219,15 @@ class World:
     def kinds(self, effects: list[Effect]) -> list[str]:
         """What happened, in order."""
         return [type(effect).__name__ for effect in effects]
+
+
+def stored_by(world: World) -> StoredCluster:
+    """What its controller has written."""
+    image = world.machine.image
+    assert image is not None, "a standby writes nothing"
+    return StoredCluster(
+        image.cluster_id, tuple(image.brokers.values()), tuple(image.topics.values())
+    )
 
 
 def applied(cluster: Cluster, change: Change | None) -> Cluster:

@@ -66,7 +66,7 @@ from controller.core.liveness import NOBODY, CoordinatorListing, LiveListing, ne
 from controller.core.offices import Offices
 from controller.core.producer_ids import decide_producer_ids
 from controller.core.reassignments import decide_reassignments
-from controller.core.registration import decide_registration
+from controller.core.registration import check_predecessor, decide_registration
 from controller.core.soundness import decide_report
 from controller.core.topics import (
     TopicDefaults,
@@ -420,12 +420,14 @@ class Controller:
             words = "the controller could not begin in time"
             return None, Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         try:
-            change, result = self._dispatch(cluster, asked)
+            change, result = self._dispatch(cluster, asked, now)
         except TidemarkError as error:
             return None, Reply(request_id, error.code, error.message)
         return change, Reply(request_id, result=result)
 
-    def _dispatch(self, cluster: Cluster, asked: Asked) -> tuple[Change | None, Result]:
+    def _dispatch(
+        self, cluster: Cluster, asked: Asked, now: InstantMs
+    ) -> tuple[Change | None, Result]:
         match asked:
             case CreateTopics():
                 return decide_create_topics(cluster, asked, self._defaults)
@@ -438,11 +440,22 @@ class Controller:
             case AllocateProducerIds():
                 return decide_producer_ids(cluster, asked)
             case RegisterBroker():
-                return decide_registration(cluster, asked, self._listing)
+                return self._register(cluster, asked, now)
             case RegisterCoordinator() | AcquireShard():
                 return self._dispatch_coordinator(cluster, asked)
             case _:
                 return _dispatch_partitions(cluster, asked)
+
+    def _register(
+        self, cluster: Cluster, asked: RegisterBroker, now: InstantMs
+    ) -> tuple[Change | None, Result]:
+        """Registered, unless another process of the same id may yet lead (Offices)."""
+        assert self._offices is not None, "only the active decides"
+        decided = decide_registration(cluster, asked, self._listing)
+        known = cluster.image.brokers.get(asked.broker.broker_id)
+        held_for_ms = 0 if known is None else self._offices.held_for_ms(known, now)
+        check_predecessor(known, asked.broker, held_for_ms)
+        return decided
 
     def _dispatch_coordinator(
         self, cluster: Cluster, asked: RegisterCoordinator | AcquireShard

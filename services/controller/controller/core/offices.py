@@ -2,7 +2,9 @@
 
 A leader that lives is demoted first, and replaced once its broker has acknowledged the feed that
 says so; one whose znode is gone is replaced a whole lease after that was seen, on this controller's
-clock (ADR 0010, 0011). A new controller has seen nothing: it counts from its first read.
+clock (ADR 0010, 0011). A new controller has seen nothing: it counts from its first read. What is
+waited for is a process, not a broker id: another process of the id is registered once the wait is
+over, or once it shows that the first one has ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +13,7 @@ from typing import NamedTuple
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import START_OF_FEED, BrokerImage, FeedPosition, PartitionImage
 
-from controller.core.liveness import LiveListing, incarnation_of
+from controller.core.liveness import Incarnation, LiveListing, incarnation_of
 
 Key = tuple[TopicId, int]
 _BEGINNING = InstantMs(0)
@@ -45,8 +47,8 @@ class Offices:
         self._begun_at = begun_at
         self._deserted_at: InstantMs | None = None
         self._streams: set[BrokerEpoch] = set()
-        self._gone_since: dict[BrokerId, InstantMs] = {}
-        self._told: set[BrokerId] = set()
+        self._gone_since: dict[Incarnation, InstantMs] = {}
+        self._told: set[Incarnation] = set()
         self._acknowledged: dict[BrokerEpoch, FeedPosition] = {}
         self._demoted: dict[Key, _Demotion] = {}
         self._streams_lost: dict[BrokerEpoch, InstantMs] = {}
@@ -55,12 +57,9 @@ class Offices:
         self, brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing, now: InstantMs
     ) -> None:
         """Who has a session now."""
-        for broker in brokers.values():
-            if incarnation_of(broker) in listing.live:
-                self._gone_since.pop(broker.broker_id, None)
-                self._told.discard(broker.broker_id)
-            else:
-                self._gone_since.setdefault(broker.broker_id, now)
+        gone = [one for one in map(incarnation_of, brokers.values()) if one not in listing.live]
+        self._gone_since = {one: self._gone_since.get(one, now) for one in gone}
+        self._told.intersection_update(gone)
         known = {broker.broker_epoch for broker in brokers.values()}
         for epoch in self._acknowledged.keys() - known:
             del self._acknowledged[epoch]
@@ -69,16 +68,26 @@ class Offices:
         self._streams &= known
 
     def released(self, now: InstantMs) -> frozenset[BrokerId]:
-        """Brokers gone for a whole lease."""
+        """Brokers whose registered process has been gone for a whole lease."""
+        return frozenset(one.broker_id for one in self._released(now))
+
+    def newly_released(self, now: InstantMs) -> frozenset[BrokerId]:
+        """Those of them that were not told of before."""
+        fresh = self._released(now) - self._told
+        self._told |= fresh
+        return frozenset(one.broker_id for one in fresh)
+
+    def _released(self, now: InstantMs) -> frozenset[Incarnation]:
         return frozenset(
             one for one, since in self._gone_since.items() if now - since >= self._lease_ms
         )
 
-    def newly_released(self, now: InstantMs) -> frozenset[BrokerId]:
-        """Those of them that were not told of before."""
-        fresh = self.released(now) - self._told
-        self._told |= fresh
-        return fresh
+    def held_for_ms(self, broker: BrokerImage, now: InstantMs) -> int:
+        """How long a registered process may yet acknowledge what it leads; 0: no longer. One that
+        was not seen gone may do so for a lease from now on.
+        """
+        since = self._gone_since.get(incarnation_of(broker), now)
+        return max(0, since + self._lease_ms - now)
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> bool:
         """A broker has applied the feed up to there; whether a demotion waits for such news."""
@@ -119,7 +128,7 @@ class Offices:
         demotion = self._demoted.get(key)
         needed = self._term_start if demotion is None else demotion.position
         if demotion is not None and demotion.incarnation_id != broker.incarnation_id:
-            return True  # another process, and it holds the directories: the one that led is dead
+            return True  # another process is registered: the one that led holds no lease any more
         return self._acknowledged.get(broker.broker_epoch, START_OF_FEED) >= needed
 
     # Streams.
@@ -160,14 +169,14 @@ class Offices:
         return [
             broker
             for broker in brokers.values()
-            if broker.broker_epoch in due and broker.broker_id not in self._gone_since
+            if broker.broker_epoch in due and incarnation_of(broker) not in self._gone_since
         ]
 
     def is_deserted(self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs) -> bool:
         """Whether brokers live, and none has listened for so long that another controller should
         try: for a lease since the last stream broke, or since the term began for ``deserted_ms``.
         """
-        lives = any(one.broker_id not in self._gone_since for one in brokers.values())
+        lives = any(incarnation_of(one) not in self._gone_since for one in brokers.values())
         due = self._deserted_due()
         return lives and due is not None and now >= due
 

@@ -91,6 +91,23 @@ def has_kept_its_page_cache(known: BrokerImage, asked: RegisterBroker) -> bool:
     return in_order or not known.boot_id or known.boot_id == broker.boot_id
 
 
+def check_predecessor(known: BrokerImage | None, broker: BrokerImage, held_for_ms: int) -> None:
+    """Raises TidemarkError DUPLICATE_BROKER_REGISTRATION, to be tried again, while another process
+    of the broker id may hold its lease. One that shares a log directory has locked it: the other
+    one has ended.
+    """
+    if known is None or held_for_ms <= 0 or known.incarnation_id == broker.incarnation_id:
+        return
+    if not known.log_dir_ids or set(known.log_dir_ids) & set(broker.log_dir_ids):
+        return
+    raise TidemarkError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"Broker {broker.broker_id} was last registered by incarnation"
+        f" {known.incarnation_id.hex()}, with other log directories; that process may be alive and"
+        f" hold its lease for {held_for_ms} ms more: register again then",
+    )
+
+
 def _problem(
     image: ClusterImage, asked: RegisterBroker, listing: LiveListing
 ) -> TidemarkError | None:
