@@ -31,14 +31,14 @@ CODEC_NAMES: Final[Mapping[int, str]] = {
 CODECS_BY_NAME: Final[Mapping[str, int]] = {name: codec for codec, name in CODEC_NAMES.items()}
 
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
-_ZSTD_LEVEL: Final = 3
+ZSTD_LEVEL: Final = 3
 _ZSTD_CHUNK_BYTES_MIN: Final = 64 * 1024
 # xerial's SnappyOutputStream, which Kafka uses: this magic, version 1, compatible with 1, then
 # blocks of (int32 length, raw snappy), each of at most 32 KB before compression.
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES: Final = 32 * 1024
-_XERIAL_LENGTH: Final = struct.Struct(">i")
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+XERIAL_LENGTH: Final = struct.Struct(">i")
 
 
 class CompressionError(ValueError):
@@ -111,27 +111,27 @@ def _ungzip(data: Buffer, bytes_max: int) -> bytes:
 def _snappy(data: Buffer, level: int | None) -> bytes:
     del level
     view = memoryview(data)
-    pieces = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        pieces += (_XERIAL_LENGTH.pack(len(block)), block)
+    pieces = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        pieces += (XERIAL_LENGTH.pack(len(block)), block)
     return b"".join(pieces)
 
 
 def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
     """Java's framing, or one raw block as clients without that framing write it."""
     view = memoryview(data)
-    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _unsnappy_block(view, bytes_max)
     pieces: list[bytes] = []
-    position, left = len(_XERIAL_HEADER), bytes_max
+    position, left = len(XERIAL_HEADER), bytes_max
     if len(view) < position:
         raise CompressionError("snappy: truncated header")
     while position < len(view):
-        if position + _XERIAL_LENGTH.size > len(view):
+        if position + XERIAL_LENGTH.size > len(view):
             raise CompressionError("snappy: truncated block length")
-        (length,) = _XERIAL_LENGTH.unpack_from(view, position)
-        position += _XERIAL_LENGTH.size
+        (length,) = XERIAL_LENGTH.unpack_from(view, position)
+        position += XERIAL_LENGTH.size
         if length < 0 or position + length > len(view):
             raise CompressionError(f"snappy: block of {length} bytes does not fit")
         pieces.append(_unsnappy_block(view[position : position + length], left))
@@ -179,7 +179,7 @@ def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
-    return _zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data)
+    return _zstd_compressor(ZSTD_LEVEL if level is None else level).compress(data)
 
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:

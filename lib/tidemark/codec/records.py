@@ -10,13 +10,14 @@ first):
 For clients, worker processes, tests and tools. A broker's event loop never walks records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from tidemark.codec.compression import CompressionError, decompress
 from tidemark.codec.compression import compress as compress_payload
+from tidemark.codec.compression_stream import decompress_stream
 from tidemark.codec.record_batch import (
     COMPRESSION_MASK,
     CRC_START,
@@ -136,7 +137,11 @@ def assemble_batch(header: BatchHeader, payload: Buffer, *, level: int | None = 
     and CRC computed.
     """
     codec = header.attributes & COMPRESSION_MASK
-    stored = compress_payload(codec, payload, level) if codec else payload
+    return assemble_stored(header, compress_payload(codec, payload, level) if codec else payload)
+
+
+def assemble_stored(header: BatchHeader, stored: Buffer) -> bytes:
+    """A whole batch of records that are compressed already, as ``header`` says."""
     batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(stored)
     head = header._replace(batch_length=batch_length, magic=MAGIC_V2, crc=0)
     crc = crc32c(stored, crc32c(write_header(head)[CRC_START:]))
@@ -321,46 +326,118 @@ def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
     return tuple(headers), position
 
 
-def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
+def payload_chunks(
+    batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[bytes]:
+    """The encoded records of exactly one batch in pieces, each decompressed when it is asked for.
+    Raises RecordsError.
+    """
+    view = memoryview(batch)[HEADER_BYTES:]
+    try:
+        yield from decompress_stream(header.compression, view, bytes_max=bytes_max)
+    except CompressionError as problem:
+        raise RecordsError(str(problem)) from None
+
+
+def scan_records(payload: bytes, record_count: int) -> Iterator[RecordSpan]:
     """Walk encoded records without making values or headers. Raises RecordsError, also for bytes
     left over.
     """
-    try:
-        spans, end = _scan_all(payload, record_count)
-    except (IndexError, ValueError) as problem:
-        raise RecordsError(f"malformed record: {problem}") from None
-    if end != len(payload):
-        raise RecordsError(f"{len(payload) - end} bytes left behind the last record")
-    return spans
+    return scan_chunks((payload,), record_count)
 
 
-def _scan_all(data: bytes, record_count: int) -> tuple[list[RecordSpan], int]:
+def scan_chunks(chunks: Iterable[bytes], record_count: int) -> Iterator[RecordSpan]:
+    """Walk records that come in pieces (none empty), as ``scan_records``: holds one piece and, of a
+    record that lies across two, what stands before its value.
+    """
+    source = iter(chunks)
+    data = b""
+    origin = at = 0  # data[0] is byte ``origin`` of the whole; the next record is at data[at]
+    left = record_count
+    while left > 0:
+        try:
+            left, at, missing = yield from _scan_buffer(data, at, origin, left)
+        except ValueError as problem:
+            raise RecordsError(f"malformed record: {problem}") from None
+        if left:
+            data, origin, at = _more(source, data, origin, at, missing)
+    rest = len(data) - at + sum(map(len, source))
+    if rest < 0:
+        raise RecordsError("malformed record: a length points beyond its record")
+    if rest:
+        raise RecordsError(f"{rest} bytes left behind the last record")
+
+
+def _more(
+    source: Iterator[bytes], data: bytes, origin: int, at: int, missing: int
+) -> tuple[bytes, int, int]:
+    """The bytes from ``data[at]`` on and at least ``missing`` more; where they begin in the whole,
+    and 0. Skips what lies before them.
+    """
+    skip = at - len(data)
+    pieces = [data[at:]]
+    origin += at
+    while missing > 0:
+        piece = next(source, None)
+        if piece is None:
+            raise RecordsError("malformed record: the records end within one")
+        if skip >= len(piece):
+            skip -= len(piece)
+            continue
+        if skip > 0:
+            piece, skip = piece[skip:], 0
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces), origin, 0
+
+
+def _scan_buffer(
+    data: bytes, start: int, origin: int, count: int
+) -> Generator[RecordSpan, None, tuple[int, int, int]]:
+    """The records that begin in ``data`` from ``start`` on. Returns how many of ``count`` are left,
+    where the next begins, and of how many bytes behind ``data`` the walk knows that it needs them.
+    """
     # The worker's hot loop; as in _read_all.
-    spans: list[RecordSpan] = []
     new, one_byte, data_end = tuple.__new__, ONE_BYTE, len(data)
-    end = 0
-    for _ in range(record_count):
-        start = end
-        size, position = read_varint(data, start)
-        end = position + size
-        timestamp_delta, position = read_varint(data, position + 1)
-        offset_delta, position = read_varint(data, position)
-        length = one_byte[data[position]]
-        if length is None or length < 0:
-            key, position = _read_bytes(data, position)
-        else:
-            key_start, position = position + 1, position + 1 + length
-            key = data[key_start:position]
-        value_length, position = read_varint(data, position)
-        if value_length > 0:
-            position += value_length
-        # At least the header count comes after the value.
-        if value_length < -1 or position >= end or end > data_end:
-            raise ValueError("a length points beyond its record")
-        spans.append(
-            new(RecordSpan, (start, end, timestamp_delta, offset_delta, key, value_length >= 0))
-        )
-    return spans, end
+    end = start
+    try:
+        while count:
+            start = end
+            size, position = read_varint(data, start)
+            end = position + size
+            timestamp_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+            length = one_byte[data[position]]
+            if length is None or length < 0:
+                key, position = _read_bytes(data, position)
+            else:
+                key_start, position = position + 1, position + 1 + length
+                key = data[key_start:position]
+            # At least the value's length and the header count come after the key.
+            if position + 2 > end:
+                raise ValueError("a length points beyond its record")
+            if position >= data_end:
+                return count, start, position + 1 - data_end
+            value_length, position = read_varint(data, position)
+            if value_length > 0:
+                position += value_length
+            if value_length < -1 or position >= end:
+                raise ValueError("a length points beyond its record")
+            count -= 1
+            yield new(
+                RecordSpan,
+                (
+                    origin + start,
+                    origin + end,
+                    timestamp_delta,
+                    offset_delta,
+                    key,
+                    value_length >= 0,
+                ),
+            )
+    except IndexError:
+        return count, start, 1
+    return 0, end, 0
 
 
 def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
@@ -379,10 +456,13 @@ def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tup
 
     With ``timestamp=header.max_timestamp`` it is the first record that carries the batch's highest.
     None when every record is older (a batch's header may promise more after compaction). Raises
-    RecordsError.
+    RecordsError, also for offsets that do not ascend.
     """
-    payload = records_payload(batch, header)
-    for span in scan_records(payload, header.record_count):
+    before = -1
+    for span in scan_chunks(payload_chunks(batch, header), header.record_count):
+        if not before < span.offset_delta <= header.last_offset_delta:
+            raise RecordsError(f"offset delta {span.offset_delta} stands behind {before}")
+        before = span.offset_delta
         carried = (
             header.max_timestamp
             if header.is_log_append_time

@@ -12,6 +12,7 @@ from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
 
 from broker.coordination_config import CoordinationConfig
+from broker.core.batch_rules import BATCH_RECORDS_MAX
 
 _HOUR_MS: Final = 3_600_000
 _MIB: Final = 1024 * 1024
@@ -126,6 +127,13 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     )
     grpc_bulk_bytes_in_flight_max: int = Field(
         64 * _MIB, ge=_MIB, description="bytes of batches that all gRPC streams together hold"
+    )
+    batch_records_max: int = Field(
+        BATCH_RECORDS_MAX,
+        ge=1,
+        le=2**31 - 1,
+        description="largest number of records of one batch; a larger one is refused as"
+        " MESSAGE_TOO_LARGE, and clients that can split it do",
     )
     parked_requests_max: int = Field(
         16_384, ge=1, description="long polls and waiting produces held"

@@ -26,6 +26,15 @@ RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that
 claims more uncompressed records than fit would burn offsets.
 """
+COMPRESSED_RECORDS_PER_BYTE_MAX: Final = 8
+"""The same of a compressed batch, whose records are not looked at. Records without key and value
+are the smallest there are, and differ in their offset: zstd brings 100,000 of them to 0.6 bytes
+each, no codec to less.
+"""
+BATCH_RECORDS_MAX: Final = 1_000_000
+"""Unless the configuration says otherwise: as librdkafka's batch.num.messages, the largest bound
+of a client that counts records; the others stop at a batch's bytes long before.
+"""
 
 
 class AppendPlan(NamedTuple):
@@ -70,10 +79,11 @@ class PartitionLimits:
     log_append_time: bool
     flush_group: bool
     min_insync_replicas: int
+    records_max: int = BATCH_RECORDS_MAX
 
     @classmethod
-    def of(cls, config: TopicConfig) -> "PartitionLimits":
-        """From a topic's effective configuration."""
+    def of(cls, config: TopicConfig, *, records_max: int = BATCH_RECORDS_MAX) -> "PartitionLimits":
+        """From a topic's effective configuration, and the broker's batch.records.max."""
         return cls(
             batch_bytes_max=config.max_message_bytes,
             timestamp_before_ms_max=config.message_timestamp_before_max_ms,
@@ -81,6 +91,7 @@ class PartitionLimits:
             log_append_time=config.message_timestamp_type == "LogAppendTime",
             flush_group=config.flush == "group",
             min_insync_replicas=config.min_insync_replicas,
+            records_max=records_max,
         )
 
 
@@ -95,6 +106,15 @@ _TOO_LARGE: Final = Refusal(
 )
 _BAD_COUNT: Final = Refusal(
     ErrorCode.INVALID_RECORD, "record count and last offset delta contradict each other"
+)
+_TOO_MANY: Final = Refusal(
+    ErrorCode.MESSAGE_TOO_LARGE,
+    "the batch has more records than the broker's batch.records.max: send smaller batches",
+)
+_TOO_MANY_FOR_BYTES: Final = Refusal(
+    ErrorCode.INVALID_RECORD,
+    f"the batch claims more than {COMPRESSED_RECORDS_PER_BYTE_MAX} records for each of its"
+    " compressed bytes, which no codec reaches",
 )
 _CONTROL: Final = Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
 _TRANSACTIONAL: Final = Refusal(
@@ -113,23 +133,35 @@ _TIMESTAMP: Final = Refusal(
 )
 
 
+def count_refused(header: BatchHeader, size_bytes: int, limits: PartitionLimits) -> Refusal | None:
+    """Whether a batch of so many bytes can have as many records as it claims, and may.
+
+    Asked before anything is unfolded: for many topics the count is never checked against the
+    records, and the log's end moves by it.
+    """
+    count, stored_bytes = header.record_count, size_bytes - HEADER_BYTES
+    if count <= 0 or header.last_offset_delta != count - 1:
+        return _BAD_COUNT
+    if not header.attributes & COMPRESSION_MASK:
+        if count * RECORD_BYTES_MIN > stored_bytes:
+            return _BAD_COUNT
+    elif count > stored_bytes * COMPRESSED_RECORDS_PER_BYTE_MAX:
+        return _TOO_MANY_FOR_BYTES
+    return _TOO_MANY if count > limits.records_max else None
+
+
 def structure_refused(
     header: BatchHeader, size_bytes: int, limits: PartitionLimits
 ) -> Refusal | None:
     """Which of the structural rules a batch breaks, in Kafka's order."""
     attributes = header.attributes
-    rules = (
+    count = count_refused(header, size_bytes, limits)
+    rules: tuple[tuple[object, Refusal | None], ...] = (
         (header.magic != MAGIC_V2, _OLD_MAGIC),
         (header.batch_length + LENGTH_PREFIX_BYTES != size_bytes, _NOT_ONE_BATCH),
         (size_bytes < HEADER_BYTES, _NOT_ONE_BATCH),
         (size_bytes > limits.batch_bytes_max, _TOO_LARGE),
-        (header.record_count <= 0, _BAD_COUNT),
-        (header.last_offset_delta != header.record_count - 1, _BAD_COUNT),
-        (
-            not attributes & COMPRESSION_MASK
-            and header.record_count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES,
-            _BAD_COUNT,
-        ),
+        (count is not None, count),
         (attributes & CONTROL_BIT, _CONTROL),
         (attributes & TRANSACTIONAL_BIT and header.producer_id < 0, _TRANSACTIONAL),
         (attributes & TIMESTAMP_TYPE_BIT, _TIMESTAMP_TYPE),

@@ -126,7 +126,8 @@ class Partition(Replica):
             or attributes & PLAIN_MASK != attributes
             or attributes & COMPRESSION_MASK > COMPRESSION_LAST
             or (attributes and header.producer_id < 0 and attributes & TRANSACTIONAL_BIT)
-            or (not attributes and count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES)
+            or count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES
+            or count > limits.records_max
         ):
             refused = structure_refused(header, size_bytes, limits)
             if refused is not None:

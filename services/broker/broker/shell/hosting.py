@@ -140,7 +140,7 @@ class Hosting:
             topic_partition,
             topic.topic_id,
             node.broker_id,
-            limits=PartitionLimits.of(config),
+            limits=self._limits(config),
             state=LogState(
                 found.log_start,
                 found.log_end,
@@ -155,6 +155,9 @@ class Hosting:
         node.hosted[topic_partition] = hosted
         node.hosted_by_id[topic.topic_id, state.partition] = hosted
         return hosted
+
+    def _limits(self, config: TopicConfig) -> PartitionLimits:
+        return PartitionLimits.of(config, records_max=self._node.config.batch_records_max)
 
     def _directory(
         self, topic_partition: TopicPartition, topic: TopicImage, config: TopicConfig
@@ -198,7 +201,7 @@ class Hosting:
         was = (partition.role, partition.leader, partition.leader_epoch)
         high_watermark, replicas = partition.high_watermark, partition.replicas
         members = (partition.isr, replicas)
-        partition.configure(PartitionLimits.of(config))
+        partition.configure(self._limits(config))
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
         if partition.high_watermark != high_watermark:

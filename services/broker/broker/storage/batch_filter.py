@@ -7,7 +7,8 @@ horizon removes the tombstone. Until then every reader that started from the beg
 to learn that the key is gone.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from tidemark.codec.records import (
 )
 
 _NO_TIMESTAMP: Final = -1
+_DELTA_MIN: Final = -(1 << 63)
 _KEY_BYTES_MAX: Final = 31
 
 
@@ -60,19 +62,48 @@ def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -
     if header.is_control:
         return FilteredBatch(bytes(batch), header.record_count, 0)
     payload = records_payload(batch, header)
-    kept: list[RecordSpan] = []
+    kept = _Kept()
     without_key = 0
     for span in scan_records(payload, header.record_count):
         if span.key is None:
             without_key += 1
         elif _stays(span.key, span, header, retention):
-            kept.append(span)
-    if not kept:
+            kept.add(span)
+    if not kept.count:
         empty = _emptied(header) if retention.keep_empty else None
         return FilteredBatch(empty, 0, without_key)
     return FilteredBatch(
-        _with_records(batch, header, payload, kept, retention), len(kept), without_key
+        _with_records(batch, header, payload, kept, retention), kept.count, without_key
     )
+
+
+class _Kept:
+    """The records of a batch that stay, as runs of bytes: a batch may have a million of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.timestamp_delta_max = _DELTA_MIN
+        self.has_tombstone = False
+        self._starts = array("q")
+        self._ends = array("q")
+        self._counts = array("q")
+
+    def add(self, span: RecordSpan) -> None:
+        """One more, behind those before it."""
+        self.count += 1
+        self.timestamp_delta_max = max(self.timestamp_delta_max, span.timestamp_delta)
+        self.has_tombstone = self.has_tombstone or not span.has_value
+        if self._ends and self._ends[-1] == span.start:
+            self._ends[-1] = span.end
+            self._counts[-1] += 1
+        else:
+            self._starts.append(span.start)
+            self._ends.append(span.end)
+            self._counts.append(1)
+
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """Where each run of records begins and ends in the payload, and how many it has."""
+        return zip(self._starts, self._ends, self._counts, strict=True)
 
 
 def _stays(key: bytes, span: RecordSpan, header: BatchHeader, retention: Retention) -> bool:
@@ -92,29 +123,35 @@ def _with_records(
     batch: memoryview,
     header: BatchHeader,
     payload: bytes,
-    kept: list[RecordSpan],
+    kept: _Kept,
     retention: Retention,
 ) -> bytes:
     """The batch with only the kept records in it, compressed as before; as it was where nothing
     changes.
     """
-    sets_horizon = not header.has_delete_horizon and not all(span.has_value for span in kept)
-    if len(kept) == header.record_count and not sets_horizon:
+    sets_horizon = not header.has_delete_horizon and kept.has_tombstone
+    if kept.count == header.record_count and not sets_horizon:
         return bytes(batch)
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+        max_timestamp = header.base_timestamp + kept.timestamp_delta_max
+    # One buffer that grows: joining a million pieces would hold them all beside the result.
+    records = bytearray()
     if sets_horizon:
         horizon = retention.now_ms + retention.delete_retention_ms
         shift = header.base_timestamp - horizon
-        records = b"".join(rebase_record(payload, span, shift) for span in kept)
+        for start, end, count in kept.runs():
+            run = payload[start:end]
+            for span in scan_records(run, count):
+                records += rebase_record(run, span, shift)
         header = header._replace(
             attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon
         )
     else:
-        records = b"".join(payload[span.start : span.end] for span in kept)
+        for start, end, _ in kept.runs():
+            records += payload[start:end]
     return assemble_batch(
-        header._replace(max_timestamp=max_timestamp, record_count=len(kept)), records
+        header._replace(max_timestamp=max_timestamp, record_count=kept.count), records
     )
 
 

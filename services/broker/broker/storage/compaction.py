@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import HEADER_BYTES, BatchHeader, read_header
-from tidemark.codec.records import RecordsError, records_payload, scan_records
+from tidemark.codec.records import RecordsError, payload_chunks, scan_chunks
 from tidemark.model.topic_configs import TopicConfig
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.batch_walk import Damage, FrameError, WalkedBatch, walk_batches
@@ -338,7 +338,7 @@ class _Round:
         header, base_offset = walked.header, walked.header.base_offset
         offsets = self._offsets
         try:
-            for span in scan_records(records_payload(walked.batch, header), header.record_count):
+            for span in scan_chunks(payload_chunks(walked.batch, header), header.record_count):
                 if span.key is not None:
                     offsets[map_key(span.key)] = base_offset + span.offset_delta
         except RecordsError as problem:

@@ -150,7 +150,30 @@ def test_a_wrong_highest_timestamp_is_set_right() -> None:
 def test_the_rule_comes_from_the_topics_config(
     overrides: dict[str, str], rule: BatchRule | None
 ) -> None:
-    assert rule_for(topic_config(overrides)) == rule
+    wanted = rule and rule._replace(batch_bytes_max=5_000)
+    assert rule_for(topic_config({**overrides, "max.message.bytes": "5000"})) == wanted
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4])
+def test_a_batch_that_grows_beyond_the_topics_bound_is_refused_on_the_way(codec: int) -> None:
+    batch = build_batch([(0, None, bytes(3_000_000), ())], compression=ZSTD)
+    rule = BatchRule(codec, None, keys_required=False, batch_bytes_max=2_000)
+    refused = apply_rule(batch, rule)
+    assert isinstance(refused, Refusal)
+    assert refused.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes (2000)" in refused.message
+
+
+@pytest.mark.parametrize("came", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("wanted", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_large_batch_is_compressed_again_in_pieces(came: int, wanted: int) -> None:
+    records = [(n, b"%d" % n, bytes(1_000), ()) for n in range(1_000)]
+    batch = build_batch(records, compression=came)
+    stored = apply_rule(batch, BatchRule(wanted, None, keys_required=True))
+    assert isinstance(stored, bytes)
+    header = read_header(stored)
+    assert header.compression == wanted
+    assert read_records(stored, header) == read_records(batch, read_header(batch))
 
 
 def test_only_batches_that_have_to_go_through_the_worker() -> None:

@@ -1,6 +1,7 @@
 """Records in a batch: round trips through every codec, hostile payloads, lookup by timestamp."""
 
 import contextlib
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from tidemark.codec.records import (
     rebase_record,
     record_bytes_max,
     records_payload,
+    scan_chunks,
     scan_records,
     sequence_after,
 )
@@ -73,6 +75,34 @@ def test_spans_say_what_records_say(records: list[Input]) -> None:
         (r.offset, r.key, r.value is not None) for r in _read(batch)
     ]
     assert b"".join(payload[s.start : s.end] for s in spans) == payload
+
+
+@settings(max_examples=60, deadline=None)
+@given(inputs, st.lists(st.integers(1, 40), min_size=1))
+def test_a_walk_over_pieces_sees_what_a_walk_over_the_whole_sees(
+    records: list[Input], sizes: list[int]
+) -> None:
+    batch = build_batch(records)
+    header = read_header(batch)
+    payload = records_payload(batch, header)
+    pieces, start = [], 0
+    for size in itertools.cycle(sizes):
+        if start >= len(payload):
+            break
+        pieces.append(payload[start : start + size])
+        start += size
+    whole = list(scan_records(payload, header.record_count))
+    assert list(scan_chunks(pieces, header.record_count)) == whole
+
+
+def test_a_walk_holds_a_piece_and_never_a_value_that_it_passes_over() -> None:
+    pieces = [encode_record(0, 0, b"k", bytes(1_000))[:-1_000], *[bytes(100)] * 10]
+    walk = scan_chunks(iter(pieces), 1)
+    assert next(walk).key == b"k"  # the value has not come yet
+    with pytest.raises(StopIteration):
+        next(walk)
+    with pytest.raises(RecordsError):
+        list(scan_chunks(pieces[:-1], 1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -137,6 +167,12 @@ def test_lookup_by_timestamp_agrees_with_its_plain_twin(
     assert first_at_or_after(batch, read_header(batch), timestamp) == plain
 
 
+def test_a_lookup_stops_at_offsets_that_do_not_ascend() -> None:
+    batch = _batch_of(encode_record(0, 0, None, None) * 1_000, 1_000)
+    with pytest.raises(RecordsError, match="offset delta 0 stands behind 0"):
+        first_at_or_after(batch, read_header(batch), 5)
+
+
 def _batch_of(payload: bytes, count: int) -> bytes:
     header = BatchHeader(0, 0, 0, 2, 0, 0, max(count - 1, 0), 0, 0, -1, -1, -1, count)
     return assemble_batch(header, payload)
@@ -177,6 +213,7 @@ def test_hostile_records_never_do_anything_else(payload: bytes, count: int) -> N
     for read in (
         lambda: read_records(batch, read_header(batch)),
         lambda: list(scan_records(payload, count)),
+        lambda: list(scan_chunks([payload[:7], payload[7:]] if payload[7:] else [], count)),
     ):
         with contextlib.suppress(RecordsError):
             read()
