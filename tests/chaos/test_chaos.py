@@ -14,15 +14,14 @@ import pytest
 from chaos.report import EXIT_HELD
 
 MINUTES: Final = 2
-LIMIT_S: Final = 540
-"""Faults that are under way are ended, the cluster heals, and all is read back."""
+LIMIT_S: Final = 1_500
+"""Only a run that hangs takes so long: faults are ended, the cluster heals, all is read back."""
 _STACKS_S: Final = 5
 _END_S: Final = 60
 
 
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(LIMIT_S + _STACKS_S + _END_S + 30)
 @pytest.mark.feature("G09", "G24", "H04", "H05", "H08", "I10", "J10", "C08")
 @pytest.mark.feature("N01", "N02", "N03", "N04", "L04", "L05", "H15")
 def test_two_minutes_of_faults_lose_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from conformance.java_programs import JavaPrograms, build
 from e2e.conftest import Cluster
 from e2e.transactional_clients import transactional_cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 OK = "null"
 """What a Java client answers when there is nothing to say: it worked."""

@@ -22,7 +22,7 @@ from conformance.java_programs import JavaPrograms, RunningProgram, build, start
 from e2e.conftest import Cluster
 from e2e.transactional_clients import COMMITTED, WAIT_S, create, transactional_cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PARTITIONS = 4
 WORDS = 40

@@ -17,7 +17,7 @@ from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.search_queries import search_queries
 from tidemark.runtime.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.e2e
 
 COMMAND = [sys.executable, "-m", "tidemark.cli.main"]
 

@@ -44,7 +44,7 @@ from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.os_disk import OsFile
 from tidemark_wire.v1 import common_pb2, partition_store_pb2, partition_store_pb2_grpc
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 PARTITIONS: Final = 3
 KILLS: Final = 3

@@ -14,7 +14,7 @@ from tidemark.cli.dev.layout import Layout, free_port_block, txn_coordinators_de
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 UP_SECONDS_MAX = 20.0
 

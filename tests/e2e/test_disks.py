@@ -53,7 +53,7 @@ from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service import ServiceError
 from tidemark_wire.v1 import controller_pb2
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 OFFLINE_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
 META: Final = "meta.properties"

@@ -30,7 +30,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
 from tidemark.model.topics import INTERNAL_TOPICS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SEED: Final = int(os.environ.get("SEED") or 20_261_121)
 FRAMES: Final = int(os.environ.get("FRAMES") or 200_000)

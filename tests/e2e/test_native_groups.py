@@ -21,7 +21,7 @@ from tidemark.client import (
 )
 from tidemark.client.errors import CommitFailedError, GroupNotEmptyError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.e2e
 
 QUICK: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
 Name = Callable[[str], str]

@@ -23,7 +23,7 @@ from tidemark.client import (
     TransactionalProducer,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 QUICK: Final[dict[str, Any]] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
 COMMITTED: Final[dict[str, Any]] = QUICK | {

@@ -29,8 +29,7 @@ ROOT: Final = Path(__file__).parents[2]
 WORKER_PATH: Final = ("gen", "lib", "spark-jobs", "tests")
 """What Spark's Python processes import from, below the root: the tests too, for fault hooks."""
 TASK_TRIES: Final = 3
-JVM_END_SECONDS: Final = 20.0
-TEST_SECONDS: Final = 400
+JVM_END_SECONDS: Final = 120.0
 QUICK: Final[Mapping[str, Config]] = {
     "broker": {
         "zookeeper.session.timeout.ms": 4_000,  # a killed broker's id is free after it
@@ -66,13 +65,9 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j leaves sockets to the garbage collector, and pyspark its own old ways. The first query
-    of a JVM takes its time where the machine is busy.
-    """
+    """py4j leaves sockets to the garbage collector, and pyspark its own old ways."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
             for ignored in (
                 "ignore::ResourceWarning",
                 "ignore::DeprecationWarning",

@@ -10,7 +10,7 @@ from tidemark.client.positions import ConsumerRecord
 from tidemark.client.sink_batches import SinkBatches, SinkDescription
 from tidemark.model.topics import TopicPartition
 
-SETTLED_SECONDS: Final = 30
+SETTLED_SECONDS: Final = 600
 
 
 def committed_records(cluster: Cluster, topic: str, partitions: int = 1) -> list[ConsumerRecord]:

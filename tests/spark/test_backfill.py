@@ -17,7 +17,6 @@ from spark.spark_records import create, reader, values_of
 from tidemark_spark.errors import OptionError
 from tidemark_spark.keys import parse_key
 
-pytestmark = pytest.mark.timeout(240)
 COMMON = ["--bootstrap-servers", "h:1", "--path", "p", "--topic", "t", "--checkpoint", "c"]
 
 

@@ -26,8 +26,6 @@ from tidemark_spark.catalogue import CatalogueError, OffsetRange, plan_round
 from tidemark_spark.catalogue_directory import CatalogueDirectory
 from tidemark_spark.staged_files import FilesMessage, StagedFiles, StagedFilesWriter, from_options
 
-pytestmark = pytest.mark.timeout(180)
-
 NOON_MS = 1_772_366_400_000
 """2026-03-01T12:00:00Z."""
 DAY_MS = 86_400_000

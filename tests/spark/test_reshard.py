@@ -23,6 +23,7 @@ from tidemark.codec.murmur2 import partition_for_key
 from tidemark_spark.errors import OptionError
 from tidemark_spark.keys import parse_key
 from tidemark_spark.partitioners import parse_partitioner
+from waiting import patience
 
 SERVERS = 3
 BATCHES = 21
@@ -38,8 +39,6 @@ ADAPTIVE: Final = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "1KB",
 }
 """Adaptive execution that splits and merges whatever it may."""
-
-pytestmark = pytest.mark.timeout(240)
 
 
 @dataclass
@@ -246,7 +245,7 @@ def wait_group_offsets(pair: Pair, wanted: Mapping[int, int]) -> None:
     """
 
     async def watch(admin: Admin) -> None:
-        async with asyncio.timeout(30):
+        async with patience():
             while True:
                 if await offsets(admin) == wanted:
                     return

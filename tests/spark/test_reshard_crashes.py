@@ -19,9 +19,7 @@ SERVERS = 2
 PARTITIONS = 3
 RECORDS_EACH = 60
 RECORDS_A_BATCH = 40
-JOB_SECONDS = 280.0
-
-pytestmark = pytest.mark.timeout(400)
+JOB_SECONDS = 1_500.0
 
 
 class Job:

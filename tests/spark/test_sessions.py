@@ -19,8 +19,6 @@ from tidemark.client.sync import Admin
 from tidemark_spark.errors import OptionError
 from tidemark_spark.session_frames import FORMATS, parse_records
 
-pytestmark = pytest.mark.timeout(240)
-
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

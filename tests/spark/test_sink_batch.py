@@ -14,7 +14,6 @@ from tidemark.client import Admin
 from tidemark.client.positions import ConsumerRecord
 from tidemark.codec.murmur2 import partition_for_key
 
-pytestmark = pytest.mark.timeout(300)  # the first query of a session compiles itself first
 Name = Callable[[str], str]
 QUICK = {
     "client.unknown_topic_grace_ms": "100",

@@ -357,7 +357,6 @@ def _kill_and_restart(cluster: Cluster, victim: str) -> None:
     cluster.restart(victim)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.feature("Y02")
 def test_a_process_killed_between_steps_loses_and_repeats_nothing(
     start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch

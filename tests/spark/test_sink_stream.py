@@ -19,7 +19,6 @@ from spark.step_faults import Faults
 from tidemark.model.topics import TopicPartition
 from tidemark_spark.steps import Step
 
-pytestmark = pytest.mark.timeout(300)  # the first query of a session compiles itself first
 Name = Callable[[str], str]
 TASK_STEPS = (Step.ENLIST, Step.SEND, Step.FLUSH, Step.MESSAGE)
 COMMIT_STEPS = (Step.COMMIT_BEFORE, Step.OFFSETS, Step.COMMIT_SENT, Step.COMMIT_AFTER)
@@ -298,7 +297,7 @@ def test_a_driver_killed_before_it_heard_of_its_commit(
         capture_output=True,
         check=False,
         start_new_session=True,
-        timeout=200,
+        timeout=1_500,
     )
     assert died.returncode != 0
     assert faults.struck(query.sink_id) == {"commit-sent.1"}, died.stderr.decode()[-2_000:]

@@ -17,7 +17,7 @@ Name = Callable[[str], str]
 NOON_MS: Final = 1_767_268_800_000
 NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
-WAIT_S: Final = 90
+WAIT_S: Final = 600
 QUICK: Final = {"client.unknown_topic_grace_ms": "300"}
 
 

@@ -19,7 +19,7 @@ from tidemark.client import TopicPartition
 from tidemark.client.sync import Admin
 from tidemark.runtime.clock import Clock
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 FORMAT = "kafka"
 WAIT_MS = 120_000

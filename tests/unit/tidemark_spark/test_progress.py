@@ -15,6 +15,7 @@ from tidemark_spark.progress import (
     parse_report,
     reason_of,
 )
+from waiting import PATIENCE_S
 
 
 def _report(batch_id: int = 7, **changes: Any) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def test_metrics_before_the_first_batch() -> None:
 def test_metrics_are_served() -> None:
     with (
         metrics_served(Progress("by-user"), 0, "127.0.0.1") as port,
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer,
     ):
         assert f"{PREFIX}_batches_total" in answer.read().decode()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 TOOL = Path(__file__).parents[3] / "tools/spark_zip.py"
 Build = Callable[[Path], Path]
@@ -26,7 +27,11 @@ def imported_from(archive: Path) -> str:
         " import tidemark.model.ids as it; print(it.__file__)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     return done.stdout.strip()
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 TOOL = Path(__file__).parents[3] / "tools/venv_paths.py"
 
 
@@ -17,7 +19,7 @@ def path_of_an_interpreter(site_packages: Path, given: list[str]) -> list[str]:
         f" site.addsitedir({str(site_packages)!r}); print(json.dumps(sys.path))"
     )
     argv = [sys.executable, "-S", "-c", program]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     found: list[str] = json.loads(done.stdout)
     return found
 

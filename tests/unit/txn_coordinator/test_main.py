@@ -5,6 +5,7 @@ import pytest
 from tidemark.runtime.zk_session import ZkUnavailableError
 from txn_coordinator.__main__ import serve
 from txn_coordinator.config import TxnCoordinatorConfig
+from waiting import patience
 
 NOBODY = "127.0.0.1:1"
 
@@ -18,7 +19,7 @@ def config(**settings: Any) -> TxnCoordinatorConfig:
 def test_a_replica_that_waits_for_zookeeper_stops_when_told() -> None:
     async def scenario() -> None:
         stop = asyncio.Event()
-        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        async with patience(), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(serve(config(), stop))
             await asyncio.sleep(0.02)
             stop.set()

@@ -11,6 +11,7 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_wire import write_partition
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition
+from virtual_time import run_virtual
 
 Answer = Callable[[pb.AlterPartitionsRequest], pb.AlterPartitionsResponse]
 
@@ -76,14 +77,13 @@ def run(world: LeaderWorld, controller: Controller, come: Callable[[], bool]) ->
         sender = IsrSender(world.node)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(sender.run())
-            async with asyncio.timeout(5):
-                while not come():
-                    world.fetch(3, world.hosted().partition.log_end)
-                    world.clock.advance(20)
-                    await asyncio.sleep(0.001)
+            while not come():
+                world.fetch(3, world.hosted().partition.log_end)
+                world.clock.advance(20)
+                await asyncio.sleep(0.001)
             running.cancel()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 @pytest.mark.feature("G06", "G17")

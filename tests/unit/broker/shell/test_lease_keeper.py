@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 from broker.shell.lease_keeper import LeaseKeeper
-from tidemark.runtime.clock import Clock
 from tidemark.runtime.zk_session import (
     BadVersionError,
     NoNodeError,
@@ -15,6 +14,8 @@ from tidemark.runtime.zk_session import (
     ZkSession,
     ZnodeStat,
 )
+from virtual_time import LoopClock, run_virtual
+from waiting import until
 
 PATH = "/brokers/live/1-aa"
 LEASE_MS = 300
@@ -63,16 +64,14 @@ class Kept:
         self.session = Session()
         self.gone = 0
         self.keeper = LeaseKeeper(
-            cast("ZkSession", self.session), Clock(), lease_ms=LEASE_MS, on_gone=self._on_gone
+            cast("ZkSession", self.session), LoopClock(), lease_ms=LEASE_MS, on_gone=self._on_gone
         )
 
     def _on_gone(self) -> None:
         self.gone += 1
 
     async def until(self, come: Callable[[], bool]) -> None:
-        async with asyncio.timeout(3):
-            while not come():  # noqa: ASYNC110 - the keeper tells nobody
-                await asyncio.sleep(0.002)
+        await until(come)
 
 
 def keeping(test: Callable[[Kept], Coroutine[Any, Any, None]]) -> None:
@@ -84,7 +83,7 @@ def keeping(test: Callable[[Kept], Coroutine[Any, Any, None]]) -> None:
             await test(kept)
             running.cancel()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 @pytest.mark.feature("Y03")

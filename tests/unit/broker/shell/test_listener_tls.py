@@ -32,6 +32,7 @@ from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.tls import ClientAuth, ServerTls, TlsSettings, client_context
 from unit.broker.shell.conftest import MakeNode
 from unit.pem_files import PemFiles
+from waiting import PATIENCE_S, patience
 
 VALUE = bytes(range(256)) * 4_000
 """A megabyte: several pieces, and more than a transport wants to hold."""
@@ -121,8 +122,8 @@ def serve(make_node: MakeNode) -> Iterator[Serve]:
 
         stop, now = asyncio.Event(), asyncio.Event()
         now.set()
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            tasks.create_task(listener.run(now, stop, drain_s=2))
+        async with patience(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(listener.run(now, stop, drain_s=PATIENCE_S))
             await listener.serving.wait()
             try:
                 await scenario(connect)

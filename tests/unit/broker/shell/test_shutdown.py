@@ -1,15 +1,14 @@
 """Controlled shutdown: how long a stopping broker asks."""
 
-import asyncio
 from typing import Any, cast
 
 import pytest
 from broker.shell.shutdown import hand_over, led_count, movable_count
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
+from virtual_time import LoopClock, run_virtual
 
 
 class Controller:
@@ -29,10 +28,10 @@ class Controller:
 
 
 def hand_over_of(world: LeaderWorld, controller: Controller, deadline_ms: int = 5_000) -> None:
-    world.node.clock = Clock()
+    world.node.clock = LoopClock()
     world.node.broker_epoch = 10
     world.node.controller = cast("ControllerClient", controller)
-    asyncio.run(hand_over(world.node, deadline_ms=deadline_ms))
+    run_virtual(hand_over(world.node, deadline_ms=deadline_ms))
 
 
 @pytest.mark.feature("A16")
@@ -63,5 +62,5 @@ def test_who_never_registered_has_nothing_to_hand_over() -> None:
     world = LeaderWorld()
     controller = Controller(world)
     world.node.controller = cast("ControllerClient", controller)
-    asyncio.run(hand_over(world.node, deadline_ms=1_000))
+    run_virtual(hand_over(world.node, deadline_ms=1_000))
     assert controller.asked == 0

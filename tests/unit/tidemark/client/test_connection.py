@@ -21,7 +21,8 @@ from tidemark.kafka.api_versions import (
     write_api_versions_response,
 )
 from tidemark.kafka.apis import ApiKey
-from unit.tidemark.client.clients import run
+from unit.tidemark.client.clients import run_with_sockets as run
+from waiting import PATIENCE_MS, until
 
 Reply = Callable[[int, int, asyncio.StreamWriter], None]
 VERSIONS = ApiVersionsResponse(0, [ApiVersion(3, 0, 13), ApiVersion(18, 0, 4)])
@@ -40,9 +41,11 @@ class Peer:
         self.reply = reply
         self.versions = versions
         self.connections = 0
+        self.open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -57,6 +60,8 @@ class Peer:
                     self.reply(api_key, correlation_id, writer)
         except asyncio.IncompleteReadError:
             writer.close()
+        finally:
+            self.open -= 1
 
 
 def with_peer(
@@ -67,12 +72,12 @@ def with_peer(
         async with server:
             port = server.sockets[0].getsockname()[1]
             await work(Address("127.0.0.1", port), ClientConfig(**settings))  # type: ignore[arg-type]
-        await asyncio.sleep(0.01)
+        await until(lambda: not peer.open, "every connection is closed")
 
     run(main())
 
 
-async def ask(connection: BrokerConnection, *, timeout_ms: int = 1_000) -> bytes:
+async def ask(connection: BrokerConnection, *, timeout_ms: int = PATIENCE_MS) -> bytes:
     return bytes(await connection.request(ApiKey.METADATA, 0, [b"body"], timeout_ms=timeout_ms))
 
 
@@ -193,21 +198,20 @@ def test_nobody_listening_is_told_with_the_address() -> None:
 
 
 def test_requests_beyond_the_bound_wait_for_an_answer() -> None:
-    held: list[int] = []
+    held: list[Callable[[], None]] = []
 
     def hold(api_key: int, correlation_id: int, writer: asyncio.StreamWriter) -> None:
-        held.append(correlation_id)
-        if len(held) == 2:
-            for number in held:
-                echo(api_key, number, writer)
-        elif len(held) > 2:
-            echo(api_key, correlation_id, writer)
+        held.append(lambda: echo(api_key, correlation_id, writer))
+        if len(held) > 2:
+            held[-1]()
 
     async def work(address: Address, config: ClientConfig) -> None:
         connection = await BrokerConnection.open(address, config)
         asked = asyncio.gather(*(ask(connection) for _ in range(3)))
-        await asyncio.sleep(0.01)
-        assert connection.pending_count <= 2
+        await until(lambda: len(held) == 2)
+        assert connection.pending_count == 2
+        for answer_held in held[:2]:
+            answer_held()
         assert await asked == [b"1", b"2", b"3"]
         connection.close()
 
@@ -226,9 +230,10 @@ def test_a_cancelled_asker_frees_its_place_and_its_answer_is_dropped() -> None:
 
     async def work(address: Address, config: ClientConfig) -> None:
         connection = await BrokerConnection.open(address, config)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await ask(connection)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(ask(connection))
+            await until(lambda: late)
+            asking.cancel()
         assert await ask(connection) == b"2"
         connection.close()
 

@@ -18,6 +18,7 @@ from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import member_on, run
 from unit.tidemark.client.memory_groups import MemoryGroups
 from unit.tidemark.client.memory_transport import MemoryTransport
+from waiting import until
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -48,27 +49,17 @@ class Listener:
 async def poll_until(consumer: Consumer, met: Callable[[], bool]) -> list[tuple[int, int]]:
     """Poll until a condition is met; what came, as (partition, offset)."""
     got: list[tuple[int, int]] = []
-    async with asyncio.timeout(5):
-        while not met():
-            records = await consumer.poll(timeout_ms=20)
-            got += [(record.partition, record.offset) for record in records]
+    while not met():
+        records = await consumer.poll(timeout_ms=20)
+        got += [(record.partition, record.offset) for record in records]
     return got
-
-
-async def eventually(met: Callable[[], bool]) -> None:
-    for _ in range(1_000):
-        if met():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("not met in time")
 
 
 async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
     got: list[tuple[int, int]] = []
-    async with asyncio.timeout(5):
-        while len(got) < count:
-            records = await consumer.poll(timeout_ms=20)
-            got += [(record.partition, record.offset) for record in records]
+    while len(got) < count:
+        records = await consumer.poll(timeout_ms=20)
+        got += [(record.partition, record.offset) for record in records]
     return got
 
 
@@ -251,7 +242,7 @@ def test_a_stale_epoch_is_no_failure_while_ours_is_being_raised() -> None:
             group = consumer._group
             assert group is not None
             cluster.heartbeat_s = 0.02
-            await eventually(lambda: group.is_catching_up)  # a heartbeat is under way
+            await until(lambda: group.is_catching_up)  # a heartbeat is under way
             cluster.faults[ApiKey.OFFSET_COMMIT].append(ErrorCode.STALE_MEMBER_EPOCH)
             await consumer.commit()
 
@@ -267,7 +258,7 @@ def test_who_does_not_poll_leaves_and_comes_back() -> None:
         async with member_on(cluster, max_poll_interval_ms=30) as consumer:
             consumer.subscribe(["t"], listener)
             await read(consumer, 5)
-            await eventually(lambda: not cluster.members)
+            await until(lambda: not cluster.members)
             with pytest.raises(CommitFailedError):
                 await consumer.commit()
             await poll_until(consumer, lambda: len(cluster.members) == 1)
@@ -379,7 +370,7 @@ def test_what_was_read_before_a_fence_is_never_committed_as_if_it_were_still_our
             before = consumer.group_metadata()
             cluster.fence()
             heard = len(cluster.requests(HEARTBEAT))
-            await eventually(lambda: len(cluster.requests(HEARTBEAT)) > heard)
+            await until(lambda: len(cluster.requests(HEARTBEAT)) > heard)
             await asyncio.sleep(0.03)
             assert not cluster.members, "it joins again once the user knows"
             assert consumer.group_metadata() == before

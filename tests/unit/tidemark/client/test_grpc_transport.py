@@ -19,7 +19,7 @@ from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import common_pb2, partition_store_pb2
-from unit.tidemark.client.clients import run
+from unit.tidemark.client.clients import run_with_sockets as run
 from unit.tidemark.client.memory_store import serving
 from unit.tidemark.client.memory_transport import MemoryTransport
 
@@ -111,7 +111,7 @@ def test_a_silent_broker_costs_the_stream_after_the_timeout() -> None:
 
     async def work() -> None:
         async with serving(cluster) as store, asyncio.TaskGroup() as group:
-            config = ClientConfig(transport="grpc", request_timeout_ms=50)
+            config = ClientConfig(transport="grpc")
             transport = GrpcTransport(Bootstrap.parse(store.address), config, group)
             await transport.describe(["t"], auto_create=False)
             stream = transport._append_stream(Address(*split(store.address)))

@@ -18,7 +18,7 @@ from tidemark.client.retry import Deadline
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import ManualClock
-from unit.tidemark.client.clients import run
+from unit.tidemark.client.clients import run, run_with_sockets
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 SOON = Deadline(1_000, 1_000)
@@ -137,7 +137,7 @@ def test_a_zookeeper_that_is_not_there_is_named_in_time() -> None:
     config = ConsumerConfig(retry_backoff_ms=1, retry_backoff_max_ms=1)
     storage = ZooKeeperOffsets("127.0.0.1:1", "g", config, ManualClock())
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
-        run(storage.fetch([ZERO], Deadline(50, 50)))
+        run_with_sockets(storage.fetch([ZERO], Deadline(50, 50)))
 
 
 def test_requests_say_who_asks() -> None:

@@ -28,9 +28,10 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
-from unit.tidemark.client.clients import run
+from unit.tidemark.client.clients import run_with_sockets as run
 from unit.tidemark.client.memory_store import MemoryStore
 from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import run_skipping, skip, skip_until
 
 ZERO = TopicPartition("t", 0)
 QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
@@ -105,15 +106,17 @@ def use(work: Callable[[SinkBatches, ScriptedCoordinator], Awaitable[None]]) -> 
         async with serving() as (address, coordinator), SinkBatches(address, **QUICK) as sink:
             await work(sink, coordinator)
 
-    run(scenario())
+    run_skipping(scenario())
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1_000):
-        if holds():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("it never came to hold")
+MINUTE_S, KEPT_FOR_MS = 60, 90_000
+"""More than a third passes: the batch is due to be kept alive."""
+
+
+async def keep_alive(coordinator: ScriptedCoordinator) -> None:
+    """Let so much time pass that an open writer keeps its batch alive."""
+    count = len(coordinator.of(pb.KeepBatchAliveRequest))
+    await skip_until(lambda: len(coordinator.of(pb.KeepBatchAliveRequest)) > count, MINUTE_S)
 
 
 def into(writer: Writer, cluster: MemoryTransport) -> Writer:
@@ -239,13 +242,15 @@ def test_without_offsets_nobody_is_enlisted_for_them() -> None:
 
 def test_a_writer_keeps_its_batch_alive_while_it_is_open() -> None:
     async def work(sink: SinkBatches, coordinator: ScriptedCoordinator) -> None:
-        writer = into(await sink.enlist(BATCH, "w", timeout_ms=30), MemoryTransport())
+        writer = into(await sink.enlist(BATCH, "w", timeout_ms=KEPT_FOR_MS), MemoryTransport())
         async with writer:
-            await until(lambda: len(coordinator.of(pb.KeepBatchAliveRequest)) >= 3)
+            for _ in range(3):
+                await keep_alive(coordinator)
         kept = coordinator.of(pb.KeepBatchAliveRequest)
         assert {request.handle for request in kept} == {HANDLE}
-        await asyncio.sleep(0.03)
-        assert len(coordinator.of(pb.KeepBatchAliveRequest)) <= len(kept) + 1
+        skip(MINUTE_S)
+        await sink.enlist(BATCH, "w")
+        assert coordinator.of(pb.KeepBatchAliveRequest) == kept
 
     use(work)
 
@@ -255,9 +260,9 @@ def test_a_writer_whose_batch_ended_does_not_count() -> None:
         ended = pb.KeepBatchAliveResponse(error_code=OLD, error_message="the batch was aborted")
         passing = pb.KeepBatchAliveResponse(error_code=ErrorCode.NOT_COORDINATOR)
         coordinator.answers["KeepBatchAliveRequest"] = [passing, ended]
-        writer = into(await sink.enlist(BATCH, "w", timeout_ms=30), MemoryTransport())
+        writer = into(await sink.enlist(BATCH, "w", timeout_ms=KEPT_FOR_MS), MemoryTransport())
         await writer.start()
-        await until(lambda: writer.failure is not None)
+        await skip_until(lambda: writer.failure is not None, MINUTE_S)
         with pytest.raises(InvalidTransactionStateError, match=r"keeping batch 7 .* was aborted"):
             writer.receipt()
         await writer.close(timeout_ms=0)

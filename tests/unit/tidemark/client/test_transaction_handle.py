@@ -1,6 +1,6 @@
 """Durable handles over real gRPC; records go to a cluster in memory."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,9 +23,10 @@ from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import ManualClock
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
-from unit.tidemark.client.clients import run
+from unit.tidemark.client.clients import run_with_sockets as run
 from unit.tidemark.client.memory_store import MemoryStore
 from unit.tidemark.client.memory_transport import MemoryTransport
 
@@ -39,12 +40,14 @@ class MemoryCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.fails: list[int] = []
+        self.on_asked: Callable[[], None] = lambda: None
         self.slots: dict[str, tuple[int, int]] = {}
         self.outcome: bool | None = None
         self.epoch = 0
 
     def _code(self, request: Any) -> int:
         self.asked.append(request)
+        self.on_asked()
         return self.fails.pop(0) if self.fails else 0
 
     async def InitTransactionalId(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -194,15 +197,20 @@ def test_a_writer_with_a_hole_gives_no_receipt() -> None:
 
 
 def test_what_passes_is_asked_again_and_an_open_transaction_is_told() -> None:
+    clock, settings = ManualClock(), QUICK | {"request_timeout_ms": 300_000}
+
     async def work() -> None:
-        async with serving() as (address, coordinator):
-            quick = QUICK | {"request_timeout_ms": 300}
-            async with Transactions(address, **quick) as transactions:
-                coordinator.fails = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+        async with (
+            serving() as (address, coordinator),
+            Transactions(address, clock=clock, **settings) as transactions,
+        ):
+            coordinator.fails = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+            await transactions.begin_transaction("job")
+            coordinator.fails = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
+            coordinator.on_asked = lambda: clock.advance(120_000)
+            with pytest.raises(ConcurrentTransactionsError, match="finish it by its handle"):
                 await transactions.begin_transaction("job")
-                coordinator.fails = [ErrorCode.CONCURRENT_TRANSACTIONS] * 1_000
-                with pytest.raises(ConcurrentTransactionsError, match="finish it by its handle"):
-                    await transactions.begin_transaction("job")
+            assert not coordinator.fails
 
     run(work())
 

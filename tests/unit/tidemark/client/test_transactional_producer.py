@@ -23,6 +23,7 @@ from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import run
 from unit.tidemark.client.memory_transactions import MemoryTransactions
 from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import LoopClock
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = GroupMetadata("g")
@@ -34,7 +35,7 @@ def cluster(*, partitions: int = 2) -> MemoryTransactions:
 
 def producer_on(memory: MemoryTransactions, **settings: Any) -> TransactionalProducer:
     config = ProducerConfig(retry_backoff_ms=1, retry_backoff_max_ms=2, transactional_id="x")
-    producer = TransactionalProducer("memory:1", config, **settings)
+    producer = TransactionalProducer("memory:1", config, clock=LoopClock(), **settings)
     producer._session._make_transport = lambda group: memory.cluster  # type: ignore[method-assign]
     producer._session.kafka = memory.kafka  # type: ignore[method-assign]
     return producer

@@ -22,9 +22,11 @@ class ScriptedController(controller_pb2_grpc.ControllerServicer):
         self.feed: list[list[pb.MetadataUpdate]] = []
         self.all_acknowledged = asyncio.Event()
         self.acknowledged: list[int] = []
+        self.on_asked: Callable[[], None] = lambda: None
 
     def _answer(self, method: str, request: Any) -> Any:
         self.asked.append(request)
+        self.on_asked()
         answers = self.answers[method]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 

@@ -12,6 +12,7 @@ from tidemark.runtime.channel_pool import (
 )
 from tidemark_wire.v1.txn_pb2 import ListTransactionsRequest
 from tidemark_wire.v1.txn_pb2_grpc import TransactionCoordinatorStub
+from waiting import PATIENCE_S
 
 
 def test_a_peer_has_one_channel() -> None:
@@ -46,7 +47,7 @@ def test_a_failed_call_says_how_and_where() -> None:
             pytest.raises(CallFailedError, match=words) as failed,
             call_failures("127.0.0.1:1"),
         ):
-            await stub.ListTransactions(ListTransactionsRequest(), timeout=2)
+            await stub.ListTransactions(ListTransactionsRequest(), timeout=PATIENCE_S)
         assert failed.value.status is grpc.StatusCode.UNAVAILABLE
         await pool.close()
 

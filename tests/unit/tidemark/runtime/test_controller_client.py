@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 
 import pytest
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -6,13 +7,15 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.zk_session import SessionLostError
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
+from virtual_time import run_skipping, skip
+from waiting import PATIENCE_S
 
 NOT_CONTROLLER = int(ErrorCode.NOT_CONTROLLER)
 DUPLICATE = int(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 
 
 async def call_through(
-    first: ScriptedController, *others: ScriptedController, timeout_s: float = 5.0
+    first: ScriptedController, *others: ScriptedController, timeout_s: float = PATIENCE_S
 ) -> tuple[pb.CreateTopicsResponse, str]:
     client = ControllerClient(endpoints=[item.endpoint for item in (first, *others)])
     try:
@@ -63,36 +66,39 @@ def test_nobody_active_is_told_at_the_deadline() -> None:
     async def use() -> None:
         async with serving() as standby:
             standby.answers["CreateTopics"] = [pb.CreateTopicsResponse(error_code=NOT_CONTROLLER)]
+            standby.on_asked = partial(skip, PATIENCE_S)
             with pytest.raises(TidemarkError, match="is not active") as refused:
-                await call_through(standby, timeout_s=0.15)
+                await call_through(standby)
             assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
 
-    asyncio.run(use())
+    run_skipping(use())
 
 
-async def register(*answers: pb.RegisterBrokerResponse, timeout_s: float = 5.0) -> tuple[int, str]:
+async def register(*answers: pb.RegisterBrokerResponse, passing_s: float = 0) -> tuple[int, str]:
+    """So much time passes whenever the controller is asked."""
     async with serving() as active:
         active.answers["RegisterBroker"] = list(answers)
+        active.on_asked = partial(skip, passing_s)
         client = ControllerClient(endpoints=[active.endpoint])
         try:
-            return await client.register_broker(pb.RegisterBrokerRequest(), timeout_s)
+            return await client.register_broker(pb.RegisterBrokerRequest(), PATIENCE_S)
         finally:
             await client.close()
 
 
 def test_a_registration_answers_epoch_and_cluster() -> None:
     response = pb.RegisterBrokerResponse(broker_epoch=42, cluster_id="tide")
-    assert asyncio.run(register(response)) == (42, "tide")
+    assert run_skipping(register(response)) == (42, "tide")
 
 
 def test_an_older_incarnation_is_waited_for_but_not_for_ever() -> None:
     duplicate = pb.RegisterBrokerResponse(error_code=DUPLICATE, error_message="alive")
     with pytest.raises(TidemarkError, match="alive") as refused:
-        asyncio.run(register(duplicate, timeout_s=0.1))
+        run_skipping(register(duplicate, passing_s=PATIENCE_S))
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_a_live_znode_that_is_gone_means_a_lost_session() -> None:
     gone = pb.RegisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     with pytest.raises(SessionLostError):
-        asyncio.run(register(gone))
+        run_skipping(register(gone))

@@ -27,6 +27,7 @@ from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.service import ServiceError
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
+from waiting import PATIENCE_MS, until
 
 ME, ENDPOINT, EPOCH = b"incarnation-one!", "127.0.0.1:19190", 77
 LIVE = zk_paths.LiveCoordinator(TXN, 1, ME)
@@ -53,7 +54,7 @@ class Rig:
     def __init__(self, controller: ScriptedController) -> None:
         self.controller = controller
         self.zookeeper = SimZooKeeper(LoopSchedule(), Dice(7), link=lambda _, __: 0, tick_ms=20)
-        self._sim = self.zookeeper.connect("coordinator", timeout_ms=5_000)
+        self._sim = self.zookeeper.connect("coordinator", timeout_ms=PATIENCE_MS)
         self.zk = SimZkSession(self._sim)
         self.heard: list[FeedPosition] = []
         self.news = asyncio.Event()
@@ -80,9 +81,7 @@ class Rig:
         return [one for one in self.controller.asked if isinstance(one, kind)]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not is_so():  # noqa: ASYNC110 - what others do is polled
-                await asyncio.sleep(0.01)
+        await until(is_so)
 
     def is_live(self) -> bool:
         return LIVE.path in self.zookeeper.tree.znodes

@@ -10,6 +10,7 @@ from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
+from waiting import PATIENCE_S
 
 CONTROLLER = ControllerId(1)
 
@@ -56,7 +57,7 @@ def follow(
 
 
 async def reach(follower: MetadataFollower, position: FeedPosition) -> None:
-    assert await follower.wait_for(position, 5.0), f"stuck at {follower.image.position}"
+    assert await follower.wait_for(position, PATIENCE_S), f"stuck at {follower.image.position}"
 
 
 def test_a_snapshot_and_then_deltas_arrive_in_order() -> None:

@@ -18,6 +18,8 @@ from unit.tidemark.runtime.memory_brokers import (
     brokers,
     image_of,
 )
+from virtual_time import run_skipping, skip
+from waiting import PATIENCE_MS, patience, until
 
 
 class World:
@@ -31,8 +33,13 @@ class World:
         self.logs: list[RemotePartitionLog] = []
 
     def log(self, owner_epoch: int = 5, **limits: int) -> RemotePartitionLog:
+        ample = {"append_timeout_ms": PATIENCE_MS, "take_over_timeout_ms": PATIENCE_MS}
         log = RemotePartitionLog(
-            STATE, self.board, self.channels, owner_epoch=owner_epoch, limits=LogLimits(**limits)
+            STATE,
+            self.board,
+            self.channels,
+            owner_epoch=owner_epoch,
+            limits=LogLimits(**{**ample, **limits}),
         )
         self.logs.append(log)
         return log
@@ -59,10 +66,10 @@ async def world() -> AsyncIterator[World]:
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with world() as here, asyncio.timeout(5):
+        async with world() as here, patience():
             await scenario(here)
 
-    asyncio.run(main())
+    run_skipping(main())
 
 
 async def values_of(log: RemotePartitionLog, end: int) -> list[bytes | None]:
@@ -126,7 +133,7 @@ def test_an_append_that_was_refused_untouched_follows_the_leader() -> None:
         here.brokers[0].leads = False
         async with asyncio.TaskGroup() as tasks:
             appending = tasks.create_task(log.append(batch_of(b"b")))
-            await asyncio.sleep(0.03)
+            await until(lambda: len(here.brokers[0].appends) > 1)
             here.move_leader()
         assert appending.result() == 2
         assert len(here.brokers[1].appends) == 1
@@ -183,10 +190,11 @@ def test_an_append_that_is_in_some_log_has_an_unknown_outcome(
 def test_a_silent_leader_makes_the_outcome_unknown() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].is_silent = True
-        log = here.log(append_timeout_ms=50)
-        with pytest.raises(UnknownOutcomeError) as failed:
-            await log.append(batch_of(b"a"))
-        assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
+        async with asyncio.TaskGroup() as tasks:
+            appending = tasks.create_task(_outcome(here.log(append_timeout_ms=60_000)))
+            await here.brokers[0].was_appended_to.wait()
+            skip(61)
+        assert appending.result() is ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)
 
@@ -233,8 +241,14 @@ def test_taking_over_is_tried_again_whatever_its_outcome() -> None:
 def test_a_take_over_that_timed_out_says_what_it_heard_last() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].refusals = [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 100
-        with pytest.raises(UnknownOutcomeError, match=r"last refused: .*NOT_ENOUGH_REPLICAS"):
-            await here.log(take_over_timeout_ms=50).take_over()
+        log = here.log(take_over_timeout_ms=60_000)
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(UnknownOutcomeError, match=r"last refused: .*NOT_ENOUGH_REPLICAS")
+        ):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(log.take_over())
+                await until(lambda: len(here.brokers[0].appends) > 1)
+                skip(61)
 
     run(scenario)
 

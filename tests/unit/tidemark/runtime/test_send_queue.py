@@ -13,6 +13,7 @@ from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.os_disk import OsDisk, OsFile
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.storage.mem_disk import MemDisk
+from waiting import patience
 
 CONTENT = bytes(range(256)) * 8192
 """Two MiB: more than a socket holds."""
@@ -69,7 +70,7 @@ def run(
     async def main() -> None:
         world = World(directory, executor)
         try:
-            async with asyncio.timeout(10):
+            async with patience():
                 await scenario(world)
         finally:
             world.queue.close()

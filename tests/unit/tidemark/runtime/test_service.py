@@ -7,9 +7,10 @@ import pytest
 from tidemark.runtime.exit_codes import MEANING, ExitCode
 from tidemark.runtime.service import ServiceError, ServiceMain, run_service
 from tidemark.storage.disk import DiskError
+from waiting import PATIENCE_MS
 
 
-def run(main: ServiceMain, *, shutdown_deadline_ms: int = 5_000) -> ExitCode:
+def run(main: ServiceMain, *, shutdown_deadline_ms: int = PATIENCE_MS) -> ExitCode:
     return asyncio.run(run_service(main, shutdown_deadline_ms=shutdown_deadline_ms))
 
 

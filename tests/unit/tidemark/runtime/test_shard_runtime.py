@@ -11,8 +11,8 @@ from tidemark.codec.records import build_batch, read_records
 from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import InstantMs
-from tidemark.runtime.clock import Clock
 from tidemark.runtime.shard_runtime import ShardRuntime
+from virtual_time import LoopClock, run_virtual
 
 Put = tuple[str, str]
 
@@ -118,7 +118,7 @@ def make(log: HeldLog, in_flight_max: int = 1) -> Runtime:
         log,
         encode=lambda put: (put[0].encode(), put[1].encode()),
         decode=lambda key, value: (key.decode(), (value or b"").decode()),
-        clock=Clock(),
+        clock=LoopClock(),
         perform=lambda told: runtime.answer(told.to, told.reply),
         in_flight_max=in_flight_max,
     )
@@ -141,7 +141,7 @@ def served(
             await work(runtime)
             serving.cancel()
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_what_was_decided_is_there_after_a_load() -> None:
@@ -216,7 +216,7 @@ def test_a_failed_append_drops_the_state_and_all_who_wait() -> None:
             log.held[0].set_exception(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "late"))
         return [served_until.result(), asked.result(), await code_of(runtime.ask("a"))]
 
-    assert asyncio.run(run()) == [
+    assert run_virtual(run()) == [
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -232,7 +232,7 @@ def test_a_bug_in_the_state_costs_the_state() -> None:
             runtime.tell("bug")
 
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(run())
+        run_virtual(run())
     assert caught.group_contains(AssertionError, match="a bug of ours")
 
 

@@ -20,6 +20,7 @@ from tidemark.runtime.tls import (
     client_context,
 )
 from unit.pem_files import SERVER, PemFiles
+from waiting import PATIENCE_S
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -237,7 +238,7 @@ async def asked(server: GrpcServer, credentials: grpc.ChannelCredentials | None)
     async with open_channel(str(server.address), credentials) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         try:
-            return int((await check(health_pb2.HealthCheckRequest(), timeout=5)).status)
+            return int((await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)).status)
         except grpc.aio.AioRpcError as error:
             return error.code().name
 

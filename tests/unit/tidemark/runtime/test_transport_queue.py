@@ -12,6 +12,7 @@ import pytest
 from tidemark.runtime.os_disk import OsDisk, OsFile
 from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.mem_disk import MemDisk
+from waiting import patience
 
 CONTENT = bytes(range(256)) * 4096
 """One MiB: more than the transport holds."""
@@ -93,7 +94,7 @@ Run = Callable[[Scenario], None]
 def run(tmp_path: Path, executor: ThreadPoolExecutor) -> Run:
     async def main(scenario: Scenario) -> None:
         world = World(tmp_path, executor)
-        async with asyncio.timeout(10):
+        async with patience():
             await scenario(world)
         world.queue.close()
         world.file.close()

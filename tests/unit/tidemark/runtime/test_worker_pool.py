@@ -11,14 +11,12 @@ import pytest
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPool, WorkerPoolBusyError
 from tidemark.storage.disk import DiskError
+from waiting import wait_for
 
 
 def _wait_gone(pid: int) -> None:
     """Until the process is reaped."""
-    deadline = time.monotonic() + 5
-    while os.path.exists(f"/proc/{pid}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), f"process {pid} is gone")
 
 
 @pytest.mark.slow

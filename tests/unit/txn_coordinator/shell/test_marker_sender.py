@@ -12,6 +12,7 @@ from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import MarkersWritten
 from txn_coordinator.shell.marker_sender import MarkerLimits, MarkerSender
 from unit.txn_coordinator.shell.marker_brokers import MarkerBroker, image_of, marker_brokers
+from waiting import PATIENCE_MS, patience, until
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 SHARD = 3
@@ -57,7 +58,7 @@ class World:
         channels: ChannelPool,
         *,
         targets_max: int = 100,
-        patience_ms: int = 5_000,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
         self.brokers = made
         self.clock = ManualClock()
@@ -73,7 +74,7 @@ class World:
             self.notes,
             limits=MarkerLimits(
                 targets_per_request_max=targets_max,
-                request_timeout_ms=2_000,
+                request_timeout_ms=PATIENCE_MS,
                 requests_in_flight_max=2,
                 patience_ms=patience_ms,
                 backoff_ms_first=1,
@@ -110,7 +111,7 @@ async def world(**limits: int) -> AsyncIterator[World]:
 
 def run(scenario: Callable[[World], Awaitable[None]], **limits: int) -> None:
     async def main() -> None:
-        async with world(**limits) as here, asyncio.timeout(5):
+        async with world(**limits) as here, patience():
             await scenario(here)
 
     asyncio.run(main())
@@ -186,9 +187,11 @@ def test_no_more_requests_wait_for_replicas_than_the_bound() -> None:
     async def scenario(here: World) -> None:
         first = here.brokers[0]
         first.gate.clear()
-        for name in ("t", "u", "v"):
+        for count, name in enumerate(("t", "u"), 1):
             here.send(ending(name, A0))
-            await asyncio.sleep(0.03)
+            await until(lambda wanted=count: len(first.requests) == wanted)  # type: ignore[misc]
+        here.send(ending("v", A0))
+        await asyncio.sleep(0.03)
         assert len(first.requests) == 2
         first.gate.set()
         await here.notes.wait(3)

@@ -26,18 +26,10 @@ from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.server import make_server
 from unit.tidemark.runtime import memory_brokers
 from unit.txn_coordinator.shell import marker_brokers
+from waiting import POLL_S, patience, until
 
 TIMEOUT_MS = 60_000
 GROUPS = 7
-TURNS = 1_000
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(TURNS):
-        if holds():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("it never came to hold")
 
 
 class Member:
@@ -137,11 +129,9 @@ class World:
         return list((await self.stub.DescribeTransactions(request)).transactions)
 
     async def wait_state(self, state: str, name: str = "t") -> None:
-        for _ in range(TURNS):
-            if (await self.describe(name))[0].state == state:
-                return
-            await asyncio.sleep(0.002)
-        raise AssertionError(f"{name} never came to {state}")
+        async with patience():
+            while (await self.describe(name))[0].state != state:  # noqa: ASYNC110 - polled
+                await asyncio.sleep(POLL_S)
 
 
 A0 = TopicPartition("a", 0)
@@ -192,7 +182,7 @@ async def world() -> AsyncIterator[World]:
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with world() as here, asyncio.timeout(5):
+        async with world() as here, patience():
             await here.serving()
             await scenario(here)
 

@@ -15,6 +15,8 @@ from txn_coordinator.core.requests import (
 )
 from txn_coordinator.core.table import TxnStatistics
 from txn_coordinator.shell.shards import Shards
+from virtual_time import run_virtual
+from waiting import patience
 
 OURS = 1
 REQUEST = DescribeTransactions(("t",))
@@ -115,10 +117,10 @@ async def world() -> AsyncIterator[World]:
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with world() as here, asyncio.timeout(5):
+        async with world() as here, patience():
             await scenario(here)
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 async def code_of(asking: Awaitable[Reply]) -> ErrorCode:
@@ -149,7 +151,7 @@ def test_shards_given_before_the_start_are_served_too() -> None:
             running.cancel()
         assert [life.name for life in here.lives] == [(0, 1), (1, 1)]
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_without_a_state_topic_there_is_no_coordinator_yet() -> None:

@@ -17,8 +17,9 @@ from tidemark.cli.dev.process import (
     start_detached,
     wait_ended,
 )
+from waiting import PATIENCE_S
 
-SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
+SLEEP = "import time; print('ready', flush=True); time.sleep(3600)"
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def process(tmp_path: Path) -> Iterator[ProcessFile]:
     started = start_detached(argv, log_path=tmp_path / "a.log", env=os.environ)
     yield started
     send_signal(started, signal.SIGKILL)
-    assert wait_ended(started, 10)
+    assert wait_ended(started, PATIENCE_S)
 
 
 def test_a_started_process_runs_in_a_session_of_its_own(process: ProcessFile) -> None:
@@ -43,7 +44,7 @@ def test_a_process_is_found_again_by_its_file(process: ProcessFile, tmp_path: Pa
 
 def test_a_killed_process_no_longer_runs(process: ProcessFile) -> None:
     assert send_signal(process, signal.SIGKILL)
-    assert wait_ended(process, 10)
+    assert wait_ended(process, PATIENCE_S)
     assert not process.running()
     assert not send_signal(process, signal.SIGTERM)
 
@@ -72,12 +73,12 @@ def test_a_paused_process_has_stopped_in_every_thread(tmp_path: Path) -> None:
             send_signal(started, signal.SIGCONT)
     finally:
         send_signal(started, signal.SIGKILL)
-        assert wait_ended(started, 10)
+        assert wait_ended(started, PATIENCE_S)
 
 
 def test_pausing_what_is_gone_says_so(process: ProcessFile) -> None:
     send_signal(process, signal.SIGKILL)
-    assert wait_ended(process, 10)
+    assert wait_ended(process, PATIENCE_S)
     with pytest.raises(ProcessLookupError):
         pause_process(process.pid)
 
@@ -105,7 +106,7 @@ def test_output_goes_to_the_log_and_a_large_log_is_put_aside(tmp_path: Path) -> 
     with log_path.open("wb") as handle:
         handle.truncate(17 * 1024 * 1024)
     argv = [sys.executable, "-S", "-c", "import sys; print('out'); sys.stderr.write('err')"]
-    assert wait_ended(start_detached(argv, log_path=log_path, env=os.environ), 10)
+    assert wait_ended(start_detached(argv, log_path=log_path, env=os.environ), PATIENCE_S)
     assert sorted(log_path.read_text()) == sorted("out\nerr")
     assert (tmp_path / "a.log.1").stat().st_size == 17 * 1024 * 1024
 
