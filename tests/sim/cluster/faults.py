@@ -168,10 +168,10 @@ def cut_a_change(world: "World") -> None:
     """The active controller dies between two transactions of one change: of any, or of the one
     that registers a broker without its disk.
     """
-    machine = _up(world)
+    machine = up(world)
     left = world.dice.between(1, 3)
     world.note("operator", "waits for a change to cut")
-    if machine is None or world.dice.chance(0.3) or not _may_lose(world, machine):
+    if machine is None or world.dice.chance(0.3) or not may_lose(world, machine):
         world.kill_who_writes(FatalWrite(left, world.now + 600))
         return
     _lose_disk(world, machine, 60)
