@@ -225,7 +225,8 @@ class ReplicationWorld:
         for name in command.arguments:
             machine = self._machine(name)
             self.world.end_broker(machine, is_silent=True)
-            machine.disk.crash(KEEP_ALL if command.options.get("keep") == "all" else ())
+            for disk in machine.disks:
+                disk.crash(KEEP_ALL if command.options.get("keep") == "all" else ())
             machine.boots += 1
             machine.is_lossy = True
 

@@ -27,8 +27,10 @@ from controller.core.inputs import (
     IsrMember,
     MorePartitions,
     Move,
+    ReportReplicas,
     Request,
     TopicRef,
+    UnsoundReplica,
 )
 from sim.znode_tree import Tree
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
@@ -141,6 +143,18 @@ def propose(life: Life, change: Callable[[tuple[BrokerId, ...]], tuple[BrokerId,
 
 def _asked_by(asked: AlterPartitions | AcquireShard, request: Request) -> Asked:
     return replace(asked, request=request)
+
+
+def reports(life: Life) -> None:
+    """A directory of broker 1 fails, with a replica of every partition it has."""
+    replicas = tuple(
+        UnsoundReplica(topic.topic_id, at.partition, at.leader_epoch, offline=True)
+        for topic in life.image.topics.values()
+        for at in topic.partitions
+        if 1 in at.replicas
+    )
+    epoch = life.live[BrokerId(1)].broker_epoch
+    life.ask(lambda request: ReportReplicas(request, BrokerId(1), epoch, replicas))
 
 
 def creates(life: Life) -> None:
@@ -277,6 +291,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     dies,
     stops,
     shrinks,
+    reports,
     creates,
     deletes,
     grows,
