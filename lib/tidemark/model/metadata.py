@@ -67,6 +67,8 @@ class BrokerImage:
     log_dir_ids: tuple[bytes, ...] = ()
     shutting_down: bool = False
     """It asked to lead nothing any more."""
+    lease_ms: int = 0
+    """Its lease.ms; 0: a release that does not say. Stored, and not part of the feed."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The address advertised for a named listener."""

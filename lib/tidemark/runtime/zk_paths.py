@@ -3,6 +3,7 @@
 /controller                          ephemeral: who is active, and its gRPC endpoint
 /controller_epoch                    raised at every election; every controller write checks it
 /cluster                             cluster id, finalized features
+/constants                           what every process must have the same: lease.ms
 /brokers/live/<id>-<incarnation>     ephemeral: this incarnation of this broker has a session
 /brokers/registered/<id>             what the broker said of itself when it registered
 /topics/<name>                       topic id, assignment, configs: it exists while this does
@@ -27,6 +28,7 @@ CHROOT_DEFAULT: Final = "/tidemark"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER: Final = "/cluster"
+CONSTANTS: Final = "/constants"
 LIVE_BROKERS: Final = "/brokers/live"
 REGISTERED_BROKERS: Final = "/brokers/registered"
 TOPICS: Final = "/topics"

@@ -49,6 +49,12 @@ class ControllerConfig(ServiceConfig):
         description="how long a leader that cannot be reached keeps its office; the same on every"
         " broker and controller",
     )
+    lease_ms_before: int = Field(
+        0,
+        ge=0,
+        description="what lease.ms is being changed from: brokers with that one are let in too, and"
+        " the longer lease is waited for; 0: it is not being changed",
+    )
     feed_lost_fence_ms: int = Field(
         500,
         ge=0,

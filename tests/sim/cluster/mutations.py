@@ -93,7 +93,7 @@ def _remember_all_producers(log: Log, end: int) -> None:
 
 
 def _all_that_are_gone(offices: Offices, _now: Any) -> frozenset[Any]:
-    return frozenset(offices._gone_since)
+    return frozenset(one.broker_id for one in offices._gone)
 
 
 _store_ops = store_ops

@@ -40,6 +40,10 @@ REGISTER_TIMEOUT_S: Final = 60.0
 """How long an older incarnation's session is waited for, and a controller looked for."""
 RETRY_S: Final = 0.2
 FEATURE_LEVEL: Final = 1
+_EXIT_CODES: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: ExitCode.IO,
+    ErrorCode.INVALID_CONFIG: ExitCode.CONFIG,
+}
 
 
 class Announcement:
@@ -244,6 +248,7 @@ class Membership:
             log_dir_ids=list(said.log_dir_ids),
             cluster_id=self.cluster_id,
             feature_level_max=FEATURE_LEVEL,
+            lease_ms=node.config.lease_ms,
         )
         try:
             epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)
@@ -251,10 +256,9 @@ class Membership:
             if refused.code is ErrorCode.REQUEST_TIMED_OUT:
                 log.warning("no controller yet", extra=fields(reason=refused.message))
                 raise ZkError(refused.message) from refused
-            foreign_disk = refused.code is ErrorCode.INCONSISTENT_CLUSTER_ID
             raise ServiceError(
                 f"broker {node.broker_id} may not join: {refused.message}",
-                ExitCode.IO if foreign_disk else ExitCode.UNAVAILABLE,
+                _EXIT_CODES.get(refused.code, ExitCode.UNAVAILABLE),
             ) from refused
         node.broker_epoch = epoch
         self.cluster_id = cluster_id

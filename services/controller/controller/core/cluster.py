@@ -25,6 +25,7 @@ from tidemark.model.metadata import (
 )
 from tidemark.model.topics import metric_name
 
+from controller.core.constants import Constants
 from controller.core.shard_owners import Owners, check_owners
 
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
@@ -44,6 +45,8 @@ class StoredCluster:
     coordinators: tuple[CoordinatorImage, ...] = ()
     shards: Mapping[str, Owners] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    constants: Constants | None = None
+    """None: no controller has written them yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tidemark.model.ids import NO_BROKER, InstantMs
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
 
 from controller.core.cluster import Change, Cluster, fence, store_ops
+from controller.core.constants import Constants, check_constants
 from controller.core.coordinators import (
     Coordinators,
     decide_acquire_shard,
@@ -131,6 +132,7 @@ class Controller:
         self._coordinators: Coordinators | None = None
         self._elections_may_be_due = False
         self._rebalance_at: InstantMs | None = None
+        self._constants = Constants(limits.lease_ms)
 
     @property
     def role(self) -> Role:
@@ -207,9 +209,10 @@ class Controller:
         self._cluster = Cluster(elected.stored, elected.controller_id, elected.controller_epoch)
         self._listing = elected.listing
         image, limits = self._cluster.image, self._limits
+        self._constants = elected.stored.constants or Constants(limits.lease_ms)
         self._offices = Offices(
             image.position,
-            limits.lease_ms,
+            max(limits.lease_ms, self._constants.lease_ms_max),
             limits.feed_lost_fence_ms,
             begun_at=now,
             deserted_ms=limits.deserted_resign_ms,
@@ -452,6 +455,7 @@ class Controller:
         """Registered, unless another process of the same id may yet lead (Offices)."""
         assert self._offices is not None, "only the active decides"
         decided = decide_registration(cluster, asked, self._listing)
+        check_constants(self._constants, asked.broker)
         known = cluster.image.brokers.get(asked.broker.broker_id)
         held_for_ms = 0 if known is None else self._offices.held_for_ms(known, now)
         check_predecessor(known, asked.broker, held_for_ms)

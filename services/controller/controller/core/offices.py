@@ -27,6 +27,17 @@ class _Demotion(NamedTuple):
     incarnation_id: bytes
 
 
+class _Gone(NamedTuple):
+    """Since when a process has had no znode, and for how long it may lead all the same."""
+
+    since: InstantMs
+    lease_ms: int
+
+    def left_ms(self, now: InstantMs) -> int:
+        """How long it still may."""
+        return max(0, self.since + self.lease_ms - now)
+
+
 class Offices:
     """What one term knows of brokers that are gone, streams that broke, and demotions under way."""
 
@@ -39,7 +50,9 @@ class Offices:
         begun_at: InstantMs = _BEGINNING,
         deserted_ms: int = 0,
     ) -> None:
-        """``deserted_ms`` 0: a controller that nobody listens to stays."""
+        """``lease_ms`` is the longest of any broker that does not say what it has; ``deserted_ms``
+        0: a controller that nobody listens to stays.
+        """
         self._term_start = term_start
         self._lease_ms = lease_ms
         self._fence_ms = fence_ms
@@ -47,7 +60,7 @@ class Offices:
         self._begun_at = begun_at
         self._deserted_at: InstantMs | None = None
         self._streams: set[BrokerEpoch] = set()
-        self._gone_since: dict[Incarnation, InstantMs] = {}
+        self._gone: dict[Incarnation, _Gone] = {}
         self._told: set[Incarnation] = set()
         self._acknowledged: dict[BrokerEpoch, FeedPosition] = {}
         self._demoted: dict[Key, _Demotion] = {}
@@ -57,9 +70,14 @@ class Offices:
         self, brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing, now: InstantMs
     ) -> None:
         """Who has a session now."""
-        gone = [one for one in map(incarnation_of, brokers.values()) if one not in listing.live]
-        self._gone_since = {one: self._gone_since.get(one, now) for one in gone}
-        self._told.intersection_update(gone)
+        gone = {}
+        for broker in brokers.values():
+            process = incarnation_of(broker)
+            if process not in listing.live:
+                lease_ms = max(self._lease_ms, broker.lease_ms)
+                gone[process] = self._gone.get(process, _Gone(now, lease_ms))
+        self._gone = gone
+        self._told &= gone.keys()
         known = {broker.broker_epoch for broker in brokers.values()}
         for epoch in self._acknowledged.keys() - known:
             del self._acknowledged[epoch]
@@ -78,16 +96,14 @@ class Offices:
         return frozenset(one.broker_id for one in fresh)
 
     def _released(self, now: InstantMs) -> frozenset[Incarnation]:
-        return frozenset(
-            one for one, since in self._gone_since.items() if now - since >= self._lease_ms
-        )
+        return frozenset(one for one, gone in self._gone.items() if not gone.left_ms(now))
 
     def held_for_ms(self, broker: BrokerImage, now: InstantMs) -> int:
         """How long a registered process may yet acknowledge what it leads; 0: no longer. One that
         was not seen gone may do so for a lease from now on.
         """
-        since = self._gone_since.get(incarnation_of(broker), now)
-        return max(0, since + self._lease_ms - now)
+        gone = self._gone.get(incarnation_of(broker))
+        return self._lease_ms if gone is None else gone.left_ms(now)
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> bool:
         """A broker has applied the feed up to there; whether a demotion waits for such news."""
@@ -169,14 +185,14 @@ class Offices:
         return [
             broker
             for broker in brokers.values()
-            if broker.broker_epoch in due and incarnation_of(broker) not in self._gone_since
+            if broker.broker_epoch in due and incarnation_of(broker) not in self._gone
         ]
 
     def is_deserted(self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs) -> bool:
         """Whether brokers live, and none has listened for so long that another controller should
         try: for a lease since the last stream broke, or since the term began for ``deserted_ms``.
         """
-        lives = any(incarnation_of(one) not in self._gone_since for one in brokers.values())
+        lives = any(incarnation_of(one) not in self._gone for one in brokers.values())
         due = self._deserted_due()
         return lives and due is not None and now >= due
 
@@ -192,9 +208,7 @@ class Offices:
         what is past already and waits for something else.
         """
         dues = [
-            since + self._lease_ms
-            for one, since in self._gone_since.items()
-            if one not in self._told
+            gone.since + gone.lease_ms for one, gone in self._gone.items() if one not in self._told
         ]
         if self._streams:
             dues += [since + self._fence_ms for since in self._streams_lost.values()]

@@ -10,10 +10,11 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from tidemark.model.errors import ErrorCode
+from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, ControllerId, InstantMs
 from tidemark.model.metadata import (
     COORDINATOR_KINDS,
@@ -24,11 +25,14 @@ from tidemark.model.metadata import (
 )
 from tidemark.runtime import zk_paths
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.inbox import Inbox
+from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import OnChange, SessionState, ZkError, ZkSession
 
 from controller.config import ControllerConfig
+from controller.core.constants import Constants, agreed
 from controller.core.controller import DESERTED, Controller, Limits, Role
 from controller.core.effects import (
     CloseFeed,
@@ -63,7 +67,7 @@ from controller.shell.changes import ElectionStats, report
 from controller.shell.live_znodes import LiveZnodes
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from controller.shell.zk_election import Term, ZkElection
-from controller.shell.zk_store import OPS_MAX, ZkStore
+from controller.shell.zk_store import OPS_MAX, ZkStore, load_constants
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +166,7 @@ class ControllerNode:
 
     async def _serve_terms(self) -> None:
         while not self._draining:
+            await self._check_constants()
             term = await self.election.campaign()
             self._term = term
             self._store = store = ZkStore(
@@ -177,6 +182,16 @@ class ControllerNode:
             await self.election.resign(term)
             if await term.wait_ended() == DESERTED and not self._draining:
                 await asyncio.sleep(self._config.lease_ms / 1_000)  # let another one be faster
+
+    async def _check_constants(self) -> None:
+        """Raises ServiceError where this replica could not become active: better now than then."""
+        try:
+            await self._session.wait_connected()
+            stored = await load_constants(self._session)
+        except ZkError as error:
+            log.info("constants not read", extra=fields(reason=str(error)))
+        else:
+            _agreed(stored, self._config)
 
     async def _serve(self, term: Term, store: ZkStore, removals: LiveZnodes) -> None:
         """One term, from loading the state to the loss of the office."""
@@ -203,6 +218,10 @@ class ControllerNode:
         started_at = self._clock.now_ms()
         try:
             stored = await store.load()
+            constants = _agreed(stored.constants, self._config)
+            if constants != stored.constants:
+                await store.write_constants(constants)
+                log.info("constants written", extra=fields(**asdict(constants)))
             brokers_changed = asyncio.Event()
             listing = await store.live_brokers(brokers_changed.set)
             changed = {kind: asyncio.Event() for kind in COORDINATOR_KINDS}
@@ -224,6 +243,7 @@ class ControllerNode:
             ),
         )
         epoch, found = term.controller_epoch, tuple(coordinators)
+        stored = replace(stored, constants=constants)
         self.take(Elected(self.controller_id, epoch, stored, listing, found))
 
         async def tell_brokers(on_change: OnChange) -> None:
@@ -413,6 +433,14 @@ class ControllerNode:
             log.info("live znodes not read", extra=fields(reason=str(error)))
             return None
         return (_NO_ZNODE if stat is None else stat.created_zxid), listing
+
+
+def _agreed(stored: Constants | None, config: ControllerConfig) -> Constants:
+    """Raises ServiceError for a replica that disagrees with the cluster."""
+    try:
+        return agreed(stored, Constants(config.lease_ms, config.lease_ms_before))
+    except TidemarkError as error:
+        raise ServiceError(error.message, ExitCode.CONFIG) from None
 
 
 async def _wait(happened: asyncio.Future[None]) -> None:

@@ -43,6 +43,7 @@ from controller.core.cluster import (
     StoredCluster,
     StoreOp,
 )
+from controller.core.constants import Constants
 from controller.core.liveness import CoordinatorListing, Incarnation, LiveListing
 from controller.shell import znodes
 
@@ -98,7 +99,7 @@ class ZkStore:
             kind: znodes.read_shards(kind, content)
             for kind, content in await self._load_children(zk_paths.SHARDS)
         }
-        (producer_ids,) = await self._read([zk_paths.PRODUCER_IDS])
+        producer_ids, constants = await self._read([zk_paths.PRODUCER_IDS, zk_paths.CONSTANTS])
         return StoredCluster(
             cluster_id=cluster["cluster_id"],
             brokers=tuple(znodes.read_broker(content) for _, content in brokers),
@@ -115,7 +116,12 @@ class ZkStore:
                 zk_paths.group_of_configs(name): dict(content["configs"])
                 for name, content in group_configs
             },
+            constants=None if constants is None else znodes.read_constants(constants),
         )
+
+    async def write_constants(self, constants: Constants) -> None:
+        """As ``write``, of what every process must have the same."""
+        await self._write_chunk([Put(zk_paths.CONSTANTS, znodes.write_constants(constants))])
 
     async def _load_cluster(self) -> dict[str, Any]:
         (found,) = await self._read([zk_paths.CLUSTER])
@@ -333,6 +339,15 @@ def _coordinators(kind: str, names: Iterable[str]) -> Iterator[tuple[int, bytes]
             log.warning("znode ignored", extra=fields(reason=str(error)))
         else:
             yield live.coordinator_id, live.incarnation_id
+
+
+async def load_constants(session: ZkSession) -> Constants | None:
+    """As last written; None where no controller was active yet."""
+    try:
+        data, _ = await session.get(zk_paths.CONSTANTS)
+    except NoNodeError:
+        return None
+    return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
 
 
 def chunks(steps: Sequence[Step], ops_max: int = OPS_MAX) -> Iterator[list[Step]]:

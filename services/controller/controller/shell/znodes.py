@@ -22,6 +22,8 @@ from tidemark.model.metadata import (
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
 
+from controller.core.constants import Constants
+
 Content = dict[str, Any]
 
 
@@ -49,6 +51,7 @@ def write_broker(broker: BrokerImage) -> bytes:
             "boot_id": broker.boot_id,
             "log_dir_ids": [one.hex() for one in broker.log_dir_ids],
             "shutting_down": broker.shutting_down,
+            "lease_ms": broker.lease_ms,
         }
     )
 
@@ -67,7 +70,21 @@ def read_broker(content: Content) -> BrokerImage:
         boot_id=content.get("boot_id", ""),
         log_dir_ids=tuple(map(bytes.fromhex, content.get("log_dir_ids", ()))),
         shutting_down=content.get("shutting_down", False),
+        lease_ms=content.get("lease_ms", 0),
     )
+
+
+def write_constants(constants: Constants) -> bytes:
+    """What every process of the cluster must have the same."""
+    content: Content = {"lease_ms": constants.lease_ms}
+    if constants.lease_ms_before:
+        content["lease_ms_before"] = constants.lease_ms_before
+    return zk_paths.encode(content)
+
+
+def read_constants(content: Content) -> Constants:
+    """The inverse."""
+    return Constants(content["lease_ms"], content.get("lease_ms_before", 0))
 
 
 def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[ShardOwner]) -> bytes:

@@ -32,6 +32,14 @@ def test_a_broker_is_released_a_lease_after_it_was_seen_gone() -> None:
     assert known.newly_released(at(4_001)) == frozenset()
 
 
+@pytest.mark.feature("Y03")
+def test_a_broker_with_a_longer_lease_of_its_own_is_waited_for_so_long() -> None:
+    known, longer = offices(), replace(ONE, lease_ms=5_000)
+    known.see({longer.broker_id: longer}, listing(1), at(1_000))
+    assert known.released(at(5_999)) == frozenset()
+    assert known.released(at(6_000)) == {1}
+
+
 def test_one_that_is_back_is_not_gone() -> None:
     known = offices()
     known.see(BROKERS, listing(1), at(1_000))

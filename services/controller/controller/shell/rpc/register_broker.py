@@ -34,6 +34,7 @@ async def handle(
         broker_epoch=broker_epoch,
         fenced=False,
         shutting_down=False,
+        lease_ms=request.lease_ms,
         boot_id=request.boot_id or broker.boot_id,
         log_dir_ids=tuple(request.log_dir_ids) or broker.log_dir_ids,
     )
