@@ -280,8 +280,11 @@ class CoordinatorSession:
     async def acquire(self, shard: int, timeout_s: float = CALL_TIMEOUT_S) -> int:
         """A new owner epoch for a shard that is this incarnation's: higher than any before it.
 
-        Raises TidemarkError: NOT_COORDINATOR when it is another's, or nobody's; REQUEST_TIMED_OUT
-        when the controller was not reached (the epoch may have risen all the same).
+        Returns once the feed has shown it. An earlier owner whose feed has shown it serves the
+        shard no longer, so that every partition that one has added to a transaction is in our image
+        by then, unless it has been deleted. Raises TidemarkError: NOT_COORDINATOR when it is
+        another's, or nobody's; REQUEST_TIMED_OUT when the controller was not reached (the epoch may
+        have risen all the same).
         """
         request = pb.AcquireShardRequest(
             kind=self.kind,
@@ -292,6 +295,8 @@ class CoordinatorSession:
         response = _checked(await self._controller.call("AcquireShard", request, timeout_s))
         position = read_position(response.position)
         words = fields(shard=shard, owner_epoch=response.owner_epoch, version=position.version)
+        while not await self.wait_for(position, CALL_TIMEOUT_S):
+            log.warning("shard waits for the metadata feed", extra=words)
         log.info("shard acquired", extra=words)
         return int(response.owner_epoch)
 

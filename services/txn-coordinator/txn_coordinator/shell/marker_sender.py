@@ -2,7 +2,9 @@
 
 While answers come soon one WriteMarkers request is in flight to a broker at a time, with everything
 that gathered meanwhile; brokers do not wait for one another. A marker is sent until it is written,
-its partition no longer exists, or its shard belongs to somebody else: what is under way is bounded
+its partition no longer exists, or its shard belongs to somebody else. A partition that our metadata
+does not show no longer exists: a shard is loaded once the metadata has shown its acquisition, and
+with that every partition that an earlier owner may have added. What is under way is bounded
 by the open transactions of the shards, and is found again in their state when a shard is loaded
 anew.
 
@@ -57,10 +59,6 @@ class MarkerLimits:
     """An answer that takes longer no longer holds up the next request."""
     backoff_ms_first: int = 20
     backoff_ms_max: int = 1_000
-    unknown_topic_ms: int = 1_000
-    """A partition that our metadata does not show counts as gone after so long: a coordinator that
-    has just taken over may be behind the broker that enlisted it.
-    """
 
     def __post_init__(self) -> None:
         assert self.targets_per_request_max > 0, "a request holds a marker"
@@ -230,7 +228,7 @@ class MarkerSender:
             leader = find_leader(image, partition)
             if leader is not None:
                 self._queue(leader.broker_id).put(ending, partition)
-            elif find_partition(image, partition) is None and self._is_old(ending):
+            elif find_partition(image, partition) is None:
                 gone.append(partition)
             else:
                 parked.append(partition)
@@ -240,9 +238,6 @@ class MarkerSender:
             self._written(ending, gone)
         if parked:
             self._park(_Part(ending, parked))
-
-    def _is_old(self, ending: _Ending) -> bool:
-        return self._clock.now_ms() - ending.since >= self._limits.unknown_topic_ms
 
     def _queue(self, broker_id: BrokerId) -> _Queue:
         queue = self._queues.get(broker_id)

@@ -21,6 +21,9 @@ class ScriptedController(controller_pb2_grpc.ControllerServicer):
         self.asked: list[Any] = []
         self.feed: list[list[pb.MetadataUpdate]] = []
         self.all_acknowledged = asyncio.Event()
+        self.at_last: list[pb.MetadataUpdate] = []
+        """What a feed goes on with once it is released."""
+        self.release = asyncio.Event()
         self.acknowledged: list[int] = []
         self.on_asked: Callable[[], None] = lambda: None
 
@@ -55,6 +58,9 @@ class ScriptedController(controller_pb2_grpc.ControllerServicer):
                 return
             self.acknowledged.append((await anext(requests)).applied.version)
         self.all_acknowledged.set()
+        await self.release.wait()
+        for update in self.at_last:
+            await context.write(update)
         await asyncio.Event().wait()
 
 

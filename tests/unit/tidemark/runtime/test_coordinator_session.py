@@ -22,7 +22,7 @@ from tidemark.model.metadata import (
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.coordinator_session import CoordinatorSession
-from tidemark.runtime.metadata_wire import delta_update, snapshot_update
+from tidemark.runtime.metadata_wire import delta_update, snapshot_update, write_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.service import ServiceError
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -178,6 +178,25 @@ def test_a_shard_is_acquired_under_the_epoch_that_the_controller_gives() -> None
         with pytest.raises(TidemarkError, match="2 has it") as refused:
             await made.session.acquire(3)
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+    member(use)
+
+
+def test_a_shard_is_acquired_once_the_feed_has_shown_it() -> None:
+    later = FIRST._replace(version=FIRST.version + 1)
+
+    async def use(made: Rig) -> None:
+        made.controller.answers["AcquireShard"] = [
+            pb.AcquireShardResponse(owner_epoch=9, position=write_position(later))
+        ]
+        made.controller.at_last = [delta_update(ClusterDelta(), later, ControllerId(1))]
+        await made.news.wait()
+        async with asyncio.TaskGroup() as tasks:
+            acquiring = tasks.create_task(made.session.acquire(0))
+            await asyncio.wait((acquiring,), timeout=0.2)
+            assert not acquiring.done()
+            made.controller.release.set()
+        assert (acquiring.result(), made.heard) == (9, [FIRST, later])
 
     member(use)
 

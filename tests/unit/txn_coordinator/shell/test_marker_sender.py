@@ -301,26 +301,12 @@ def test_a_broker_that_is_not_reached_is_tried_again() -> None:
     run(scenario)
 
 
-def test_a_partition_whose_topic_is_gone_counts_as_written_once_that_is_certain() -> None:
+def test_a_partition_that_the_metadata_do_not_show_is_gone_and_counts_as_written() -> None:
     async def scenario(here: World) -> None:
         here.lead({"b": (1,)})
         here.send(ending("t", A0, B0))
-        await here.tick()
-        assert here.notes.written == []
-        here.clock.advance(1_000)
         await here.notes.wait()
         assert here.brokers[0].targets() == [["b-0"]]
-
-    run(scenario)
-
-
-def test_a_topic_that_only_our_metadata_lacks_still_gets_its_marker() -> None:
-    async def scenario(here: World) -> None:
-        here.lead({"b": (1,)})
-        here.send(ending("t", A0))
-        here.lead({"a": (1,), "b": (1,)})
-        await here.notes.wait()
-        assert here.brokers[0].targets() == [["a-0"]]
 
     run(scenario)
 
