@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
 from e2e.kafka_wire import Wire, batch
 from tidemark.codec.record_batch import iterate_headers, read_header
@@ -90,6 +91,18 @@ def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
         assert (repeated.error_code, repeated.base_offset) == (0, 19)
         following = wire.produce("killed", batch(b"20", base_sequence=20, **fields))
         assert (following.error_code, following.base_offset) == (0, 20)
+
+
+@pytest.mark.feature("G03", "G08")
+def test_a_broker_without_options_has_the_intervals_of_the_design(
+    brokers: list[BrokerProcess],
+) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+    asked = ConfigResource(ResourceType.BROKER, "1")
+    found = admin.describe_configs([asked])[asked].result(30)
+    lag, wait = (found[f"replica.{name}.max.ms"] for name in ("lag.time", "fetch.wait"))
+    assert (lag.value, lag.source) == ("10000", ConfigSource.DEFAULT_CONFIG.value)
+    assert (wait.value, wait.source) == ("500", ConfigSource.DEFAULT_CONFIG.value)
 
 
 def test_sigterm_is_a_clean_stop(brokers: list[BrokerProcess]) -> None:

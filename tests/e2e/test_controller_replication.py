@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from e2e.zookeeper import RunningZookeeper, running_zookeeper
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId
 from tidemark.model.metadata import PartitionImage
+from tidemark.runtime import zk_paths
 from tidemark.runtime.channel import open_channel
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
@@ -104,6 +106,44 @@ def test_a_leaders_proposals_change_the_isr_and_others_are_refused(
         assert await world.propose(world.request(one, other, by=one)) != ErrorCode.NONE
         assert await world.propose(world.request(leader, one, other)) == ErrorCode.NONE
         await world.sees(lambda state: len(state.isr) == 3)
+
+    with controllers(1, connect, tmp_path, *QUICK):
+        with_world(connect, use)
+
+
+CHANGES = 20
+
+
+def has_epoch(partition_epoch: int, state: PartitionImage) -> bool:
+    return state.partition_epoch == partition_epoch
+
+
+@pytest.mark.feature("H07")
+def test_what_the_feed_shows_is_in_zookeeper_already(connect: str, tmp_path: Path) -> None:
+    async def is_written(world: World) -> bool:
+        shown = world.state
+        path = zk_paths.partition(world.client.image.topics["a"].topic_id, 0)
+        data, _ = await world.client.session.get(path)
+        content = zk_paths.decode(path, data)
+        names = ("leader", "leader_epoch", "partition_epoch")
+        shown_numbers = [getattr(shown, name) for name in names]
+        return [content[name] for name in names] == shown_numbers and shown.isr == tuple(
+            content["isr"]
+        )
+
+    async def use(world: World) -> None:
+        leader, (one, other) = world.state.leader, world.followers
+        for number in range(CHANGES):
+            proposal = world.request(leader, one, *([other] if number % 2 else []))
+            following = world.state.partition_epoch + 1
+            async with asyncio.TaskGroup() as group:
+                answer = group.create_task(world.propose(proposal))
+                await world.sees(partial(has_epoch, following))
+                assert await is_written(world)
+            assert answer.result() == ErrorCode.NONE
+        await world.brokers[leader].session.stop()
+        await world.sees(lambda state: state.leader == one)
+        assert await is_written(world)
 
     with controllers(1, connect, tmp_path, *QUICK):
         with_world(connect, use)

@@ -145,7 +145,7 @@ def send(producer: Producer, topic: Topic, numbers: range, sent: Sent) -> None:
         producer.poll(0)
 
 
-@pytest.mark.feature("G09", "C08")
+@pytest.mark.feature("A07", "G09", "C08")
 def test_acknowledged_records_survive_kill_9_of_the_leader(
     whole: list[BrokerProcess],
 ) -> None:
@@ -259,6 +259,31 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
     topic.wait_isr(3)
     topic.leader.kill()
     assert topic.read_all(10) == [b"%06d" % number for number in range(10)]
+
+
+@pytest.mark.feature("A03")
+def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
+    whole: list[BrokerProcess],
+) -> None:
+    replicas = [[1, 2], [2, 3], [3, 1]]
+    admin = AdminClient({"bootstrap.servers": ",".join(broker.bootstrap for broker in whole)})
+    admin.create_topics([NewTopic("apart", len(replicas), replica_assignment=replicas)])[
+        "apart"
+    ].result(30)
+
+    def states() -> list[tuple[int, list[int]]]:
+        with Wire(whole[0].port) as wire:
+            found = wire.metadata("apart").topics[0].partitions
+        return [(one.leader_id, sorted(one.isr)) for one in found]
+
+    def become(wanted: list[tuple[int, list[int]]]) -> None:
+        wait_until(lambda: states() == wanted, lambda: f"wanted {wanted}, found {states()}")
+
+    become([(1, [1, 2]), (2, [2, 3]), (3, [1, 3])])
+    whole[2].kill()
+    become([(1, [1, 2]), (2, [2]), (1, [1])])
+    whole[2].start()
+    become([(1, [1, 2]), (2, [2, 3]), (1, [1, 3])])
 
 
 @pytest.mark.feature("A16", "C09")

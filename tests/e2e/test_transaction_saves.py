@@ -1,59 +1,143 @@
 """How often a transaction is saved, one save after the other: the cost of Kafka's algorithm."""
 
-import time
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
-from e2e.conftest import StartCluster
-from e2e.kafka_wire import Wire
-from e2e.test_late_requests import SMALL
-from e2e.txn_wire import ask, end, init, write
-from tidemark.codec.record_batch import iterate_headers
-from tidemark.codec.records import read_records
+from e2e.conftest import Cluster, StartCluster
+from e2e.kafka_wire import Wire, batch
+from e2e.txn_wire import init
+from e2e.wire import ask, connect, create_topic, eventually, leader_of, stored
+from tidemark.cli.dev.process import pause_process
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.txn_records import TransactionRecord, TransactionState, decode
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
 
-STATE_PARTITIONS = 3
-EXPECTED = [
-    TransactionState.ONGOING,
-    TransactionState.PREPARE_COMMIT,
-    TransactionState.COMPLETE_COMMIT,
-]
-
-
-def states_saved(wire: Wire) -> list[TransactionState]:
-    """Of the only transactional id, behind its session's record, in order."""
-    found: list[TransactionState] = []
-    for partition in range(STATE_PARTITIONS):
-        answer = wire.fetch(("__transaction_state", partition, 0))
-        content = bytes(answer.topics[0].partitions[0].records or b"")
-        for position, header in iterate_headers(content):
-            if header.is_control:
-                continue
-            batch = content[position : position + header.size_bytes]
-            records = [decode(one.key or b"", one.value) for one in read_records(batch, header)]
-            found += [one.state for one in records if isinstance(one, TransactionRecord)]
-    return found[1:]
+TRANSACTIONAL_ID = "late"
+STATE = "__transaction_state"
+ONGOING = TransactionState.ONGOING
+PREPARED = TransactionState.PREPARE_COMMIT
+COMPLETE = TransactionState.COMPLETE_COMMIT
 
 
-def batches(wire: Wire, topic: str) -> list[str]:
-    """What was appended to the partition: data and markers."""
-    content = bytes(wire.fetch((topic, 0, 0)).topics[0].partitions[0].records or b"")
-    return ["marker" if header.is_control else "data" for _, header in iterate_headers(content)]
+class Saves:
+    """What a transaction has saved: its coordinator's records, and batches of topic ``a``."""
+
+    def __init__(self, state_leader: Wire, leader: Wire) -> None:
+        self._state_leader = state_leader
+        self._leader = leader
+
+    def states(self) -> list[TransactionState]:
+        """Of the only transactional id, behind its session's record, in order."""
+        records = [
+            decode(record.key or b"", record.value)
+            for one in stored(self._state_leader, STATE)
+            if not one.header.is_control
+            for record in one.records
+        ]
+        return [one.state for one in records if isinstance(one, TransactionRecord)][1:]
+
+    def appended(self) -> list[str]:
+        """Data and markers of the partition."""
+        batches = stored(self._leader, "a")
+        return ["marker" if one.header.is_control else "data" for one in batches]
+
+    def timestamps(self) -> dict[str, int]:
+        """When the marker and the last record of the coordinator were written, on its clocks."""
+        return {
+            "marker": stored(self._leader, "a")[-1].header.max_timestamp,
+            "complete": stored(self._state_leader, STATE)[-1].header.max_timestamp,
+        }
+
+    def keys(self) -> set[bytes]:
+        """Keys of the coordinator's records."""
+        batches = [one for one in stored(self._state_leader, STATE) if not one.header.is_control]
+        return {record.key or b"" for one in batches for record in one.records}
 
 
-@pytest.mark.feature("L06", "L08", "L11", "L17")
+@contextmanager
+def paused(cluster: Cluster, broker: int) -> Iterator[None]:
+    process = cluster.pid(f"broker-{broker}")
+    pause_process(process)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def until_taken(request: Callable[[], int], what: str) -> None:
+    """Repeat a request of transactions v1 while its coordinator is busy or moves."""
+    busy = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR)
+
+    def answer() -> ErrorCode | None:
+        code = ErrorCode(request())
+        return None if code in busy else code
+
+    assert eventually(answer, what) is ErrorCode.NONE
+
+
+def add_partition(wire: Wire, producer: tuple[int, int]) -> int:
+    fields = {
+        "v3_and_below_transactional_id": TRANSACTIONAL_ID,
+        "v3_and_below_producer_id": producer[0],
+        "v3_and_below_producer_epoch": producer[1],
+        "v3_and_below_topics": [{"name": "a", "partitions": [0]}],
+    }
+    (topic,) = ask(wire, ApiKey.ADD_PARTITIONS_TO_TXN, 3, fields).results_by_topic_v3_and_below
+    return int(topic.results_by_partition[0].partition_error_code)
+
+
+def commit(wire: Wire, producer: tuple[int, int]) -> int:
+    fields = {
+        "transactional_id": TRANSACTIONAL_ID,
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+        "committed": True,
+    }
+    return int(ask(wire, ApiKey.END_TXN, 3, fields).error_code)
+
+
+@pytest.mark.feature("E13", "L06", "L08", "L11", "L17")
 def test_a_commit_is_five_saves_one_after_the_other(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(txn_coordinators=1, overrides={"broker": SMALL})
-    with Wire(cluster.layout.member("broker-1").ports["client"]) as wire:
-        fields = {"name": "a", "num_partitions": 1, "replication_factor": 1}
-        ask(wire, ApiKey.CREATE_TOPICS, 5, {"topics": [fields], "timeout": 10_000})
+    settings = {
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "zookeeper.session.timeout.ms": 40_000,  # the paused broker stays the leader
+    }
+    cluster = start_cluster(brokers=2, txn_coordinators=1, overrides={"broker": settings})
+    with connect(cluster.kafka(1)) as wire:
         producer = init(wire)
-        write(wire, producer, 0, b"value")
-        end(wire, producer, commit=True)
-        deadline = time.monotonic() + 10
-        while len(states_saved(wire)) < len(EXPECTED) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        saved = states_saved(wire)
-        assert saved == EXPECTED
-        assert batches(wire, "a") == ["data", "marker"]
-        assert len(saved) + len(batches(wire, "a")) == 5
+    state_leader = leader_of(cluster, STATE)
+    other = 3 - state_leader
+    create_topic(cluster, "a", leaders=[other])
+    with connect(cluster.kafka(state_leader)) as wire, connect(cluster.kafka(other)) as leader:
+        saves = Saves(wire, leader)
+
+        until_taken(lambda: add_partition(wire, producer), "the partition is added")
+        assert (saves.states(), saves.appended()) == ([ONGOING], [])
+
+        data = batch(
+            b"value",
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=0,
+            attributes_extra=TRANSACTIONAL_BIT,
+        )
+        result = leader.produce("a", data, acks=-1, transactional_id=TRANSACTIONAL_ID)
+        assert result.error_code == ErrorCode.NONE
+        assert (saves.states(), saves.appended()) == ([ONGOING], ["data"])
+
+        with paused(cluster, other):
+            until_taken(lambda: commit(wire, producer), "the commit is decided")
+            assert saves.states() == [ONGOING, PREPARED], "no marker can be written yet"
+        eventually(lambda: len(saves.states()) == 3, "the markers are written")
+        assert saves.states() == [ONGOING, PREPARED, COMPLETE]
+        assert saves.appended() == ["data", "marker"]
+        assert saves.timestamps()["marker"] <= saves.timestamps()["complete"]
+        name = TRANSACTIONAL_ID.encode()
+        assert saves.keys() == {struct.pack(">hh", 0, len(name)) + name}

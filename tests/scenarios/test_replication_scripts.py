@@ -57,5 +57,9 @@ def test_script(path: Path) -> None:
     assert happened == expected
 
 
+def test_every_script_that_proves_a_feature_is_there() -> None:
+    assert PROVES.keys() - {path.stem for path in SCRIPTS} == set()
+
+
 def test_there_are_scripts() -> None:
     assert PROVES.keys() <= {path.stem for path in SCRIPTS}
