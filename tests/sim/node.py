@@ -146,7 +146,7 @@ class Node:
         )
         self.manager.heal_free_bytes = 1
         self.manager.flush_interval_ms = 400
-        self.parked = Parked(256)
+        self.parked = Parked()
         self.sessions: FetchSessions[int] = FetchSessions(
             lambda: dice.between(1, 2**31 - 1), sessions_max=2, eviction_ms=100
         )

@@ -117,6 +117,13 @@ class ServiceConfig(BaseSettings):
         default="127.0.0.1:0",
         description="where /metrics, /livez, /readyz and /loglevel are served",
     )
+    event_loop_stall_ms: int = Field(
+        default=5_000,
+        ge=100,
+        le=600_000,
+        description="an event loop that has not turned for so long is logged with its stack and"
+        " counted: longer than any work it is given, shorter than a prober's patience",
+    )
     zookeeper_connect: str = Field(
         default="127.0.0.1:2181",
         min_length=1,

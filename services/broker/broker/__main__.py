@@ -11,6 +11,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
 from tidemark.runtime.service import run_process
+from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_session import ZkSession
 
 from broker.config import BrokerConfig
@@ -38,7 +39,8 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     metrics = Metrics(SERVICE)
     metrics.registry.register(BrokerCollector(service.server.node))
     try:
-        async with _ops(config, service.server, metrics.registry):
+        watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
+        async with watchdog, _ops(config, service.server, metrics.registry):
             await service.run(stop)
     finally:
         await service.close()

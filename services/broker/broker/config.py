@@ -136,7 +136,21 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         " MESSAGE_TOO_LARGE, and clients that can split it do",
     )
     parked_requests_max: int = Field(
-        16_384, ge=1, description="long polls and waiting produces held"
+        16_384,
+        ge=1,
+        description="long polls of clients held; a further one is answered at once",
+    )
+    parked_writes_max: int = Field(
+        16_384,
+        ge=1,
+        description="produces held that wait for replicas; a further one is not taken from its"
+        " connection",
+    )
+    parked_followers_max: int = Field(
+        1_024,
+        ge=1,
+        description="long polls of followers held; a further one is answered at once. A few for"
+        " each broker of the cluster",
     )
 
     fetch_max_bytes: int = Field(

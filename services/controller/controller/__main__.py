@@ -7,6 +7,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import HttpServer, OpsServer
 from tidemark.runtime.service import run_process
+from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_session import ZkSession
 
 from controller.config import SERVICE, ControllerConfig
@@ -27,7 +28,8 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
         make_application(node, metrics.registry), config.rest_listen, key="rest.listen"
     )
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
-    async with ops, rest, make_server(config.grpc_listen, node) as grpc_server:
+    watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
+    async with watchdog, ops, rest, make_server(config.grpc_listen, node) as grpc_server:
         await session.start(config.zookeeper_connect_timeout_ms / 1000)
         await grpc_server.set_serving(serving=True)
         node.election.grpc_endpoint = config.grpc_advertised or str(grpc_server.address)

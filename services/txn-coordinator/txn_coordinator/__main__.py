@@ -14,6 +14,7 @@ from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.server import GrpcServer
 from tidemark.runtime.service import run_process
 from tidemark.runtime.telemetry import fields
+from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_session import ZkSession
 
 from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
@@ -32,7 +33,8 @@ async def serve(config: TxnCoordinatorConfig, stop: asyncio.Event) -> None:
     )
     controller = ControllerClient(zookeeper)
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
-    async with ops, make_server(config.grpc_listen, node) as grpc_server:
+    watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
+    async with watchdog, ops, make_server(config.grpc_listen, node) as grpc_server:
         if not await _started(zookeeper, config, stop):
             return
         session = CoordinatorSession(

@@ -11,11 +11,13 @@ import pytest
 from sim.cluster.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
 from sim.cluster.parts import Options
 from sim.cluster.run import SEEDS_THAT_FAILED, run_seed
+from sim.cluster.world import World
 from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 1_000
 SEEDS_A_TEST = 25
 SEEDS_UNTIL_FOUND = 200
+SEEDS_WITH_LITTLE_ROOM = (4, 5, 43, 44, 59)
 REACHED = (
     "b is",
     "b loses",
@@ -52,6 +54,17 @@ def test_all_invariants_hold(first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):
         outcome = run_seed(seed)
         assert not outcome.has_failed, str(outcome)
+
+
+def test_rooms_for_waiting_requests_run_full() -> None:
+    refused, held_back = 0, 0
+    for seed in SEEDS_WITH_LITTLE_ROOM:
+        world = World(seed, Options())
+        world.run()
+        world.close()
+        refused += sum(one.polls_refused for one in world.parked)
+        held_back += sum(one.writes_held_back for one in world.parked)
+    assert min(refused, held_back) > 0
 
 
 @pytest.mark.parametrize("seed", seeds_that_failed(SEEDS_THAT_FAILED))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final
 
+from broker.core.parked import Parked
 from broker.shell.hosted import HostedPartition
 from controller.core.inputs import Asked, Request
 from controller.shell import znodes
@@ -57,6 +58,21 @@ SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
 """Events of one instant: beyond it somebody asks again and again without waiting."""
+
+
+ROOM_DICE: Final = 1_000_003
+"""Dice of its own: how much room there is leaves everything else of a seed as it was."""
+
+
+def draw_room(dice: Dice) -> dict[str, int]:
+    """How many requests of each kind may wait at a broker: usually enough, else hardly any."""
+    if dice.chance(0.7):
+        return {}
+    return {
+        "parked_requests_max": dice.between(1, 2),
+        "parked_followers_max": dice.pick((1, 2, 1_024)),
+        "parked_writes_max": dice.between(1, 2),
+    }
 
 
 def draw_topics(dice: Dice) -> list[SimTopic]:
@@ -113,6 +129,9 @@ class World:
         from sim.cluster.faults import FAULTS, Injector
 
         self.dice = Dice(seed)
+        self.room = draw_room(Dice(ROOM_DICE + seed))
+        self.parked: list[Parked] = []
+        """Of every broker that was ever started."""
         self.options = options
         self.trace = Trace(is_full=options.is_full)
         self.now = START_MS
@@ -298,7 +317,9 @@ class World:
                 self,
                 self.zookeeper,
                 machine.disks,
-                self.broker_config(machine.number, self.options.timing),
+                self.broker_config(machine.number, self.options.timing).model_copy(
+                    update=self.room
+                ),
                 dice=self.dice,
                 boot_id=f"boot-{machine.number}-{machine.boots}",
                 directory_ids=machine.directory_ids,
@@ -309,6 +330,7 @@ class World:
             self.note(machine.host.name, f"does not start: {failure}")
             self.restart_later(machine, RETRY_MS)
             return
+        self.parked.append(machine.process.node.parked)
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")
 

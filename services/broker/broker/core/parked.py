@@ -6,6 +6,11 @@ wrote; ends of one partition are parked in rising order, so that waking is a pop
 *fetch* waits until its partitions have gained so many bytes; it is credited at every advance. Both
 wake at their deadline, kept in buckets of ``BUCKET_MS`` so that parking and waking are O(1) and
 nothing stale stays behind.
+
+Room is given by kind (``ParkedLimits``), so that no kind takes what another needs. A long poll that
+finds none is answered at once: its client asks again. A write is different, because it is in the
+log before it waits, and an error would be a lie: there must be room before it is appended
+(``is_full``, ``when_room``), and what has been appended always parks.
 """
 
 import heapq
@@ -13,7 +18,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemark.model.ids import InstantMs
 
@@ -22,15 +27,38 @@ WAIT_MS_MAX: Final = 600_000
 """No request waits longer than this, whatever it asks; bounds the number of deadline buckets."""
 
 
+class ParkedLimits(NamedTuple):
+    """How many requests of each kind may wait at a time, in the order of the kinds."""
+
+    reads_max: int = 16_384
+    """Long polls of consumers."""
+    followers_max: int = 1_024
+    """Long polls of followers: a few for each broker of the cluster."""
+    writes_max: int = 16_384
+    """Produces that wait for the in-sync replicas."""
+
+
+READ: Final = 0
+FOLLOWER: Final = 1
+WRITE: Final = 2
+INTERNAL: Final = 3
+"""Kinds of parked requests. What is internal has no limit here: coordinators and markers limit
+what they have under way, and nobody else may take their room.
+"""
+
+
 class ParkedRequest:
     """One waiting request. ``wake`` is called at most once, with True when its wish came true."""
 
-    __slots__ = ("bucket", "keys", "missing", "wake")
+    __slots__ = ("bucket", "keys", "kind", "missing", "wake")
 
-    def __init__(self, wake: Callable[[bool], None], missing: int, keys: tuple[Hashable, ...]):
+    def __init__(
+        self, wake: Callable[[bool], None], missing: int, keys: tuple[Hashable, ...], kind: int
+    ):
         self.wake: Callable[[bool], None] | None = wake
         self.missing = missing
         self.keys = keys
+        self.kind = kind
         self.bucket = 0
 
     @property
@@ -39,22 +67,35 @@ class ParkedRequest:
         return self.wake is not None
 
 
+_USUAL: Final = ParkedLimits()
+
+
 class Parked:
-    """All waiting requests of one broker. Bounded: beyond ``requests_max`` nothing parks, the
-    caller answers now.
-    """
+    """All waiting requests of one broker, bounded by kind."""
 
     def __init__(
         self,
-        requests_max: int = 16_384,
+        limits: ParkedLimits = _USUAL,
         *,
         on_earlier: Callable[[InstantMs], None] | None = None,
     ) -> None:
-        """``on_earlier`` hears when a new request's deadline is the earliest of all."""
-        assert requests_max > 0
-        self.requests_max = requests_max
+        """``on_earlier`` is called when a new request's deadline is the earliest of all."""
+        assert min(limits) > 0, limits
+        self.limits = limits
         self._on_earlier = on_earlier
         self.count = 0
+        self.counts = [0, 0, 0, 0]
+        """By kind."""
+        self.is_full = False
+        """Whether as many writes wait as may: none should be appended that would have to wait."""
+        self.is_closed = False
+        """Nothing parks any more."""
+        self.polls_refused = 0
+        """Long polls that found no room."""
+        self.writes_held_back = 0
+        """Writes that had to wait for room before they were appended."""
+        self._room_wanted: dict[Callable[[], None], None] = {}
+        self._gives_room = False
         self._fetches: dict[Hashable, dict[ParkedRequest, None]] = {}
         self._produces: dict[Hashable, deque[tuple[int, ParkedRequest]]] = {}
         self._buckets: dict[int, dict[ParkedRequest, None]] = {}
@@ -70,11 +111,15 @@ class Parked:
         now: InstantMs,
         wait_ms: int,
         wake: Callable[[bool], None],
+        kind: int = READ,
     ) -> ParkedRequest | None:
-        """Wait until ``keys`` gained ``bytes_missing`` bytes. None: no room to park."""
-        if self.count >= self.requests_max:
+        """Wait until ``keys`` gained ``bytes_missing`` bytes. None: no room to park. ``kind`` is
+        READ or FOLLOWER.
+        """
+        if self.is_closed or self.counts[kind] >= self.limits[kind]:
+            self.polls_refused += 1
             return None
-        request = ParkedRequest(wake, max(bytes_missing, 1), tuple(dict.fromkeys(keys)))
+        request = ParkedRequest(wake, max(bytes_missing, 1), tuple(dict.fromkeys(keys)), kind)
         for key in request.keys:
             watching = self._fetches.get(key)
             if watching is None:
@@ -90,12 +135,15 @@ class Parked:
         now: InstantMs,
         wait_ms: int,
         wake: Callable[[bool], None],
+        kind: int = WRITE,
     ) -> ParkedRequest | None:
-        """Wait until each partition's high watermark reaches its end. None: no room to park."""
-        if self.count >= self.requests_max:
+        """Wait until each partition's high watermark reaches its end. None: ``is_closed``; room is
+        looked for before the append. ``kind`` is WRITE or INTERNAL.
+        """
+        if self.is_closed:
             return None
         wanted = tuple(ends)
-        request = ParkedRequest(wake, len(wanted), ())
+        request = ParkedRequest(wake, len(wanted), (), kind)
         for key, end in wanted:
             queue = self._produces.get(key)
             if queue is None:
@@ -121,6 +169,34 @@ class Parked:
         bucket[request] = None
         request.bucket = number
         self.count += 1
+        self.counts[request.kind] += 1
+        if request.kind == WRITE:
+            self.is_full = self.counts[WRITE] >= self.limits.writes_max
+
+    # -- room for writes
+
+    def when_room(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once when a write may be appended again, in the order of asking."""
+        assert self.is_full, "there is room"
+        self.writes_held_back += 1
+        self._room_wanted[resume] = None
+
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Whoever asked is gone. Idempotent."""
+        self._room_wanted.pop(resume, None)
+
+    def _give_room(self) -> None:
+        """A write has left: others may be appended, as many as there is room for again."""
+        if self._gives_room:
+            return  # called from within a resumed append: the loop below goes on
+        self._gives_room = True
+        try:
+            while self._room_wanted and not self.is_full:
+                resume = next(iter(self._room_wanted))
+                del self._room_wanted[resume]
+                resume()
+        finally:
+            self._gives_room = False
 
     # -- waking
 
@@ -151,8 +227,8 @@ class Parked:
             request.missing -= 1
             if request.missing == 0 and request.is_waiting:
                 self._finish(request, fulfilled=True)
-        if not queue:
-            self._produces.pop(key, None)
+        if not queue and self._produces.get(key) is queue:
+            del self._produces[key]
 
     def released(self, key: Hashable) -> None:
         """A partition is no longer served here (or started anew): all that wait for it look again,
@@ -169,6 +245,8 @@ class Parked:
         if request.is_waiting:
             self._leave(request)
             request.wake = None
+            if self._room_wanted:
+                self._give_room()
 
     def expire(self, now: InstantMs) -> None:
         """Wake all whose deadline has passed."""
@@ -191,9 +269,14 @@ class Parked:
         self._leave(request)
         request.wake = None
         wake(fulfilled)
+        if self._room_wanted:
+            self._give_room()
 
     def _leave(self, request: ParkedRequest) -> None:
         self.count -= 1
+        self.counts[request.kind] -= 1
+        if request.kind == WRITE:
+            self.is_full = self.counts[WRITE] >= self.limits.writes_max
         bucket = self._buckets.get(request.bucket)
         if bucket is not None:
             bucket.pop(request, None)
@@ -208,5 +291,11 @@ class Parked:
         """Assert that every waiting request is in exactly one bucket, and counted."""
         waiting = [request for bucket in self._buckets.values() for request in bucket]
         assert len(waiting) == self.count, (len(waiting), self.count)
+        by_kind = [sum(one.kind == kind for one in waiting) for kind in range(len(self.counts))]
+        assert by_kind == self.counts, (by_kind, self.counts)
+        assert self.counts[READ] <= self.limits.reads_max, self.counts
+        assert self.counts[FOLLOWER] <= self.limits.followers_max, self.counts
+        assert self.is_full == (self.counts[WRITE] >= self.limits.writes_max), self.counts
+        assert self.is_full or not self._room_wanted, "room is withheld"
         assert all(request.is_waiting for request in waiting)
         assert set(self._bucket_order) == set(self._buckets)

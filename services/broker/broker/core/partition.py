@@ -49,12 +49,12 @@ from broker.core.batch_rules import Refusal as Refusal
 from broker.core.batch_rules import Repeated as Repeated
 from broker.core.isr import IsrProposal as IsrProposal
 from broker.core.producers import Accepted, Duplicate, Ended, Refused
+from broker.core.replica import ACKS_ALL as ACKS_ALL
 from broker.core.replica import FAILED, FENCED, NOT_LEADER, UNKNOWN_EPOCH, Replica
 from broker.core.replica import LogState as LogState
 from broker.core.replica import Role as Role
 from broker.core.replica_progress import FollowerFetch as FollowerFetch
 
-ACKS_ALL: Final = -1
 NO_LAST_EPOCH: Final = -1
 
 

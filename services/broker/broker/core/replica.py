@@ -50,6 +50,7 @@ class LogState(NamedTuple):
     """From the checkpoint; -1 when there is none."""
 
 
+ACKS_ALL: Final = -1
 NOT_LEADER: Final = Refusal(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
 )
@@ -341,6 +342,12 @@ class Replica:
         if acks == 1 and has_lease and not self.limits.flush_group:
             return True
         return self.high_watermark >= end
+
+    def may_wait(self, acks: int) -> bool:
+        """Whether a write is not acknowledged at once, as far as can be said before the append."""
+        if self.limits.flush_group:
+            return acks != 0
+        return acks == ACKS_ALL and len(self.isr) > 1
 
     def epoch_refused(self, leader_epoch_expected: int) -> Refusal | None:
         """What a reader or a question hears that names a leader epoch (-1: none named)."""

@@ -126,8 +126,8 @@ class BrokerServer:
                 *self.maintenance.start(tasks),
                 *self.cleaning.start(tasks),
                 tasks.create_task(self.isr_sender.run(), name="isr-sender"),
-                tasks.create_task(self.node.groups.run(), name="groups"),
             ]
+            groups = tasks.create_task(self.node.groups.run(), name="groups")
             if self.node.txn_verifier is not None:
                 verifying = self.node.txn_verifier.run()
                 loops.append(tasks.create_task(verifying, name="txn-verifier"))
@@ -145,7 +145,9 @@ class BrokerServer:
             if not self._has_image.is_set():
                 for one in serving:
                     one.cancel()
-            await asyncio.sleep(0)
+            # Before nothing parks any more: a shard that waits for replicas would wait again.
+            groups.cancel()
+            await asyncio.wait((groups,))
             self.node.parked.wake_all()
             await asyncio.wait((*serving, following))
             for loop in loops:

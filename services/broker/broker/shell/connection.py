@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidemark.kafka.apis import APIS
-from tidemark.kafka.headers import HeaderReader, RequestHeader, response_header
+from tidemark.kafka.headers import HeaderReader, RequestHeader
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
-from broker.shell.replies import Part, Reply, bytes_in, framed
+from broker.shell.replies import RESPONSE_TAGS, Part, Reply, bytes_in, framed
 
 if TYPE_CHECKING:
+    from broker.core.parked import Parked
     from broker.shell.listener import KafkaListener
 
 log = logging.getLogger(__name__)
@@ -40,49 +40,18 @@ SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AND_ID: Final = struct.Struct(">ii")
-_RESPONSE_TAGS: Final = {
-    (int(key), version): response_header(key, version, 0)[4:]
-    for key, versions in APIS.items()
-    for version in range(versions.advertised_min, versions.max + 1)
-}
-"""What follows the correlation id: nothing, or an empty tag field."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
     __slots__ = (
-        "_blocked",
-        "_buffer",
-        "_closed",
-        "_end",
-        "_frame_end",
-        "_held_bytes",
-        "_limits",
-        "_muted",
-        "_out",
-        "_out_files",
-        "_processing",
-        "_queue",
-        "_replies",
-        "_resting",
-        "_small_frames",
-        "_start",
-        "_starved",
-        "_swept_bytes",
-        "_transport",
-        "_turn_bytes",
-        "_view",
-        "address",
-        "ending",
-        "headers",
-        "listener",
-        "peer",
-        "principal",
-        "produce_prefix_bytes",
-        "repeated_produces",
-        "touched",
-    )
+        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
+        "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
+        "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
+        "_turn_bytes", "_view", "address", "ending", "headers", "listener", "peer", "principal",
+        "produce_prefix_bytes", "repeated_produces", "touched",
+    )  # fmt: skip
 
     def __init__(self, listener: "KafkaListener") -> None:
         self.listener = listener
@@ -112,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked = False
         self._muted = False
         self._starved = False
+        self._stopped = False  # a whole frame is there that may not be taken yet
         self._turn_bytes = 0  # read since the loop last looked at other connections
         self._resting = False
         self._closed = False
@@ -163,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             if reply.on_gone is not None:
                 reply.on_gone()
         self._out = []
+        self.listener.node.parked.forget_room(self._room_made)
         if self.address:
             self._limits.release(self, len(self._buffer), gone=True)
             self.listener.gone(self)
@@ -247,6 +218,9 @@ class Connection(asyncio.BufferedProtocol):
             self._start = start + 4 + size
             self._small_frames = 0 if size > BUFFER_BYTES_USUAL else self._small_frames + 1
             handle(self, view[start + 4 : start + 4 + size])
+            if self._stopped:
+                self._start = start
+                return True
         if not self._closed:
             self._settle()
         return False
@@ -323,11 +297,23 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = self._frame_end = 0
             self._resize(BUFFER_BYTES_MIN)
 
+    def put_back(self, parked: "Parked") -> None:
+        """From a handler: nothing was done, as too many writes wait; this frame is taken again when
+        there is room for it. Until then the client is not read from.
+        """
+        self._stopped = True
+        parked.when_room(self._room_made)
+
+    def _room_made(self) -> None:
+        self._stopped = False
+        if not self._closed:
+            self._process()
+
     # -- answers
 
     def answer(self, header: RequestHeader, body: bytes) -> None:
         """Answer now, in order: the usual case is one piece and nobody waiting before it."""
-        tags = _RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
+        tags = RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
         data = _LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
         self._held_bytes += len(data)
         if self._replies:
@@ -423,7 +409,8 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         assert queue is not None
         return (
-            len(self._replies) >= self.listener.requests_in_flight_max
+            self._stopped
+            or len(self._replies) >= self.listener.requests_in_flight_max
             or queue.queued_bytes + self._held_bytes > self.listener.queued_bytes_max
             or len(queue) > QUEUED_PARTS_MAX
             or len(self._out) > QUEUED_PARTS_MAX

@@ -147,7 +147,7 @@ class BrokerCollector(Collector):
         yield errors
 
     def _network(self) -> Iterator[Metric]:
-        node, counters = self._node, self._node.counters
+        node, counters, parked = self._node, self._node.counters, self._node.parked
         yield GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count",
             "open connections",
@@ -161,7 +161,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "requests parked",
-            value=node.parked.count,
+            value=parked.count,
         )
         yield GaugeMetricFamily(
             "kafka_server_fetchsessioncache_numincrementalfetchsessions",
@@ -178,6 +178,8 @@ class BrokerCollector(Collector):
             ("frames_refused", counters.closed_frame, "frames too large or of negative length"),
             ("log_damage_found", counters.damage_found, "damaged batches found by rereading"),
             ("log_damage_met", counters.damaged_reads, "requests that met damaged bytes"),
+            ("polls_refused", parked.polls_refused, "long polls answered at once, without room"),
+            ("writes_held_back", parked.writes_held_back, "writes that waited for room"),
             ("requests_malformed", counters.malformed_requests, "requests that could not be read"),
         ):
             yield CounterMetricFamily(f"tidemark_{name}", doc, value=value)

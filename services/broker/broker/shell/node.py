@@ -43,7 +43,7 @@ from broker.shell.hosted import ReadOutcome as ReadOutcome
 from broker.shell.leader_throttle import LeaderThrottle
 from broker.shell.limits import ConnectionLimits
 from broker.shell.metrics import BrokerCounters
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.parking_lot import ParkingLot, parked_limits
 from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.txn_relay import TxnRelay
 from broker.shell.txn_verifier import TxnVerifier
@@ -113,7 +113,7 @@ class BrokerNode:
         self.fetch_sessions: FetchSessions[FetchPartition] = FetchSessions(
             draw_session_id, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
-        self.parked = ParkingLot(config.parked_requests_max, clock, self.fetch_sessions)
+        self.parked = ParkingLot(parked_limits(config), clock, self.fetch_sessions)
         self.live: dict[BrokerId, BrokerEpoch] = {}
         """Brokers that may be in an ISR: registered, neither fenced nor stopping."""
         self.has_lease: Callable[[], bool] = _always

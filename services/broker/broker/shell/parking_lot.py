@@ -2,18 +2,33 @@
 
 import asyncio
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.runtime.clock import Clock
 
+from broker.config import BrokerConfig
 from broker.core.fetch_sessions import FetchSessions
-from broker.core.parked import WAIT_MS_MAX, Parked
+from broker.core.parked import INTERNAL, WAIT_MS_MAX, Parked, ParkedLimits
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.hosted import HostedPartition
 
 _NO_WATERMARK: Final = -1
+CLOSED_PAUSE_MS: Final = 100
+"""How long a wait takes that cannot be parked because the broker stops. A loop around such a wait
+must leave the event loop to others, or nothing it waits for can happen.
+"""
+
+
+def parked_limits(config: BrokerConfig) -> ParkedLimits:
+    """How many requests may wait, as configured."""
+    return ParkedLimits(
+        reads_max=config.parked_requests_max,
+        followers_max=config.parked_followers_max,
+        writes_max=config.parked_writes_max,
+    )
 
 
 class Follower(NamedTuple):
@@ -29,9 +44,9 @@ class ParkingLot(Parked):
     """
 
     def __init__(
-        self, requests_max: int, clock: Clock, sessions: FetchSessions[FetchPartition]
+        self, limits: ParkedLimits, clock: Clock, sessions: FetchSessions[FetchPartition]
     ) -> None:
-        super().__init__(requests_max, on_earlier=self._arm)
+        super().__init__(limits, on_earlier=self._arm)
         self._clock = clock
         self._sessions = sessions
         sessions.on_closed = self.released
@@ -41,7 +56,7 @@ class ParkingLot(Parked):
         self, hosted: Sequence[HostedPartition], *, bytes_missing: int, wait_ms: int
     ) -> bool:
         """Wait until these partitions gained ``bytes_missing`` readable bytes; False at the
-        deadline or when full.
+        deadline, or soon when there is no room. Always lets others run.
         """
         gained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -57,15 +72,18 @@ class ParkingLot(Parked):
             wake=wake,
         )
         if request is None:
+            await self._not_parked(wait_ms)
             return False
         try:
             return await gained
         finally:
             self.cancel(request)
 
-    async def wait_committed(self, hosted: HostedPartition, end: int, *, wait_ms: int) -> bool:
+    async def wait_committed(
+        self, hosted: HostedPartition, end: int, *, wait_ms: int, kind: int = INTERNAL
+    ) -> bool:
         """Wait until the high watermark reaches ``end``; False at the deadline, when leadership is
-        lost, or when nothing more may park.
+        lost, or soon when the broker stops. Always lets others run.
         """
         committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -74,14 +92,29 @@ class ParkingLot(Parked):
                 committed.set_result(fulfilled)
 
         request = self.park_produce(
-            [(hosted, end)], now=self._clock.now_ms(), wait_ms=wait_ms, wake=wake
+            [(hosted, end)], now=self._clock.now_ms(), wait_ms=wait_ms, wake=wake, kind=kind
         )
         if request is None:
+            await self._not_parked(wait_ms)
             return False
         try:
             return await committed
         finally:
             self.cancel(request)
+
+    async def _not_parked(self, wait_ms: int) -> None:
+        await asyncio.sleep(min(wait_ms, CLOSED_PAUSE_MS) / 1_000 if self.is_closed else 0)
+
+    async def wait_room(self) -> None:
+        """Return when a write may be appended that would have to wait."""
+        while self.is_full and not self.is_closed:
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            resume = partial(_done, room)
+            self.when_room(resume)
+            try:
+                await room
+            finally:
+                self.forget_room(resume)
 
     def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
         """The high watermark of a partition moved: wake who waits for it. Followers hear of it with
@@ -142,7 +175,7 @@ class ParkingLot(Parked):
         """Stopping: every long poll answers with what there is, and nothing parks any more: who is
         woken before its time would park again.
         """
-        self.requests_max = 0
+        self.is_closed = True
         self._disarm()
         self.expire(InstantMs(self._clock.now_ms() + 2 * WAIT_MS_MAX))
 
@@ -163,3 +196,8 @@ class ParkingLot(Parked):
         due = self.next_deadline()
         if due is not None and self._timer is None:
             self._arm(due)
+
+
+def _done(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidemark.kafka.apis import APIS
 from tidemark.kafka.headers import RequestHeader, response_header
 from tidemark.storage.disk import File
 
@@ -14,6 +15,12 @@ Part = bytes | tuple[File, int, int]
 """A piece of an answer: bytes, or (file, position, length)."""
 
 _LENGTH: Final = struct.Struct(">i")
+RESPONSE_TAGS: Final = {
+    (int(key), version): response_header(key, version, 0)[4:]
+    for key, versions in APIS.items()
+    for version in range(versions.advertised_min, versions.max + 1)
+}
+"""What follows the correlation id: nothing, or an empty tag field."""
 
 
 class Reply:

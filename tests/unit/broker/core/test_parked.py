@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from broker.core.parked import BUCKET_MS, WAIT_MS_MAX, Parked, ParkedRequest
+import pytest
+from broker.core.parked import (
+    BUCKET_MS,
+    FOLLOWER,
+    INTERNAL,
+    READ,
+    WAIT_MS_MAX,
+    WRITE,
+    Parked,
+    ParkedLimits,
+    ParkedRequest,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.ids import InstantMs
@@ -78,17 +89,89 @@ def test_who_parks_the_earliest_deadline_is_told() -> None:
     assert heard == [100, 50]
 
 
-def test_beyond_the_bound_nothing_parks() -> None:
-    parked = Parked(requests_max=1)
-    arguments: dict[str, Any] = {"now": at(0), "wait_ms": 10, "wake": lambda _: None}
-    first = parked.park_fetch("a", bytes_missing=1, **arguments)
-    assert parked.park_fetch("a", bytes_missing=1, **arguments) is None
-    assert parked.park_produce([("a", 1)], **arguments) is None
+ONE_OF_EACH = ParkedLimits(reads_max=1, followers_max=1, writes_max=1)
+ARGUMENTS: dict[str, Any] = {"now": at(0), "wait_ms": 10, "wake": lambda _: None}
+
+
+@pytest.mark.parametrize("kind", [READ, FOLLOWER])
+def test_beyond_its_bound_no_long_poll_parks(kind: int) -> None:
+    parked = Parked(ONE_OF_EACH)
+    first = parked.park_fetch("a", bytes_missing=1, kind=kind, **ARGUMENTS)
+    assert parked.park_fetch("a", bytes_missing=1, kind=kind, **ARGUMENTS) is None
     assert first is not None
     parked.cancel(first)
     parked.cancel(first)
-    assert parked.park_fetch("a", bytes_missing=1, **arguments) is not None
+    assert parked.park_fetch("a", bytes_missing=1, kind=kind, **ARGUMENTS) is not None
     parked.check()
+
+
+def test_no_kind_takes_the_room_of_another() -> None:
+    parked = Parked(ONE_OF_EACH)
+    for _ in range(3):
+        parked.park_fetch("a", bytes_missing=1, kind=READ, **ARGUMENTS)
+    assert parked.park_fetch("a", bytes_missing=1, kind=FOLLOWER, **ARGUMENTS) is not None
+    assert not parked.is_full
+    assert parked.park_produce([("a", 1)], kind=WRITE, **ARGUMENTS) is not None
+    for end in range(1, 4):
+        assert parked.park_produce([("a", end)], kind=INTERNAL, **ARGUMENTS) is not None
+    assert parked.counts == [1, 1, 1, 3]
+    parked.check()
+
+
+def test_what_is_appended_already_parks_though_writes_are_full() -> None:
+    parked = Parked(ONE_OF_EACH)
+    for end in (1, 2):
+        assert parked.park_produce([("a", end)], **ARGUMENTS) is not None
+        assert parked.is_full
+    parked.advanced("a", 1, 0)
+    assert parked.is_full
+    parked.advanced("a", 2, 0)
+    assert not parked.is_full
+
+
+def test_who_waits_for_room_is_called_in_order_while_there_is_some() -> None:
+    parked, resumed = Parked(ONE_OF_EACH), list[str]()
+
+    def writes_again(name: str, end: int) -> Callable[[], None]:
+        def resume() -> None:
+            resumed.append(name)
+            parked.park_produce([("a", end)], **ARGUMENTS)
+
+        return resume
+
+    parked.park_produce([("a", 1)], **ARGUMENTS)
+    gone = writes_again("gone", 9)
+    for resume in (writes_again("first", 2), gone, writes_again("second", 3)):
+        parked.when_room(resume)
+    parked.forget_room(gone)
+    parked.advanced("a", 1, 0)
+    assert resumed == ["first"]
+    parked.expire(at(10 + BUCKET_MS))
+    assert resumed == ["first", "second"]
+    parked.check()
+
+
+def test_who_finds_nothing_to_write_leaves_the_room_to_the_next() -> None:
+    parked, resumed = Parked(ONE_OF_EACH), list[int]()
+    last = parked.park_produce([("a", 1)], **ARGUMENTS)
+    for number in range(3):
+        parked.when_room(lambda number=number: resumed.append(number))  # type: ignore[misc]
+    assert last is not None
+    parked.cancel(last)
+    assert resumed == [0, 1, 2]
+
+
+def test_a_write_parked_by_one_that_wakes_is_not_lost() -> None:
+    parked, woken = Parked(), Woken()
+
+    def wake(fulfilled: bool) -> None:
+        parked.advanced("a", 1, 0)  # as an append that is committed at once
+        parked.park_produce([("a", 2)], now=at(0), wait_ms=9, wake=woken.named("next"))
+
+    parked.park_produce([("a", 1)], now=at(0), wait_ms=9, wake=wake)
+    parked.advanced("a", 1, 0)
+    parked.advanced("a", 2, 0)
+    assert woken.seen == [("next", True)]
 
 
 def test_release_wakes_all_of_one_partition() -> None:
@@ -187,3 +270,41 @@ def test_parked_agrees_with_its_plain_twin(steps: list[tuple[str, str, int]]) ->
             twin.waiting = [one for one in twin.waiting if one["number"] != amount]
         parked.check()
         assert sorted(woken) == sorted(twin.woken)
+
+
+ROOM_STEPS = st.lists(
+    st.tuples(st.sampled_from(["write", "forget", "advance", "time"]), st.integers(0, 5)),
+    max_size=60,
+)
+
+
+@settings(max_examples=80)
+@given(ROOM_STEPS, st.integers(1, 3))
+def test_room_is_never_withheld_and_never_overdrawn(
+    steps: list[tuple[str, int]], writes_max: int
+) -> None:
+    parked = Parked(ParkedLimits(writes_max=writes_max))
+    now, end, watermark, wanting = 0, 0, 0, dict[int, Callable[[], None]]()
+
+    def write() -> None:
+        nonlocal end
+        if parked.is_full:
+            wanting[end] = write_once = lambda: write()
+            parked.when_room(write_once)
+        else:
+            end += 1
+            parked.park_produce([("a", end)], now=at(now), wait_ms=20, wake=lambda _: None)
+            assert parked.counts[WRITE] <= writes_max
+
+    for step, amount in steps:
+        if step == "write":
+            write()
+        elif step == "forget" and wanting:
+            parked.forget_room(wanting.popitem()[1])
+        elif step == "advance":
+            watermark = min(watermark + amount, end)
+            parked.advanced("a", watermark, 1)
+        elif step == "time":
+            now += amount * 5
+            parked.expire(at(now))
+        parked.check()

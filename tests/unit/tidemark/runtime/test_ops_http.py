@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
@@ -121,3 +122,25 @@ async def _listen_at(address: HostPort) -> None:
 def test_a_taken_port_names_the_key_to_change(door: Door) -> None:
     with pytest.raises(AddressTakenError, match=r"or change ops\.listen"):
         asyncio.run(_listen_at(door.server.address))
+
+
+def _probe(url: str, probed: threading.Event) -> None:
+    try:
+        httpx.get(url, timeout=0.2, trust_env=False)
+    finally:
+        probed.set()
+
+
+def test_a_service_whose_loop_stands_still_gives_a_prober_no_answer() -> None:
+    probed = threading.Event()
+
+    async def main() -> None:
+        async with OpsServer("127.0.0.1:0", Metrics("b").registry, ready=lambda: None) as server:
+            url = f"http://{server.address}/livez"
+            probing = asyncio.get_running_loop().run_in_executor(None, _probe, url, probed)
+            assert probed.wait(60)  # the loop stands here
+            with pytest.raises(httpx.ReadTimeout):
+                await probing
+            assert await asyncio.to_thread(lambda: httpx.get(url, trust_env=False).text) == "ok\n"
+
+    asyncio.run(main())

@@ -4,7 +4,7 @@ As a consumer's: up to the high watermark.
 """
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tidemark.kafka.fetch import (
     FetchPartition,
@@ -18,6 +18,7 @@ from tidemark.model.ids import InstantMs, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import CachedPartition, FetchPlan, PartitionKey
+from broker.core.parked import READ
 from broker.shell.kafka import leader_hints
 from broker.shell.node import HostedPartition, ReadOutcome
 
@@ -55,6 +56,7 @@ class Fetch:
     """One fetch request on its way to its answer."""
 
     __slots__ = ("_connection", "_header", "_node", "_plan", "_request")
+    parked_as: ClassVar[int] = READ
 
     def __init__(
         self,
@@ -206,6 +208,7 @@ class Fetch:
             now=now,
             wait_ms=max(0, due - now),
             wake=wake,
+            kind=self.parked_as,
         )
         if parked is None:
             finish(False)  # noqa: FBT003

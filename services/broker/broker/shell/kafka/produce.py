@@ -53,6 +53,10 @@ def handle(
     node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
 ) -> None:
     """Append what the request brings and answer it, now or when it is committed."""
+    if node.parked.is_full and _may_wait(node, read_produce_request(body, header.api_version)):
+        node.counters.requests[ApiKey.PRODUCE] -= 1  # it is counted again when it is taken
+        connection.put_back(node.parked)
+        return
     prefix_bytes = connection.produce_prefix_bytes
     if prefix_bytes and len(body) > prefix_bytes and not node.quotas.enabled:
         known = connection.repeated_produces.get(bytes(body[:prefix_bytes]))
@@ -65,6 +69,16 @@ def handle(
     if request.transactional_id is None:
         _remember(connection, header.api_version, request)
     _handle_request(node, connection, header, request, len(body))
+
+
+def _may_wait(node: "BrokerNode", request: ProduceRequest) -> bool:
+    """Whether the answer may have to wait for what is not known before the append."""
+    for topic, topic_id, partitions in request.topics:
+        for partition, _ in partitions:
+            hosted = node.find(topic, topic_id, partition)
+            if not isinstance(hosted, ErrorCode) and hosted.partition.may_wait(request.acks):
+                return True
+    return False
 
 
 def _remember(connection: "Connection", version: int, request: ProduceRequest) -> None:

@@ -11,6 +11,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
+from broker.core.parked import FOLLOWER
 from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
 from broker.shell.parking_lot import Follower
@@ -25,6 +26,7 @@ class ReplicaFetch(Fetch):
     """One follower's request. The follower may act on the cluster: topics are not asked about."""
 
     __slots__ = ("_arrived_at", "_replica")
+    parked_as = FOLLOWER
 
     def __init__(
         self,

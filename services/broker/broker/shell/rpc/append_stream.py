@@ -11,6 +11,7 @@ from tidemark.runtime.inbox import Inbox
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.core.parked import INTERNAL, WRITE
 from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
@@ -83,6 +84,8 @@ class AppendStream:
         if hosted.is_internal:
             outcome = append_owned(node, hosted, command, self._caller.principal)
         else:
+            if node.parked.is_full and hosted.partition.may_wait(command.acks):
+                await node.parked.wait_room()
             outcome = await self._write(hosted, command)
         throttle_ms = 0
         if node.quotas.enabled:
@@ -173,8 +176,9 @@ class AppendStream:
             now=self._node.clock.now_ms(),
             wait_ms=command.timeout_ms or COMMIT_WAIT_MS,
             wake=wake,
+            kind=INTERNAL if commit.hosted.is_internal else WRITE,
         )
-        if parked is None:
+        if parked is None:  # the broker stops
             committed.set_result(False)
         else:
             committed.add_done_callback(lambda _: self._node.parked.cancel(parked))

@@ -1,0 +1,102 @@
+"""Watchdog: a thread that notices when the event loop does not turn, which nothing on the loop can.
+
+A callback that does not end, or an await that never suspends, stops everything a service does:
+answers, leases, signals, /livez. The watchdog logs where the loop's thread stands, once a stall,
+and counts it; a prober of /livez sees no answer for as long.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from tidemark.machine.stall_rule import StallBegan, StallEnded, StallRule
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metrics import Metrics
+from tidemark.runtime.telemetry import fields
+
+log = logging.getLogger(__name__)
+
+LOOKS_A_LIMIT: Final = 10
+FRAMES_SHOWN_MAX: Final = 40
+
+
+class Watchdog:
+    """Watches the running loop, as an async context manager."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        limit_ms: int,
+        on_change: Callable[[StallBegan | StallEnded], None] = lambda _: None,
+    ) -> None:
+        """``limit_ms``: a loop that has not turned for so long stands still. ``on_change`` is
+        called on the watchdog's thread once that is logged.
+        """
+        self._stalls = metrics.counter(
+            "tidemark_event_loop_stalls", "times the event loop stood still"
+        ).at()
+        self._limit_ms = limit_ms
+        self._look_ms = max(1, limit_ms // LOOKS_A_LIMIT)
+        self._on_change = on_change
+        self._clock = Clock()
+        self._turns = 0
+        self._over = threading.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._thread: threading.Thread | None = None
+
+    async def __aenter__(self) -> "Watchdog":
+        """Begin, on the loop that is watched."""
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._turn()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._timer is not None, "entered before"
+        assert self._thread is not None, "entered before"
+        self._timer.cancel()
+        self._over.set()
+        self._thread.join()
+
+    def _turn(self) -> None:
+        assert self._loop is not None, "called on it"
+        self._turns += 1
+        self._timer = self._loop.call_later(self._look_ms / 2_000, self._turn)
+
+    def _watch(self) -> None:
+        rule = StallRule(limit_ms=self._limit_ms, look_ms=self._look_ms, now=self._clock.now_ms())
+        while not self._over.wait(self._look_ms / 1_000):
+            found = rule.look(self._turns, self._clock.now_ms())
+            if isinstance(found, StallBegan):
+                self._stalls.value += 1
+                log.error(
+                    "the event loop stands still: nothing is served\n%s",
+                    self._stack(),
+                    extra=fields(still_ms=found.still_ms),
+                )
+            elif isinstance(found, StallEnded):
+                log.warning("the event loop turns again", extra=fields(stood_ms=found.still_ms))
+            if found is not None:
+                self._on_change(found)
+
+    def _stack(self) -> str:
+        """Where the loop's thread is."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the only way to another thread's frame
+        if frame is None:
+            return "its thread has ended"
+        return "".join(traceback.format_stack(frame)[-FRAMES_SHOWN_MAX:]).rstrip()

@@ -1,0 +1,115 @@
+"""A group's log under a leader whose followers are late: it waits without holding the loop."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from broker.core.parked import READ
+from broker.shell.groups.group_log import GroupLog
+from tidemark.codec.records import build_batch
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.clock import Clock
+from unit.broker.shell.replicated_worlds import LeaderWorld
+
+TURNS = 1_000
+"""Of the loop: a wait that does not wait takes them all and is not done."""
+
+
+class GroupWorld(LeaderWorld):
+    """A leader of three replicas whose followers fetch when told; time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node.clock = self.node.parked._clock = Clock()
+        self.log = GroupLog(self.node, self.hosted(), timeout_ms=60_000)
+
+    def fill(self) -> None:
+        """Park long polls until none finds room."""
+        parked, now = self.node.parked, self.node.clock.now_ms()
+        while parked.counts[READ] < parked.limits.reads_max:
+            parked.park_fetch(
+                [self.hosted()],
+                bytes_missing=1 << 30,
+                now=now,
+                wait_ms=600_000,
+                wake=lambda _: None,
+            )
+
+    def commit(self, end: int) -> None:
+        for follower in (2, 3):
+            self.fetch(follower, end)
+
+
+async def turned(work: Coroutine[Any, Any, int]) -> "asyncio.Task[int]":
+    """The task of ``work`` after the loop has gone round some times, or once it is done."""
+    task = asyncio.get_running_loop().create_task(work)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    return task
+
+
+def records() -> bytes:
+    return bytes(build_batch([(0, b"group", b"offset", ())]))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_takeover_waits_for_followers_and_lets_them_come(full: bool) -> None:
+    world = GroupWorld()
+
+    async def main() -> None:
+        world.append(acks=-1)
+        if full:
+            world.fill()
+        task = await turned(world.log.take_over())
+        assert not task.done()
+        world.commit(1)
+        assert await task == 1
+
+    asyncio.run(main())
+
+
+def test_a_takeover_lets_the_loop_turn_while_the_broker_stops() -> None:
+    world = GroupWorld()
+
+    async def main() -> None:
+        world.append(acks=-1)
+        task = await turned(world.log.take_over())
+        world.node.parked.wake_all()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_a_commit_waits_for_followers_though_long_polls_fill_their_room() -> None:
+    world = GroupWorld()
+
+    async def main() -> None:
+        world.fill()
+        task = await turned(_value(world.log.append(records())))
+        assert not task.done()
+        world.commit(1)
+        assert await task == 1
+
+    asyncio.run(main())
+
+
+def test_a_commit_fails_when_the_broker_stops() -> None:
+    world = GroupWorld()
+
+    async def main() -> None:
+        task = await turned(_value(world.log.append(records())))
+        world.node.parked.wake_all()
+        with pytest.raises(TidemarkError) as failed:
+            await task
+        assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(main())
+
+
+async def _value(appended: Any) -> int:
+    return int(await appended)
