@@ -2,8 +2,8 @@
 every resource bounded.
 
 Hot requests (Produce, Fetch, Metadata...) are answered inside ``buffer_updated``. What must wait
-takes a ``Reply``, a place in the order of answers. Reading stops while answers pile up, and goes on
-when they are gone.
+takes a ``Reply``, a place in the order of answers; ``RequestOrder`` says which frames may be taken
+meanwhile. Reading stops while answers pile up or a whole frame must wait, and goes on afterwards.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
+from broker.core.request_order import RequestOrder
 from broker.shell.replies import RESPONSE_TAGS, Part, Reply, bytes_in, framed
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
         "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
         "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
-        "_turn_bytes", "_view", "address", "ending", "headers", "listener", "peer", "principal",
-        "produce_prefix_bytes", "repeated_produces", "touched",
+        "_turn_bytes", "_view", "address", "ending", "headers", "listener", "order", "peer",
+        "principal", "produce_prefix_bytes", "repeated_produces", "touched",
     )  # fmt: skip
 
     def __init__(self, listener: "KafkaListener") -> None:
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self.touched = True
         self.ending = False
         self.headers = HeaderReader()
+        self.order = RequestOrder()
         self.produce_prefix_bytes = 0
         self.repeated_produces: dict[bytes, RepeatedProduce] = {}
         """What this client's usual Produce requests begin with, all of one length."""
@@ -133,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             if reply.on_gone is not None:
                 reply.on_gone()
         self._out = []
-        self.listener.node.parked.forget_room(self._room_made)
+        self.listener.node.parked.forget_room(self._go_on)
         if self.address:
             self._limits.release(self, len(self._buffer), gone=True)
             self.listener.gone(self)
@@ -191,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self) -> bool:
         """True when it stopped before a whole frame, because too much was unanswered."""
         frame_bytes_max = self.listener.frame_bytes_max
-        handle = self.listener.router.handle
+        handle, order = self.listener.router.handle, self.order
         first = True
         while not self._closed:
             view, start = self._view, self._start
@@ -206,6 +208,9 @@ class Connection(asyncio.BufferedProtocol):
             if available < 4 + size:
                 self._prepare(4 + size)
                 return False
+            if not order.is_open and not order.may_begin(view[start + 4] << 8 | view[start + 5]):
+                self._stopped = True
+                return True
             # What was unsent before these frames is looked at once; what they add, as it grows.
             if (
                 first
@@ -302,12 +307,18 @@ class Connection(asyncio.BufferedProtocol):
         there is room for it. Until then the client is not read from.
         """
         self._stopped = True
-        parked.when_room(self._room_made)
+        parked.when_room(self._go_on)
 
-    def _room_made(self) -> None:
+    def _go_on(self) -> None:
         self._stopped = False
         if not self._closed:
             self._process()
+
+    def append_ended(self) -> None:
+        """From a handler: what it had to append later is in the log, or refused."""
+        self.order.append_ended()
+        if self._stopped and not self._processing:
+            self._go_on()
 
     # -- answers
 
@@ -335,6 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take a place in the order of answers."""
         reply = Reply(self, header)
         self._replies.append(reply)
+        self.order.waits(header.api_key, reply)
         return reply
 
     def _queue_reply(self, header: RequestHeader, parts: list[Part]) -> None:
@@ -347,6 +359,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         assert reply.parts is not None
+        if not self.order.is_open:
+            self.order.answered(reply)
+            self._stopped = False
         self._held_bytes += bytes_in(reply.parts)
         replies = self._replies
         while replies and replies[0].parts is not None:

@@ -319,6 +319,7 @@ class _Produce:
     ) -> None:
         """A task does the work."""
         self._working += 1
+        self._connection.order.append_began()
         index = len(results) - 1
 
         async def run() -> None:
@@ -330,6 +331,7 @@ class _Produce:
             self._working -= 1
             if not self._working:
                 self._settle()
+            self._connection.append_ended()
 
         self._connection.start(run())
 
