@@ -14,6 +14,7 @@ from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import NotLeaderForPartitionError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -68,6 +69,27 @@ def test_replicas_move_with_their_records_and_the_leader_goes_along(
     finally:
         admin.close()
     assert sorted(state(brokers[0], "moves").isr) == [2, 3]
+
+
+@pytest.mark.feature("K01")
+def test_every_replica_tells_which_producers_it_remembers(brokers: list[BrokerProcess]) -> None:
+    create(brokers, "remembered", [1, 2])
+    producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "enable.idempotence": True})
+    producer.produce("remembered", value=b"x")
+    assert producer.flush(30) == 0
+    admin = KafkaAdminClient(bootstrap_servers=brokers[0].bootstrap)
+    partition = KafkaTopicPartition("remembered", 0)
+    try:
+        told = [
+            admin.describe_producers([partition], broker_id=broker)[partition].active_producers
+            for broker in (1, 2)
+        ]
+        assert len(told[0]) == 1
+        assert told[0][0].producer_id == told[1][0].producer_id
+        with pytest.raises(NotLeaderForPartitionError):
+            admin.describe_producers([partition], broker_id=3)
+    finally:
+        admin.close()
 
 
 @pytest.mark.feature("H09", "H11")

@@ -1,4 +1,8 @@
-"""DescribeProducers (61, KIP-664): the idempotent producers that a partition remembers."""
+"""DescribeProducers (61, KIP-664): the idempotent producers that a partition remembers.
+
+Any replica answers by its own log, as in Kafka: ``kafka-transactions.sh find-hanging --broker-id``
+asks a broker about all that it hosts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
-    """Asked of the leader: it alone knows which producers are active."""
+    """For each partition what this broker's replica remembers."""
     return {
         "topics": [
             {
@@ -74,8 +78,8 @@ def _producers(
     hosted = node.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return hosted
-    if hosted.partition.role is not Role.LEADER:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if hosted.partition.role is Role.FAILED:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     return hosted.partition.producers.statistics()
 
 

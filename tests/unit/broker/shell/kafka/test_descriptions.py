@@ -141,7 +141,7 @@ def test_no_producer_ids_is_an_error_that_clients_retry(
     ("partition", "error"),
     [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
 )
-def test_records_are_deleted_and_producers_described_only_by_the_leader(
+def test_records_are_deleted_by_the_leader_and_producers_described_where_there_is_a_replica(
     ask: Ask, partition: int, error: ErrorCode
 ) -> None:
     one = [{"partition_index": partition, "offset": -1}]

@@ -12,6 +12,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskFullError
 from unit.broker.shell.conftest import MakeNode
 from unit.broker.shell.kafka.conftest import AskOf
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 NOW_MS = 1_700_000_000_000
 
@@ -105,6 +106,24 @@ def test_producers_that_a_partition_remembers_are_described(
         (one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
         for one in partition.active_producers
     ] == [(7, 0, 0, NOW_MS), (8, 0, 2, NOW_MS)]
+
+
+@pytest.mark.feature("K01")
+@pytest.mark.parametrize(
+    ("directory_failed", "known"),
+    [(False, (ErrorCode.NONE, [7])), (True, (ErrorCode.KAFKA_STORAGE_ERROR, []))],
+)
+def test_a_follower_describes_the_producers_in_its_own_log(
+    ask_of: AskOf, directory_failed: bool, known: tuple[ErrorCode, list[int]]
+) -> None:
+    world = LeaderWorld()
+    world.append(acks=-1, producer_id=7, producer_epoch=0, base_sequence=0)
+    world.show(replicated(partition(leader=2, epoch=1)))
+    if directory_failed:
+        world.hosted().partition.become_failed()
+    asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
+    (found,) = ask_of(world.node)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
+    assert (found.error_code, [one.producer_id for one in found.active_producers]) == known
 
 
 @pytest.mark.parametrize("version", range(1, 6))
