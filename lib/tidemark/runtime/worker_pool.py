@@ -1,57 +1,75 @@
-"""One niced worker process for whatever walks records: compaction, recompression, log reads by
-time.
+"""Niced worker processes for whatever walks records: compaction, recompression, log reads by time.
 
 A Python thread that walks records would hold the GIL and raise every client's latency; a process of
-its own, at a lower priority, does not. It is started at the first job and again after it died.
+its own, at a lower priority, does not. Processes are started when there is something to do and
+again after they died.
 """
 
 import asyncio
 import contextlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+from tidemark.runtime.worker_process import JobTooLargeError as JobTooLargeError
+from tidemark.runtime.worker_process import JobTooLongError as JobTooLongError
+from tidemark.runtime.worker_process import (
+    Outcome,
+    Task,
+    WorkerLimits,
+    WorkerProcess,
+)
+from tidemark.runtime.worker_process import WorkerDiedError as WorkerDiedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 NICENESS: Final = 10
 """Of background work: it yields to everything that serves."""
-_STARTS_MAX: Final = 3
+_CLOSED: Final = "the pool was closed"
 
 
 class WorkerPoolBusyError(Exception):
     """As many jobs as the pool may hold are waiting: do less, or come back later."""
 
 
-class WorkerDiedError(Exception):
-    """The worker process died (killed, out of memory) under this job; the next gets a new one."""
-
-
-class _Worker(NamedTuple):
-    executor: ProcessPoolExecutor
-    leash: Connection
-    """The worker ends when this end of the pipe closes: when we close it, or die."""
+class _Job(NamedTuple):
+    lane: Hashable
+    task: Task
+    outcome: asyncio.Future[Any]
 
 
 class WorkerPool:
-    """Runs picklable functions in the worker, one at a time, in the order in which they came.
+    """Runs picklable functions in ``workers`` processes.
 
-    Belongs to one event loop. ``jobs_max`` bounds those running and waiting.
+    Jobs belong to lanes, which are served in turn: of one lane one job runs at a time, in the order
+    in which they came, so that with two workers a lane waits for at most one job of another.
+    ``jobs_max`` bounds those running and waiting, of all lanes and of each; a lane without any may
+    always add one. Belongs to one event loop.
     """
 
-    def __init__(self, *, jobs_max: int = 64, niceness: int = NICENESS) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        jobs_max: int = 64,
+        niceness: int = NICENESS,
+        deadline_s: float | None = None,
+        memory_max_bytes: int | None = None,
+    ) -> None:
         assert jobs_max > 0
-        self._niceness = niceness
+        assert workers > 0
+        self._limits = WorkerLimits(niceness, deadline_s, memory_max_bytes)
+        self._workers_max = workers
         self._jobs_max = jobs_max
         self._jobs = 0
-        self._worker: _Worker | None = None
-        self._starting = asyncio.Lock()
+        self._by_lane: dict[Hashable, int] = {}
+        """Jobs of each lane, running and waiting."""
+        self._waiting: dict[Hashable, deque[_Job]] = {}
+        """The next lane first."""
+        self._running: set[Hashable] = set()
+        self._workers: list[WorkerProcess] = []
+        self._idle: list[WorkerProcess] = []
         self._closed = False
 
     @property
@@ -60,89 +78,133 @@ class WorkerPool:
         return self._jobs
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The function's result, or what it raised, as a job of a lane of its own.
+
+        Raises WorkerPoolBusyError at once when full; else as ``run_for``.
+        """
+        if self._jobs >= self._jobs_max:
+            raise WorkerPoolBusyError(f"{self._jobs} jobs are waiting for the workers")
+        result: T = await self._perform(object(), Task(function, args, kwargs))
+        return result
+
+    async def run_for(
+        self, lane: Hashable, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """The function's result, or what it raised; function, arguments and result must pickle.
 
-        Raises WorkerPoolBusyError at once when full, WorkerDiedError when the worker dies meanwhile
-        (or the pool is closed). Cancelling the caller does not stop a job that already runs.
+        Raises WorkerPoolBusyError at once when the lane may not wait, WorkerDiedError when the
+        worker dies meanwhile (or the pool is closed), JobTooLongError beyond the deadline,
+        JobTooLargeError beyond the bound of memory. Cancelling the caller does not stop a job that
+        already runs.
         """
-        assert not self._closed, "the pool was closed"
-        if self._jobs >= self._jobs_max:
-            raise WorkerPoolBusyError(f"{self._jobs} jobs are waiting for the worker")
+        own = self._by_lane.get(lane, 0)
+        if own >= self._jobs_max or (own and self._jobs >= self._jobs_max):
+            raise WorkerPoolBusyError(f"{own} of {self._jobs} jobs wait for the workers already")
+        result: T = await self._perform(lane, Task(function, args, kwargs))
+        return result
+
+    async def _perform(self, lane: Hashable, task: Task) -> Any:
+        assert not self._closed, _CLOSED
+        job = _Job(lane, task, asyncio.get_running_loop().create_future())
         self._jobs += 1
-        try:
-            for _ in range(_STARTS_MAX):
-                worker = await self._live_worker()
-                try:
-                    future = worker.executor.submit(function, *args, **kwargs)
-                except BrokenProcessPool:  # it died while idle: no job of ours was lost
-                    self._forget(worker)
-                else:
-                    return await self._outcome(worker, future)
-            raise WorkerDiedError("the worker process does not start")
-        finally:
-            self._jobs -= 1
+        self._by_lane[lane] = self._by_lane.get(lane, 0) + 1
+        self._waiting.setdefault(lane, deque()).append(job)
+        self._dispatch()
+        return await job.outcome
 
-    async def _live_worker(self) -> _Worker:
-        # The lock is fair, so that jobs keep their order while the worker starts. That takes a
-        # thread, because spawning a process would hold up the loop for some 10 ms.
-        async with self._starting:
-            if self._closed:
-                raise WorkerDiedError("the pool was closed")
-            if self._worker is None:
-                self._worker = await asyncio.to_thread(_start, self._niceness)
-            return self._worker
+    def _dispatch(self) -> None:
+        """Give jobs to workers while there are both."""
+        while (job := self._next_job()) is not None:
+            worker = self._free_worker(job)
+            if worker is None:
+                return
+            self._take(job)
+            if job.outcome.done():  # its caller was cancelled
+                self._gone(job)
+                continue
+            self._running.add(job.lane)
+            loop = asyncio.get_running_loop()
+            self._idle.remove(worker)
+            worker.perform(job.task, _reporter(loop, self._over, worker, job))
 
-    async def _outcome(self, worker: _Worker, future: Future[T]) -> T:
-        try:
-            return await asyncio.wrap_future(future)
-        except BrokenProcessPool as problem:
-            self._forget(worker)
-            raise WorkerDiedError(str(problem)) from problem
+    def _next_job(self) -> _Job | None:
+        """The first job of the first lane of which none runs."""
+        return next(
+            (jobs[0] for lane, jobs in self._waiting.items() if lane not in self._running), None
+        )
 
-    def _forget(self, dead: _Worker) -> None:
-        """Several jobs may hear of one death; later ones may already have a new worker."""
-        if self._worker is dead:
-            self._worker = None
-        dead.leash.close()
-        dead.executor.shutdown(wait=False, cancel_futures=True)
+    def _take(self, job: _Job) -> None:
+        """It waits no longer."""
+        jobs = self._waiting.pop(job.lane)
+        jobs.popleft()
+        if jobs:
+            self._waiting[job.lane] = jobs
+
+    def _free_worker(self, job: _Job) -> WorkerProcess | None:
+        if not self._idle and len(self._workers) < self._workers_max:
+            try:
+                worker = WorkerProcess(self._limits)
+            except RuntimeError as problem:  # out of threads; others may have their turn end
+                if not self._workers:
+                    self._take(job)
+                    self._settle(job, Outcome(None, WorkerDiedError(str(problem))))
+            else:
+                self._workers.append(worker)
+                self._idle.append(worker)
+        return self._idle[-1] if self._idle else None
+
+    def _over(self, worker: WorkerProcess, job: _Job, outcome: Outcome) -> None:
+        self._idle.append(worker)
+        self._running.discard(job.lane)
+        jobs = self._waiting.pop(job.lane, None)
+        if jobs is not None:
+            self._waiting[job.lane] = jobs  # the others first
+        self._settle(job, outcome)
+        if not self._closed:
+            self._dispatch()
+
+    def _settle(self, job: _Job, outcome: Outcome) -> None:
+        self._gone(job)
+        if job.outcome.done():
+            return
+        if outcome.error is not None:
+            job.outcome.set_exception(outcome.error)
+        else:
+            job.outcome.set_result(outcome.value)
+
+    def _gone(self, job: _Job) -> None:
+        self._jobs -= 1
+        left = self._by_lane[job.lane] - 1
+        if left:
+            self._by_lane[job.lane] = left
+        else:
+            del self._by_lane[job.lane]
 
     async def close(self) -> None:
-        """End the worker, whatever it does, and reap it; open ``run`` calls raise. Idempotent.
+        """End the workers, whatever they do, and reap them; open ``run`` calls raise. Idempotent.
 
         Every job leaves the disk such that it may be cut short anywhere.
         """
         self._closed = True
-        async with self._starting:
-            worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.leash.close()
-            await asyncio.to_thread(worker.executor.shutdown, wait=True, cancel_futures=True)
+        waiting, self._waiting = self._waiting, {}
+        for jobs in waiting.values():
+            for job in jobs:
+                self._settle(job, Outcome(None, WorkerDiedError(_CLOSED)))
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            await asyncio.to_thread(worker.end)
 
 
-def _start(niceness: int) -> _Worker:
-    # spawn: a forked copy would share our sockets, descriptors and locks.
-    context = multiprocessing.get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(
-        max_workers=1, mp_context=context, initializer=_become_worker, initargs=(theirs, niceness)
-    )
-    executor.submit(_nothing)  # the process is spawned by the first job
-    return _Worker(executor, ours)
+def _reporter(
+    loop: asyncio.AbstractEventLoop,
+    over: Callable[[WorkerProcess, _Job, Outcome], None],
+    worker: WorkerProcess,
+    job: _Job,
+) -> Callable[[Outcome], None]:
+    """Brings an outcome from the worker's thread to the loop."""
 
+    def report(outcome: Outcome) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(over, worker, job, outcome)
 
-def _nothing() -> None:
-    """The first job."""
-
-
-def _become_worker(leash: Connection, niceness: int) -> None:
-    os.nice(niceness)
-    # Ctrl-C reaches the whole process group; who ends the worker is its parent.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(leash,), name="leash", daemon=True).start()
-
-
-def _end_with(leash: Connection) -> None:
-    """Without this a worker would outlive a parent that was killed."""
-    with contextlib.suppress(EOFError, OSError):
-        leash.recv_bytes()
-    os._exit(0)
+    return report

@@ -135,6 +135,12 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         description="largest number of records of one batch; a larger one is refused as"
         " MESSAGE_TOO_LARGE, and clients that can split it do",
     )
+    batch_inspection_deadline_ms: int = Field(
+        30_000,
+        ge=100,
+        description="how long a worker may walk the records of one batch, for a compacted or"
+        " recompressing topic or to look up a time; then it is killed and the request refused",
+    )
     parked_requests_max: int = Field(
         16_384,
         ge=1,

@@ -1,9 +1,9 @@
 """A broker's worker processes: their work takes time, and is told some time after it is done."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tidemark.runtime.worker_pool import WorkerPool
 
@@ -16,10 +16,9 @@ class SimWorkers(WorkerPool):
     before it is told leaves on its disk what the job wrote.
     """
 
-    def __init__(
-        self, *, jobs_max: int = 64, niceness: int = 0, told_after_ms: Callable[[], int]
-    ) -> None:
-        super().__init__(jobs_max=jobs_max, niceness=niceness)
+    def __init__(self, *, told_after_ms: Callable[[], int], **limits: Any) -> None:
+        """``limits`` as WorkerPool's: none is met here."""
+        super().__init__(**limits)
         self._told_after_ms = told_after_ms
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -28,3 +27,10 @@ class SimWorkers(WorkerPool):
         result = await asyncio.get_running_loop().run_in_executor(None, work)
         await asyncio.sleep(self._told_after_ms() / 1_000)
         return result
+
+    async def run_for(
+        self, lane: Hashable, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As WorkerPool; lanes do not wait for one another."""
+        del lane
+        return await self.run(function, *args, **kwargs)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
 from tidemark.runtime.tls import ServerTls, tls_settings
+from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import SSL, BrokerConfig
 from broker.shell import producer_ids
@@ -27,6 +28,14 @@ from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
 SESSION_ID_MAX = 2**31 - 1
+RECORD_WORKERS = 2
+"""Processes that look at records, each of two pools: one client's batch does not hold up another's,
+nor do lookups hold up produces.
+"""
+RECORD_WORKER_MEMORY_BYTES = 1024 * 1024 * 1024
+"""Of one such process, beyond what it has when it starts. A batch is unfolded by pieces; the
+largest frame, a copy of it each way and the largest key are far below.
+"""
 DRAIN_SHARE = 0.4
 """Of the shutdown deadline: how long open requests may take; the rest is for handing over before,
 and for closing the logs.
@@ -43,8 +52,7 @@ class BrokerServer:
         seams: Seams,
     ) -> None:
         self.config = config
-        # Produces wait for it: it yields to the loop, but is not starved by whatever else runs.
-        self.workers = seams.make_workers(niceness=1)
+        self.workers, self.lookups = _record_workers(config, seams), _record_workers(config, seams)
         self._after_load = seams.after_load
         self.node = BrokerNode(
             config,
@@ -54,6 +62,7 @@ class BrokerServer:
             channels=seams.channels,
             producer_ids=producer_ids.from_controller(seams.controller, self._registration),
             workers=self.workers,
+            lookups=self.lookups,
             draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
         )
         if config.transaction_partition_verification_enable:
@@ -157,6 +166,7 @@ class BrokerServer:
         """After ``run``: end workers and threads, then close the logs cleanly."""
         await self.node.txn.close()
         await self.workers.close()
+        await self.lookups.close()
         await self.cleaning.close()
         await asyncio.to_thread(self._cold_readers.shutdown, wait=True)
         high_watermarks = {
@@ -167,3 +177,13 @@ class BrokerServer:
             if manager.fenced is None:
                 manager.checkpoint(high_watermarks)
             manager.close(clean=manager.fenced is None, broker_epoch=self.node.broker_epoch)
+
+
+def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:
+    """Clients wait for them: they yield to the loop, but are not starved by whatever else runs."""
+    return seams.make_workers(
+        workers=RECORD_WORKERS,
+        niceness=1,
+        deadline_s=config.batch_inspection_deadline_ms / 1_000,
+        memory_max_bytes=RECORD_WORKER_MEMORY_BYTES,
+    )

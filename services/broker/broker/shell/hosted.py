@@ -1,6 +1,7 @@
 """HostedPartition, and what an append and a read of one come to."""
 
 import asyncio
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
@@ -31,7 +32,7 @@ class HostedPartition:
         "topic",
         "topic_id",
         "topic_partition",
-        "turn",
+        "turns",
         "verifying",
     )
 
@@ -55,8 +56,10 @@ class HostedPartition:
         """What a worker must see to before a batch is stored (keys, compression.type); None:
         nothing.
         """
-        self.turn: asyncio.Future[None] | None = None
-        """Done when the last append that went through a worker is over: keeps their order."""
+        self.turns: dict[Hashable, asyncio.Future[None]] = {}
+        """By lane (a connection): done when its last append that went through a worker is over;
+        keeps their order.
+        """
         self.verifying: dict[int, asyncio.Future[None]] = {}
         """By producer id: done when its last append that asked the coordinator first is over."""
 

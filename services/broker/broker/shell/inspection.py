@@ -1,18 +1,26 @@
 """Appends whose records must be looked at first: keys on compacted topics, ``compression.type``
 other than producer.
 
-A worker process walks the records; the loop appends the result. Appends of one partition keep the
-order in which they asked: each takes its turn when it is made, works beside the others, and appends
-after the one before it.
+Worker processes walk the records; the loop appends the result. Appends of one connection to one
+partition keep the order in which they were asked for: each takes its turn when it is made, works
+beside the others, and appends after the one before it. Connections do not wait for one another.
 """
 
 import asyncio
 import logging
+from collections.abc import Hashable
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.errors import ErrorCode
-from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPoolBusyError
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.worker_pool import (
+    JobTooLargeError,
+    JobTooLongError,
+    WorkerDiedError,
+    WorkerPoolBusyError,
+)
 
+from broker.core.batch_rules import count_refused
 from broker.core.partition import Refusal
 from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
 from broker.storage.recompression import BatchRule, apply_rule
@@ -22,13 +30,21 @@ log = logging.getLogger(__name__)
 
 _BUSY_RETRY_S = 0.02
 _WORKER_DIED = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the worker that checks records died; retry")
+_TOO_LONG = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "the batch's records were not checked within batch.inspection.deadline.ms; send smaller ones",
+)
+_TOO_LARGE = Refusal(
+    ErrorCode.INVALID_RECORD,
+    "the batch's records take more memory to check than a worker may have; send smaller batches",
+)
 
 
-def must_inspect(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
-    """Whether this batch may not be appended inline: a worker must see it, or one before it is at a
-    worker.
+def must_inspect(hosted: HostedPartition, batch: memoryview | bytes, lane: Hashable) -> bool:
+    """Whether this batch may not be appended inline: a worker must see it, or one before it in its
+    lane is at a worker.
     """
-    if hosted.turn is not None:
+    if lane in hosted.turns:
         return True
     rule = hosted.rule
     return rule is not None and (len(batch) < HEADER_BYTES or rule.concerns(read_header(batch)))
@@ -44,16 +60,19 @@ class InspectedAppend:
         batch: bytes,
         *,
         acks: int,
+        lane: Hashable,
         leader_epoch_expected: int = -1,
     ) -> None:
+        """``lane``: the connection that asks."""
         self._node = node
         self._hosted = hosted
         self._batch = batch
         self._acks = acks
         self._leader_epoch_expected = leader_epoch_expected
-        self._before = hosted.turn
+        self._lane = lane
+        self._before = hosted.turns.get(lane)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        hosted.turn = self._over
+        hosted.turns[lane] = self._over
 
     async def run(self) -> AppendOutcome:
         """The append's outcome."""
@@ -73,24 +92,40 @@ class InspectedAppend:
             )
         finally:
             self._over.set_result(None)
-            if hosted.turn is self._over:
-                hosted.turn = None
+            if hosted.turns.get(self._lane) is self._over:
+                del hosted.turns[self._lane]
 
     async def _inspect(self, rule: BatchRule | None) -> bytes | Refusal:
         if rule is None or not must_be_walked(rule, self._batch):
             return self._batch
+        refused = count_refused(
+            read_header(self._batch), len(self._batch), self._hosted.partition.limits
+        )
+        if refused is not None:
+            return refused
         while True:
             try:
-                result = await self._node.workers.run(apply_rule, self._batch, rule)
+                result = await self._node.workers.run_for(self._lane, apply_rule, self._batch, rule)
             except WorkerPoolBusyError:
                 await asyncio.sleep(_BUSY_RETRY_S)  # in-flight requests bound how many wait here
-            except WorkerDiedError:
-                log.warning("worker died under a batch")
-                return _WORKER_DIED
+            except WorkerDiedError as died:
+                return self._given_up(_WORKER_DIED, died)
+            except JobTooLongError as late:
+                return self._given_up(_TOO_LONG, late)
+            except JobTooLargeError as large:
+                return self._given_up(_TOO_LARGE, large)
             else:
                 if isinstance(result, RuleRefusal):
                     return Refusal(result.error, result.message)
                 return result
+
+    def _given_up(self, refusal: Refusal, reason: Exception) -> Refusal:
+        self._node.counters.inspections_given_up += 1
+        log.warning(
+            "batch not checked",
+            extra=fields(partition=str(self._hosted.topic_partition), reason=str(reason)),
+        )
+        return refusal
 
 
 def must_be_walked(rule: BatchRule, batch: bytes) -> bool:

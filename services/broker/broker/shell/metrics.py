@@ -53,6 +53,7 @@ class BrokerCounters:
         "connections_total",
         "damage_found",
         "damaged_reads",
+        "inspections_given_up",
         "isr_expands",
         "isr_shrinks",
         "isr_updates_failed",
@@ -75,6 +76,7 @@ class BrokerCounters:
         self.malformed_requests = 0
         self.damaged_reads = 0
         self.damage_found = 0
+        self.inspections_given_up = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
         self.isr_updates_failed = 0
@@ -176,6 +178,11 @@ class BrokerCollector(Collector):
             ("connections_refused", counters.connections_refused, "connections beyond a limit"),
             ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
             ("frames_refused", counters.closed_frame, "frames too large or of negative length"),
+            (
+                "inspections_given_up",
+                counters.inspections_given_up,
+                "batches whose records were not walked within time, memory or a worker's life",
+            ),
             ("log_damage_found", counters.damage_found, "damaged batches found by rereading"),
             ("log_damage_met", counters.damaged_reads, "requests that met damaged bytes"),
             ("polls_refused", parked.polls_refused, "long polls answered at once, without room"),

@@ -83,6 +83,7 @@ class BrokerNode:
         controller: "ControllerClient",
         producer_ids: "ProducerIds",
         workers: "WorkerPool",
+        lookups: "WorkerPool | None" = None,
         draw_session_id: Callable[[], int],
         channels: ChannelPool | None = None,
         authorizer: Authorizer | None = None,
@@ -99,6 +100,9 @@ class BrokerNode:
         self.controller = controller
         self.producer_ids = producer_ids
         self.workers = workers
+        """Look at the records of batches before they are appended."""
+        self.lookups = lookups or workers
+        """Look for the record of a point in time."""
         self.authorizer = authorizer or Authorizer()
         self.quotas = quotas or Quotas()
         self.leader_throttle = LeaderThrottle(config)

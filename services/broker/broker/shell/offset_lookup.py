@@ -5,6 +5,8 @@ loop; the record within the batch is found by a worker, for that walks records.
 """
 
 import asyncio
+import logging
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.codec.record_batch import read_header
@@ -18,7 +20,13 @@ from tidemark.kafka.list_offsets import (
     MAX_TIMESTAMP,
 )
 from tidemark.model.errors import ErrorCode
-from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPoolBusyError
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.worker_pool import (
+    JobTooLargeError,
+    JobTooLongError,
+    WorkerDiedError,
+    WorkerPoolBusyError,
+)
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
@@ -29,6 +37,8 @@ from broker.storage.log import LogSlice
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
 
+
+log = logging.getLogger(__name__)
 
 BATCHES_TRIED_MAX: Final = 16
 
@@ -85,16 +95,22 @@ def at_replica_mark(hosted: HostedPartition, timestamp: int) -> FoundOffset | No
 
 
 async def at_time(
-    node: "BrokerNode", hosted: HostedPartition, timestamp: int, *, read_committed: bool = False
+    node: "BrokerNode",
+    hosted: HostedPartition,
+    timestamp: int,
+    *,
+    lane: Hashable,
+    read_committed: bool = False,
 ) -> FoundOffset:
     """The first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first with the
-    highest timestamp, of what a reader of that isolation level may fetch.
+    highest timestamp, of what a reader of that isolation level may fetch. ``lane``:
+    the connection that asks; lookups of one do not hold up another's.
     """
     end = _end(hosted, read_committed=read_committed)
     try:
         if timestamp == MAX_TIMESTAMP:
-            return await _at_maximum(node, hosted, end)
-        return await _at_or_after(node, hosted, timestamp, end)
+            return await _at_maximum(node, hosted, end, lane)
+        return await _at_or_after(node, hosted, timestamp, end, lane)
     except DiskError as failure:
         node.fence_directory(hosted.manager, failure)
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -103,7 +119,14 @@ async def at_time(
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
     except (WorkerPoolBusyError, WorkerDiedError):
         return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable: ask again
-    except RecordsError:
+    except JobTooLongError as late:
+        node.counters.inspections_given_up += 1
+        log.warning(
+            "offset not looked up",
+            extra=fields(partition=str(hosted.topic_partition), reason=str(late)),
+        )
+        return FoundOffset(ErrorCode.REQUEST_TIMED_OUT)
+    except (RecordsError, JobTooLargeError):
         return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
 
 
@@ -112,7 +135,9 @@ def _end(hosted: HostedPartition, *, read_committed: bool) -> int:
     return partition.last_stable if read_committed else partition.high_watermark
 
 
-async def _at_maximum(node: "BrokerNode", hosted: HostedPartition, end: int) -> FoundOffset:
+async def _at_maximum(
+    node: "BrokerNode", hosted: HostedPartition, end: int, lane: Hashable
+) -> FoundOffset:
     if not hosted.partition.latest_known:
         return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
     found = hosted.log.max_timestamp_batch(end=end)
@@ -120,12 +145,12 @@ async def _at_maximum(node: "BrokerNode", hosted: HostedPartition, end: int) -> 
         return FoundOffset()
     batch = await asyncio.to_thread(_read, found)
     highest = read_header(batch).max_timestamp
-    record = await _within(node, batch, highest)
+    record = await _within(node, batch, highest, lane)
     return _with_epoch(hosted, *record) if record is not None else FoundOffset()
 
 
 async def _at_or_after(
-    node: "BrokerNode", hosted: HostedPartition, timestamp: int, end: int
+    node: "BrokerNode", hosted: HostedPartition, timestamp: int, end: int, lane: Hashable
 ) -> FoundOffset:
     """After compaction a batch's header may promise a record that it has no more: then the next
     batch is asked.
@@ -136,7 +161,7 @@ async def _at_or_after(
         if found is None:
             return _no_record(hosted)
         batch = await asyncio.to_thread(_read, found)
-        record = await _within(node, batch, timestamp)
+        record = await _within(node, batch, timestamp, lane)
         if record is not None and record[0] >= hosted.partition.log_start:
             return _with_epoch(hosted, *record)
         start = read_header(batch).last_offset + 1
@@ -149,12 +174,14 @@ def _no_record(hosted: HostedPartition) -> FoundOffset:
     return FoundOffset(ErrorCode.NONE if known else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
-async def _within(node: "BrokerNode", batch: bytes, timestamp: int) -> tuple[int, int] | None:
+async def _within(
+    node: "BrokerNode", batch: bytes, timestamp: int, lane: Hashable
+) -> tuple[int, int] | None:
     """Offset and timestamp of the record; a batch of one needs no worker."""
     header = read_header(batch)
     if header.record_count == 1 and header.last_offset_delta == 0:
         return header.base_offset, header.max_timestamp
-    return await node.workers.run(first_at, batch, timestamp)
+    return await node.lookups.run_for(lane, first_at, batch, timestamp)
 
 
 def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:

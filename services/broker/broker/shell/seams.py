@@ -47,8 +47,16 @@ class MakeGrpcServer(Protocol):
 class MakeWorkers(Protocol):
     """``WorkerPool``, as far as a broker uses it."""
 
-    def __call__(self, *, jobs_max: int = ..., niceness: int = ...) -> WorkerPool:
-        """A pool whose worker starts with its first job."""
+    def __call__(
+        self,
+        *,
+        workers: int = ...,
+        jobs_max: int = ...,
+        niceness: int = ...,
+        deadline_s: float | None = ...,
+        memory_max_bytes: int | None = ...,
+    ) -> WorkerPool:
+        """A pool whose workers start with its first jobs."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ partition do not wait.
 """
 
 import asyncio
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
@@ -46,6 +47,7 @@ class VerifiedAppend:
         batch: bytes,
         *,
         acks: int,
+        lane: Hashable,
         transactional_id: str,
         transactions_v2: bool,
         abortable_known: bool = True,
@@ -55,6 +57,7 @@ class VerifiedAppend:
         self._batch = batch
         self._header = read_header(batch)
         self._acks = acks
+        self._lane = lane
         self._transactional_id = transactional_id
         self._transactions_v2 = transactions_v2
         self._abortable_known = abortable_known
@@ -71,8 +74,10 @@ class VerifiedAppend:
             refused = await self._verify()
             if refused is not None:
                 return node.refused(hosted, refused)
-            if must_inspect(hosted, self._batch):
-                return await InspectedAppend(node, hosted, self._batch, acks=self._acks).run()
+            if must_inspect(hosted, self._batch, self._lane):
+                return await InspectedAppend(
+                    node, hosted, self._batch, acks=self._acks, lane=self._lane
+                ).run()
             return node.append(
                 hosted,
                 memoryview(bytearray(self._batch)),

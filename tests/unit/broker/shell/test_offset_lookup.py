@@ -71,5 +71,5 @@ def test_a_time_is_looked_up_among_what_a_reader_may_fetch(
     timestamp: int, read_committed: bool, offset: int
 ) -> None:
     one = with_an_open_transaction()
-    looked_up = at_time(one.node, one.hosted(), timestamp, read_committed=read_committed)
+    looked_up = at_time(one.node, one.hosted(), timestamp, lane=None, read_committed=read_committed)
     assert asyncio.run(looked_up).offset == offset

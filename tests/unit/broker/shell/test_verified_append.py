@@ -50,6 +50,7 @@ def work(one: World, content: bytes, *, transactions_v2: bool = True) -> Verifie
         one.hosted(),
         content,
         acks=-1,
+        lane=None,
         transactional_id="t",
         transactions_v2=transactions_v2,
     )

@@ -70,7 +70,9 @@ def handle(
 
     async def look_up() -> None:
         for results, index, hosted, timestamp in timed:
-            found = await at_time(node, hosted, timestamp, read_committed=committed)
+            found = await at_time(
+                node, hosted, timestamp, lane=connection, read_committed=committed
+            )
             results[index] = _result(version, results[index].partition, found)
         reply.send([write_list_offsets_response(version, topics)])
 

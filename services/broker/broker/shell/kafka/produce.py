@@ -187,7 +187,8 @@ def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int)
     return (
         records is not None
         and version >= ZSTD_FROM
-        and (hosted.turn is None and (hosted.rule is None or not must_inspect(hosted, records)))
+        and not hosted.turns
+        and (hosted.rule is None or not must_inspect(hosted, records, None))
     )
 
 
@@ -303,12 +304,15 @@ class _Produce:
                 hosted,
                 bytes(records),
                 acks=acks,
+                lane=self._connection,
                 transactional_id=transactional_id,
                 transactions_v2=self._header.api_version >= TRANSACTIONS_V2_FROM,
                 abortable_known=self._header.api_version >= ABORTABLE_KNOWN_FROM,
             )
-        if must_inspect(hosted, records):
-            return InspectedAppend(self._node, hosted, bytes(records), acks=acks)
+        if must_inspect(hosted, records, self._connection):
+            return InspectedAppend(
+                self._node, hosted, bytes(records), acks=acks, lane=self._connection
+            )
         return None
 
     def _run(

@@ -103,7 +103,7 @@ class AppendStream:
         view = memoryview(command.batches)
         if command.transactional_id:
             return await self._write_in_transaction(hosted, command)
-        if hosted.rule is None and hosted.turn is None:
+        if hosted.rule is None and not hosted.turns:
             return self._append_now(hosted, command, view)
         outcome: AppendOutcome | None = None
         first: AppendOutcome | None = None
@@ -111,12 +111,13 @@ class AppendStream:
         for position, header in iterate_headers(view):
             end = position + header.size_bytes
             batch = view[position:end]
-            if must_inspect(hosted, batch):
+            if must_inspect(hosted, batch, self._caller.peer):
                 outcome = await InspectedAppend(
                     self._node,
                     hosted,
                     bytes(batch),
                     acks=command.acks,
+                    lane=self._caller.peer,
                     leader_epoch_expected=command.leader_epoch,
                 ).run()
             else:
@@ -141,6 +142,7 @@ class AppendStream:
                 hosted,
                 batch,
                 acks=command.acks,
+                lane=self._caller.peer,
                 transactional_id=command.transactional_id,
                 transactions_v2=True,
             ).run()

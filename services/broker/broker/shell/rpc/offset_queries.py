@@ -50,4 +50,6 @@ async def _look_up(
     )
     if marked is not None:
         return marked
-    return await at_time(node, hosted, query.timestamp_ms, read_committed=read_committed)
+    return await at_time(
+        node, hosted, query.timestamp_ms, lane=caller.peer, read_committed=read_committed
+    )
