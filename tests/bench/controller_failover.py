@@ -23,6 +23,7 @@ from e2e.zookeeper import running_zookeeper
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.zk_session import ZkSession
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -44,6 +45,7 @@ class Follower:
         broker_epoch = image.brokers[BrokerId(broker.number)].broker_epoch
         self.follower = MetadataFollower(
             self.controller,
+            MetadataCache(),
             subscriber=f"broker-{broker.number}",
             broker_epoch=lambda: broker_epoch,
         )
@@ -54,7 +56,7 @@ class Follower:
             while not shown(self.follower.image):
                 position = self.follower.image.position
                 following = position._replace(version=position.version + 1)
-                await self.follower.wait_for(following, _WAIT_S)
+                await self.follower.metadata.wait_for(following, _WAIT_S)
         return time.monotonic()
 
 

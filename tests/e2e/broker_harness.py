@@ -193,7 +193,7 @@ async def serve(
     session = ZkSession(config.zookeeper_connect)  # never started: there is no ZooKeeper
     seams = machine_seams(session, cast("ControllerClient", controller))
     server = BrokerServer(config, directories.managers, seams)
-    controller.on_image = server.take_image
+    controller.on_image = server.node.metadata.take
     try:
         endpoints = await server.open()
         server.node.broker_epoch = 1

@@ -19,6 +19,7 @@ from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.zk_session import ZkSession
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -177,7 +178,7 @@ class Client:
         self.connect = connect
         self.session = ZkSession(connect, session_timeout_ms=SESSION_MS)
         self.controller = ControllerClient(self.session)
-        self.follower = MetadataFollower(self.controller, subscriber="test")
+        self.follower = MetadataFollower(self.controller, MetadataCache(), subscriber="test")
         self._sessions: list[ZkSession] = []
 
     @property
@@ -213,7 +214,9 @@ class Client:
         async with asyncio.timeout(wait_s):
             while not shown(self.image):
                 epoch, version = self.image.position
-                await self.follower.wait_for(type(self.image.position)(epoch, version + 1), wait_s)
+                await self.follower.metadata.wait_for(
+                    type(self.image.position)(epoch, version + 1), wait_s
+                )
 
     async def close(self) -> None:
         """End every session."""
@@ -246,6 +249,7 @@ async def feed_of(connect: str, broker: FakeBroker) -> AsyncIterator[MetadataFol
     controller = ControllerClient(session)
     follower = MetadataFollower(
         controller,
+        MetadataCache(),
         subscriber=f"broker-{broker.number}",
         broker_epoch=lambda: BrokerEpoch(broker.broker_epoch),
     )

@@ -246,9 +246,9 @@ def test_a_broken_stream_fences_its_broker_and_its_leader_is_replaced_after_the_
         leader = world.state.leader
         broker_id, other = world.state.replicas[0], world.state.replicas[1]
         async with feed_of(connect, world.brokers[other]) as listening:
-            assert await listening.wait_for(world.client.image.position, WAIT_S)
+            assert await listening.metadata.wait_for(world.client.image.position, WAIT_S)
             async with feed_of(connect, world.brokers[leader]) as follower:
-                assert await follower.wait_for(world.client.image.position, WAIT_S)
+                assert await follower.metadata.wait_for(world.client.image.position, WAIT_S)
             broken_at = time.monotonic()
             await world.client.sees(lambda image: image.brokers[broker_id].fenced)
             assert FENCE_MS / 1000 * 0.9 < time.monotonic() - broken_at < 1.5

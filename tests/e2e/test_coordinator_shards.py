@@ -12,6 +12,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TXN, ShardOwner
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.coordinator_session import CoordinatorSession
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.zk_session import ZkSession
 
 pytestmark = pytest.mark.e2e
@@ -59,7 +60,7 @@ async def coordinator(
     )
     try:
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(session.run(lambda _, __: None))
+            running = tasks.create_task(session.run(MetadataCache()))
             try:
                 yield Replica(session, running)
             finally:

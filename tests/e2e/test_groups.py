@@ -210,6 +210,59 @@ def test_a_group_outlives_its_coordinator(cluster: list[BrokerProcess]) -> None:
         reader.close()
 
 
+@pytest.mark.feature("E09")
+def test_positions_go_with_their_topic_and_its_successor_has_its_own(
+    cluster: list[BrokerProcess],
+) -> None:
+    group = "short-lived-readers"
+    for topic in ("short-lived", "lasting"):
+        create(cluster, topic, 1)
+        commit_all(cluster, topic, group, 3)
+    assert positions(cluster, group) == {"short-lived": 3, "lasting": 3}
+    delete(cluster, "short-lived")
+    wait_for(lambda: positions(cluster, group) == {"lasting": 3}, "its position is gone")
+    create(cluster, "short-lived", 1)
+    commit_all(cluster, "short-lived", group, 2)
+    victim = coordinator(cluster, group)
+    victim.kill()
+    try:
+        wait_for(
+            lambda: positions(cluster, group) == {"short-lived": 2, "lasting": 3},
+            "the next coordinator has what was committed",
+        )
+    finally:
+        victim.start()
+        victim.wait_ready()
+
+
+def delete(cluster: list[BrokerProcess], topic: str) -> None:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    for done in admin.delete_topics([topic]).values():
+        done.result(30)
+
+
+def commit_all(cluster: list[BrokerProcess], topic: str, group: str, count: int) -> None:
+    """Produce so many records to a topic of one partition, read and commit them."""
+    produce(cluster, topic, range(count))
+    reader = consumer(cluster, group)
+    reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    assert consume(reader, count) == list(range(count))
+    reader.commit(asynchronous=False)
+    reader.close()
+
+
+def positions(cluster: list[BrokerProcess], group: str) -> dict[str, int]:
+    """Committed offset of partition 0, by topic; empty while nobody coordinates the group."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    asked = [confluent_kafka.ConsumerGroupTopicPartitions(group)]
+    (answered,) = admin.list_consumer_group_offsets(asked).values()
+    try:
+        found = answered.result(10)
+    except confluent_kafka.KafkaException:
+        return {}
+    return {one.topic: one.offset for one in found.topic_partitions}
+
+
 @pytest.mark.feature("E05")
 def test_a_commit_is_answered_once_every_replica_has_it(cluster: list[BrokerProcess]) -> None:
     create(cluster, "held", 1)

@@ -28,6 +28,10 @@ class Clock:
         """Since 1970, UTC; may jump. Only for the timestamps of records and for people."""
         return WallMs(time.time_ns() // _NS_PER_MS)
 
+    def seconds_until(self, deadline: InstantMs) -> float:
+        """Time left until an instant of ``now_ms``; 0 when it has passed."""
+        return max(0, deadline - self.now_ms()) / 1_000
+
 
 class ManualClock(Clock):
     """A clock that moves only when told. For tests of shells; a core needs no clock at all."""

@@ -22,7 +22,7 @@ from tidemark.runtime.channel_pool import (
     call_failures,
     read_error_code,
 )
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import REQUEST_ID
 
 T = TypeVar("T")
@@ -78,29 +78,29 @@ class CoordinatorBook(Protocol):
 class ImageBook:
     """The book in a ClusterImage, for who follows the metadata feed."""
 
-    def __init__(self, board: ImageBoard, kind: str = TXN) -> None:
-        self._board = board
+    def __init__(self, metadata: MetadataCache, kind: str = TXN) -> None:
+        self._metadata = metadata
         self._kind = kind
 
     def shard_count(self) -> int:
         """See CoordinatorBook."""
-        return len(self._board.image.shards.get(self._kind, ()))
+        return len(self._metadata.image.shards.get(self._kind, ()))
 
     def endpoint_of(self, shard: int) -> str:
         """See CoordinatorBook."""
-        owner = self._board.image.shard_owner(self._kind, shard)
+        owner = self._metadata.image.shard_owner(self._kind, shard)
         return "" if owner is None else owner.grpc_endpoint
 
     def endpoints(self) -> Sequence[str]:
         """See CoordinatorBook."""
-        image = self._board.image
+        image = self._metadata.image
         owners = {one.coordinator_id for one in image.shards.get(self._kind, ())}
         live = (image.coordinators.get((self._kind, owner)) for owner in owners - {NO_COORDINATOR})
         return sorted(one.grpc_endpoint for one in live if one is not None)
 
     async def refresh(self, wait_s: float) -> None:
         """See CoordinatorBook."""
-        await self._board.wait_newer_or(self._board.image.position, wait_s)
+        await self._metadata.wait_newer_or(self._metadata.image.position, wait_s)
 
 
 def error_code_of(response: Any) -> ErrorCode:

@@ -18,7 +18,8 @@ from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage, FeedPosition
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.metadata_follower import MetadataFollower, OnImage
+from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.service import ServiceError
@@ -73,18 +74,12 @@ class CoordinatorSession:
         self._epoch = _NOT_REGISTERED
         self._out = asyncio.Event()
         self._feed: asyncio.Task[None] | None = None
-        self._on_image: OnImage = lambda _, __: None
-        self._follower = MetadataFollower(
-            controller,
-            subscriber=f"{kind}-coordinator-{coordinator_id}",
-            on_image=lambda image, delta: self._on_image(image, delta),
-            broker_epoch=lambda: self._epoch,
-        )
+        self._metadata = MetadataCache()
 
     @property
     def image(self) -> ClusterImage:
         """All metadata as last heard; the empty image before the first snapshot."""
-        return self._follower.image
+        return self._metadata.image
 
     @property
     def is_registered(self) -> bool:
@@ -115,24 +110,29 @@ class CoordinatorSession:
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
         """Wait until the image is at ``position`` or later; whether it got there in time."""
-        return await self._follower.wait_for(position, timeout_s)
+        return await self._metadata.wait_for(position, timeout_s)
 
     # Membership.
 
-    async def run(self, on_image: OnImage) -> None:
+    async def run(self, metadata: MetadataCache) -> None:
         """Join, follow the feed, join again when that became necessary; until cancelled.
 
-        ``on_image`` hears each image, and what changed. Raises ServiceError when this replica may
-        not join.
+        Images are given to ``metadata``. Raises ServiceError when this replica may not join.
         """
-        self._on_image = on_image
+        self._metadata = metadata
+        follower = MetadataFollower(
+            self._controller,
+            metadata,
+            subscriber=f"{self.kind}-coordinator-{self.coordinator_id}",
+            broker_epoch=lambda: self._epoch,
+        )
         self._session.add_listener(self._on_state)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch_znode(), name="coordinator-znode")
                 while True:
                     await self._join()
-                    self._feed = tasks.create_task(self._follow(), name="coordinator-feed")
+                    self._feed = tasks.create_task(self._follow(follower), name="coordinator-feed")
                     await self._out.wait()
         finally:
             self._session.remove_listener(self._on_state)
@@ -161,10 +161,10 @@ class CoordinatorSession:
                 self.rejoin()
             await changed.wait()
 
-    async def _follow(self) -> None:
+    async def _follow(self, follower: MetadataFollower) -> None:
         """Until cancelled, or until the controller knows a newer registration."""
         try:
-            await self._follower.run()
+            await follower.run()
         except TidemarkError as error:
             if error.code is not ErrorCode.STALE_BROKER_EPOCH:
                 raise

@@ -11,15 +11,13 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark.machine.feed import FeedSubscriber, Verdict
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
-from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
+from tidemark.model.metadata import ClusterImage
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import apply_update, read_position, write_position
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)
-
-OnImage = Callable[[ClusterImage, ClusterDelta | None], None]
-"""Hears each new image, on the loop, and what changed; None: all of it may have."""
 
 _BACKOFF_S_FIRST: Final = 0.05
 _BACKOFF_S_MAX: Final = 1.0
@@ -34,29 +32,32 @@ class _FeedEndedError(Exception):
 
 
 class MetadataFollower:
-    """One subscription, renewed whenever it breaks. ``image`` only ever moves forward.
+    """One subscription, renewed whenever it breaks. ``metadata`` only ever moves forward.
 
-    Until the first snapshot ``image`` is the empty one, at START_OF_FEED. An image is acknowledged
-    to the controller after ``on_image`` returned.
+    Until the first snapshot its image is the empty one, at START_OF_FEED. An image is acknowledged
+    to the controller once every subscriber of ``metadata`` is through with it.
     """
 
     def __init__(
         self,
         controller: ControllerClient,
+        metadata: MetadataCache,
         *,
         subscriber: str,
-        on_image: OnImage | None = None,
         broker_epoch: Callable[[], BrokerEpoch] = lambda: NOT_A_BROKER,
     ) -> None:
         """``subscriber`` is for people; ``broker_epoch`` is asked at each subscription."""
-        self.image = ClusterImage()
         self._controller = controller
+        self.metadata = metadata
         self._subscriber = subscriber
-        self._on_image = on_image
         self._broker_epoch = broker_epoch
-        self._waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
         self._backoff_s = _BACKOFF_S_FIRST
         self._core = FeedSubscriber()
+
+    @property
+    def image(self) -> ClusterImage:
+        """As last taken."""
+        return self.metadata.image
 
     async def run(self) -> None:
         """Follow until cancelled. Raises TidemarkError STALE_BROKER_EPOCH: register, run again."""
@@ -114,7 +115,7 @@ class MetadataFollower:
             if update.error_code:
                 self._on_error(endpoint, update, broker_epoch)
             if not update.heartbeat:
-                self._take(endpoint, update)
+                await self._take(endpoint, update)
             await _write(call, pb.WatchMetadataRequest(applied=write_position(self.image.position)))
 
     def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:
@@ -126,7 +127,7 @@ class MetadataFollower:
             raise TidemarkError(code, f"{self._subscriber} is registered under another epoch")
         raise _FeedEndedError(code.name)
 
-    def _take(self, endpoint: str, update: Any) -> None:
+    async def _take(self, endpoint: str, update: Any) -> None:
         """Apply one update, or end the subscription: the core knows which."""
         known, position = self.image.position, read_position(update.position)
         match self._core.judge(position, is_snapshot=update.HasField("snapshot")):
@@ -136,34 +137,10 @@ class MetadataFollower:
             case Verdict.GAP:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
-                self.image, delta = apply_update(self.image, update)
-                if self._on_image is not None:
-                    self._on_image(self.image, delta)
-                self._wake()
+                await self.metadata.take_in_steps(*apply_update(self.image, update))
             case Verdict.KNOWN:
                 pass
         self._backoff_s = _BACKOFF_S_FIRST
-
-    async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
-        """Wait until the image is at ``position`` or later; whether it got there in time."""
-        if self.image.position >= position:
-            return True
-        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (position, reached)
-        self._waiters.append(entry)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await reached
-        except TimeoutError:
-            return False
-        finally:
-            self._waiters.remove(entry)
-        return True
-
-    def _wake(self) -> None:
-        for position, reached in self._waiters:
-            if self.image.position >= position and not reached.done():
-                reached.set_result(None)
 
 
 async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:

@@ -27,7 +27,7 @@ from tidemark.runtime.channel_pool import (
     call_failures,
     read_error_code,
 )
-from tidemark.runtime.image_board import ImageBoard, PartitionLeader, find_leader
+from tidemark.runtime.metadata_cache import MetadataCache, PartitionLeader, find_leader
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)
@@ -97,18 +97,18 @@ class RemotePartitionLog:
     def __init__(
         self,
         at: TopicPartition,
-        board: ImageBoard,
+        metadata: MetadataCache,
         channels: ChannelPool,
         *,
         owner_epoch: int,
         client_id: str = "",
         limits: LogLimits | None = None,
     ) -> None:
-        """``board`` shows who leads the partition; ``owner_epoch`` is from 1."""
+        """``metadata`` shows who leads the partition; ``owner_epoch`` is from 1."""
         assert owner_epoch > 0, "owner epochs start at 1"
         self.at = at
         self.owner_epoch = owner_epoch
-        self._board = board
+        self._metadata = metadata
         self._channels = channels
         self._client_id = client_id
         self._limits = limits or LogLimits()
@@ -216,7 +216,7 @@ class RemotePartitionLog:
         backoff_s = _BACKOFF_S_FIRST
         self._refused = ""
         while True:
-            position = self._board.image.position
+            position = self._metadata.image.position
             try:
                 return await attempt(self._leader())
             except TidemarkError as failure:
@@ -226,7 +226,7 @@ class RemotePartitionLog:
                 self._refused = failure.message
                 words = fields(partition=str(self.at), reason=failure.message)
                 log.debug("trying again", extra=words)
-            await self._board.wait_newer_or(position, backoff_s)
+            await self._metadata.wait_newer_or(position, backoff_s)
             backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
 
     async def _while_leading(self, leader: PartitionLeader, work: Awaitable[T]) -> T:
@@ -243,15 +243,15 @@ class RemotePartitionLog:
 
         try:
             async with patience:
-                look(self._board.image)
-                with self._board.watched(look):
+                look(self._metadata.image)
+                with self._metadata.watched(look):
                     return await work
         except TimeoutError:
             words = f"{self.at}: {leader.grpc_endpoint} leads it no longer, and has not answered"
             raise TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, words) from None
 
     def _leader(self) -> PartitionLeader:
-        leader = find_leader(self._board.image, self.at)
+        leader = find_leader(self._metadata.image, self.at)
         if leader is None:
             raise TidemarkError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.at}: no leader is known")
         return leader

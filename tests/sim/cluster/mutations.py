@@ -125,7 +125,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
 }
 
 FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
-    "truncates by high watermark": ("kill",),
+    "truncates by high watermark": ("kill", "cut_followers"),
     "accepts a stale leader epoch": ("isolate", "cut_followers", "cut"),
     "lets a stale broker epoch join the ISR": ("lose_joining", "kill"),
     "takes the agreed ISR for the maximal": ("agree_late", "kill"),

@@ -1,7 +1,7 @@
 """BrokerServer: one broker's object graph without its membership: disks, node, listeners,
 replication, maintenance.
 
-Who has an image, from the feed or from a test, hands it to ``take_image``; the first one opens the
+Images, from the feed or from a test, are given to ``node.metadata``; the first one opens the
 listeners.
 """
 
@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
+from tidemark.model.metadata import Endpoint
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
@@ -21,7 +22,7 @@ from broker.shell.hosting import Hosting
 from broker.shell.isr_sender import IsrSender
 from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
-from broker.shell.node import BrokerNode
+from broker.shell.node import LISTENERS, BrokerNode
 from broker.shell.replication.manager import ReplicationManager
 from broker.shell.seams import Seams
 from broker.storage.log_manager import LogManager
@@ -43,7 +44,7 @@ and for closing the logs.
 
 
 class BrokerServer:
-    """One broker, ready to be given images."""
+    """One broker; the subscribers of its metadata act on each image."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class BrokerServer:
             for listener in config.parsed_listeners()
         ]
         self._has_image = asyncio.Event()
+        self.node.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
 
     def _registration(self) -> tuple[int, int]:
         return self.node.registration()
@@ -103,14 +105,9 @@ class BrokerServer:
             await listener.open()
         return self.config.endpoints({one.name: one.port for one in self.listeners})
 
-    def take_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
-        """Host by a new image; the first one lets clients in."""
-        self.hosting.on_image(image, delta)
-        self.node.txn.take(image, delta)
-        self.node.groups.sync()
-        if not self._has_image.is_set():
-            self._after_load()
-            self._has_image.set()
+    def _let_clients_in(self, _: MetadataChange) -> None:
+        self._after_load()
+        self._has_image.set()
 
     def not_ready(self) -> str | None:
         """Why clients are not served yet; None when they are."""

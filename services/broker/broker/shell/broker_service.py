@@ -34,12 +34,20 @@ class BrokerService:
         self._directories = directories
         self._seams = seams
         self._session = seams.session
-        self._membership: Membership | None = None
         self.incarnation_id = seams.dice.randbytes(INCARNATION_BYTES)
         self.server = BrokerServer(config, directories.managers, seams)
-        self.keeper = LeaseKeeper(
-            seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self._rejoin
+        self.membership = Membership(
+            self.server.node,
+            seams.session,
+            seams.controller,
+            incarnation_id=self.incarnation_id,
+            cluster_id=directories.cluster_id,
         )
+        self.keeper = LeaseKeeper(
+            seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self.membership.rejoin
+        )
+        self.membership.on_joined = directories.stamp
+        self.membership.on_live = self.keeper.made
         self.server.node.has_lease = self.keeper.holds
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -50,49 +58,34 @@ class BrokerService:
             await self._start_session()
             open_things.push_async_callback(self._session.stop)
             open_things.push_async_callback(self._seams.controller.close)
-            membership = self._join(endpoints, grpc)
-            await self._serve_until(stop, membership, grpc)
+            await self._serve_until(stop, self._announcement(endpoints, grpc), grpc)
 
     async def close(self) -> None:
         """End workers and threads, and close the logs."""
         await self.server.close()
 
-    def _join(self, endpoints: tuple[Endpoint, ...], grpc: ServesGrpc) -> Membership:
+    def _announcement(self, endpoints: tuple[Endpoint, ...], grpc: ServesGrpc) -> Announcement:
         config, directories = self.server.config, self._directories
-        membership = self._membership = Membership(
-            self.server.node,
-            self._session,
-            self._seams.controller,
-            Announcement(
-                endpoints=endpoints,
-                grpc_endpoint=config.grpc_advertised or str(grpc.address),
-                rack=config.rack,
-                machine=config.node,
-                boot_id=directories.boot_id,
-                log_dir_ids=directories.directory_ids,
-                clean_stop=directories.clean_stop,
-                previous_broker_epoch=directories.previous_broker_epoch,
-            ),
-            incarnation_id=self.incarnation_id,
-            cluster_id=directories.cluster_id,
+        return Announcement(
+            endpoints=endpoints,
+            grpc_endpoint=config.grpc_advertised or str(grpc.address),
+            rack=config.rack,
+            machine=config.node,
+            boot_id=directories.boot_id,
+            log_dir_ids=directories.directory_ids,
+            clean_stop=directories.clean_stop,
+            previous_broker_epoch=directories.previous_broker_epoch,
         )
-        membership.on_joined = directories.stamp
-        membership.on_live = self.keeper.made
-        return membership
-
-    def _rejoin(self) -> None:
-        assert self._membership is not None, "a live znode that is gone was made by a membership"
-        self._membership.rejoin()
 
     async def _serve_until(
-        self, stop: asyncio.Event, membership: Membership, grpc: ServesGrpc
+        self, stop: asyncio.Event, announcement: Announcement, grpc: ServesGrpc
     ) -> None:
         """Membership ends after the drain: until then clients are still answered, and what this
         broker leads is handed over.
         """
         async with asyncio.TaskGroup() as tasks:
             drain = asyncio.Event()
-            joined = tasks.create_task(membership.run(self.server.take_image), name="membership")
+            joined = tasks.create_task(self.membership.run(announcement), name="membership")
             serving = tasks.create_task(self.server.run(drain), name="serve")
             others = [
                 tasks.create_task(self.keeper.run(), name="lease"),

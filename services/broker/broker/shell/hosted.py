@@ -17,7 +17,7 @@ from broker.storage.recompression import BatchRule
 
 
 class HostedPartition:
-    """One partition that lives here: its topic as last announced, its decisions and its log."""
+    """One partition that lives here: its decisions and its log."""
 
     __slots__ = (
         "__weakref__",
@@ -29,7 +29,6 @@ class HostedPartition:
         "resource",
         "rule",
         "tail",
-        "topic",
         "topic_id",
         "topic_partition",
         "turns",
@@ -39,7 +38,6 @@ class HostedPartition:
     def __init__(
         self, topic: TopicImage, partition: Partition, hosted_log: Log, manager: LogManager
     ) -> None:
-        self.topic = topic
         self.topic_id = topic.topic_id
         self.topic_partition = partition.topic_partition
         self.partition = partition

@@ -7,17 +7,12 @@ set aside when it was found at start.
 """
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidemark.model.config_values import InvalidConfigError
-from tidemark.model.metadata import (
-    START_OF_FEED,
-    ClusterDelta,
-    ClusterImage,
-    PartitionImage,
-    TopicImage,
-)
+from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.telemetry import fields
@@ -25,7 +20,8 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
-from broker.shell.node import HostedPartition
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.recompression import rule_for
@@ -34,6 +30,9 @@ if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
+
+HOSTED_AT_ONCE: Final = 32
+"""Partitions between two steps: each may open or make a log, some 0.2 ms."""
 
 
 class Following(Protocol):
@@ -58,37 +57,40 @@ class Hosting:
         self._node = node
         self._following = following
         self._complete = True
+        self._is_hosting = False
         self._changed: list[HostedPartition] = []
         """Whose leader changed by the image that is being taken."""
+        kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
+        kinds |= Kind.BROKERS | Kind.BROKER_CONFIGS | Kind.FIRST
+        node.metadata.subscribe(HOSTING, kinds, self._host)
+        node.metadata.subscribe(PARKED_REQUESTS, kinds, self._wake_changed)
 
-    def on_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
-        """Host by the new image, then show it. ``delta`` None: all of it may have changed."""
-        node = self._node
-        defaults_moved = delta is None or bool(delta.broker_configs_changed)
-        changed = image.topics.values() if defaults_moved else delta_topics(delta)
-        self._remove_gone(image)
-        if self._following is not None and image.brokers != node.image.brokers:
-            self._following.brokers_changed(image)
-        defaults = self._defaults(image)
-        for topic in changed:
-            current = image.topics.get(topic.name)
-            if current is not None and current.topic_id == topic.topic_id:
-                self._host_topic(topic, defaults)
-        if node.image.position == START_OF_FEED:
+    def _host(self, change: MetadataChange) -> Iterator[None]:
+        """Host by an image that is not shown yet, in bounded steps."""
+        self._is_hosting = True
+        for topic in change.topics_deleted:
+            yield from self._remove(topic, range(len(topic.partitions)))
+        if self._following is not None and Kind.BROKERS in change.kinds:
+            self._following.brokers_changed(change.image)
+        defaults = self._defaults(change.image)
+        for topic, numbers in _places(change):
+            yield from self._host_partitions(topic, numbers, defaults)
+        if change.is_first:
             self._set_strays_aside()
-        node.take_image(image)
-        self._wake_changed()
+        self._is_hosting = False
 
     def retry(self) -> None:
         """Host what no directory took before; called when a directory has healed."""
-        if not self._complete:
-            self._complete = True
-            defaults = self._defaults(self._node.image)
-            for topic in self._node.image.topics.values():
-                self._host_topic(topic, defaults)
-            self._wake_changed()
+        if self._complete or self._is_hosting:
+            return
+        self._complete = True
+        defaults = self._defaults(self._node.image)
+        for topic in self._node.image.topics.values():
+            for _ in self._host_partitions(topic, range(len(topic.partitions)), defaults):
+                pass
+        self._wake_changed()
 
-    def _wake_changed(self) -> None:
+    def _wake_changed(self, _: MetadataChange | None = None) -> None:
         """Who is parked hears who leads now: by the new image."""
         changed, self._changed = self._changed, []
         for hosted in changed:
@@ -108,18 +110,27 @@ class Hosting:
                     defaults[key.name] = dynamic[key.broker_name]
         return defaults
 
-    def _host_topic(self, topic: TopicImage, defaults: dict[str, str]) -> None:
-        config: TopicConfig | None = None
-        for state in topic.partitions:
-            if self._node.broker_id not in state.replicas:
+    def _host_partitions(
+        self, topic: TopicImage, numbers: Sequence[int], defaults: dict[str, str]
+    ) -> Iterator[None]:
+        """Host these partitions of a topic as the image has them; remove those that moved away."""
+        node, config, hosted_now = self._node, None, 0
+        for number in numbers:
+            state = topic.partitions[number]
+            hosted = node.hosted_by_id.get((topic.topic_id, number))
+            if node.broker_id not in state.replicas:
+                if hosted is not None:
+                    self._remove_one(hosted)
                 continue
             if config is None:
                 config = _effective(topic, defaults)
-            hosted = self._node.hosted.get((topic.name, state.partition))
             if hosted is None:
                 hosted = self._begin(topic, state, config)
             if hosted is not None:
-                self._follow(hosted, topic, state, config)
+                self._follow(hosted, state, config)
+            hosted_now += 1
+            if hosted_now % HOSTED_AT_ONCE == 0:
+                yield
 
     def _begin(
         self, topic: TopicImage, state: PartitionImage, config: TopicConfig
@@ -189,13 +200,11 @@ class Hosting:
     def _follow(
         self,
         hosted: HostedPartition,
-        topic: TopicImage,
         state: PartitionImage,
         config: TopicConfig,
     ) -> None:
         """Take over role and configuration as the image has them."""
         node, partition = self._node, hosted.partition
-        hosted.topic = topic
         if hosted.log.config != config:
             hosted.log.update_config(config)
         was = (partition.role, partition.leader, partition.leader_epoch)
@@ -245,32 +254,28 @@ class Hosting:
 
     # -- what goes
 
-    def _remove_gone(self, image: ClusterImage) -> None:
-        """Delete what we host of topics that are gone, made anew, or moved away."""
-        node = self._node
-        gone = [hosted for hosted in node.hosted.values() if not self._belongs(image, hosted)]
-        for hosted in gone:
-            topic_partition = hosted.topic_partition
-            del node.hosted[topic_partition]
-            del node.hosted_by_id[hosted.topic_id, topic_partition.partition]
-            hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
-            self._changed.append(hosted)
-            if self._following is not None:
-                self._following.remove(hosted)
-            log.info("partition deleted", extra=fields(partition=str(topic_partition)))
-            try:
-                hosted.manager.delete(topic_partition, node.clock.wall_ms())
-            except DiskError as failure:
-                node.fence_directory(hosted.manager, failure)
+    def _remove(self, topic: TopicImage, numbers: Iterable[int]) -> Iterator[None]:
+        """Delete what is hosted here of a topic that is gone."""
+        for number in numbers:
+            hosted = self._node.hosted_by_id.get((topic.topic_id, number))
+            if hosted is not None:
+                self._remove_one(hosted)
+                if number % HOSTED_AT_ONCE == 0:
+                    yield
 
-    def _belongs(self, image: ClusterImage, hosted: HostedPartition) -> bool:
-        topic = image.topics_by_id.get(hosted.topic_id)
-        number = hosted.topic_partition.partition
-        return (
-            topic is not None
-            and number < len(topic.partitions)
-            and self._node.broker_id in topic.partitions[number].replicas
-        )
+    def _remove_one(self, hosted: HostedPartition) -> None:
+        node, topic_partition = self._node, hosted.topic_partition
+        del node.hosted[topic_partition]
+        del node.hosted_by_id[hosted.topic_id, topic_partition.partition]
+        hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
+        self._changed.append(hosted)
+        if self._following is not None:
+            self._following.remove(hosted)
+        log.info("partition deleted", extra=fields(partition=str(topic_partition)))
+        try:
+            hosted.manager.delete(topic_partition, node.clock.wall_ms())
+        except DiskError as failure:
+            node.fence_directory(hosted.manager, failure)
 
     def _set_strays_aside(self) -> None:
         """At start: directories of topics that are no more, or not ours."""
@@ -288,9 +293,18 @@ class Hosting:
                     self._node.fence_directory(manager, failure)
 
 
-def delta_topics(delta: ClusterDelta | None) -> Iterable[TopicImage]:
-    """The topics that a delta brings."""
-    return delta.topics_changed if delta is not None else ()
+def _places(change: MetadataChange) -> Iterator[tuple[TopicImage, Sequence[int]]]:
+    """Topics and numbers of the partitions whose state or settings may have changed."""
+    if change.is_first or Kind.BROKER_CONFIGS in change.kinds:
+        whole: Iterable[TopicImage] = change.image.topics.values()
+    else:
+        whole = (*change.topics_created, *change.topics_configured)
+        configured = {topic.topic_id for topic in change.topics_configured}
+        for topic, numbers in change.partitions:
+            if topic.topic_id not in configured:
+                yield topic, numbers
+    for topic in whole:
+        yield topic, range(len(topic.partitions))
 
 
 def _effective(topic: TopicImage, defaults: dict[str, str]) -> TopicConfig:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerId, InstantMs
+from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.metadata_wire import read_partition, read_position
 from tidemark.runtime.telemetry import fields
@@ -92,8 +92,8 @@ class IsrSender:
             self._refused(proposals, answer)
             return
         # Not ahead of the feed: what the state rests on (min.insync.replicas, say) is told there.
-        due = InstantMs(node.clock.now_ms() + FEED_WAIT_MS)
-        if not await node.wait_for_feed(read_position(answer.position), due):
+        position = read_position(answer.position)
+        if not await node.metadata.wait_for(position, FEED_WAIT_MS / 1_000):
             log.warning("ISR proposals answered ahead of the feed")
             self._proposals.failed(node.clock.now_ms())
             return

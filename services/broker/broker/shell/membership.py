@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
-from tidemark.model.metadata import ClusterDelta, ClusterImage, Endpoint
+from tidemark.model.metadata import Endpoint
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
-from tidemark.runtime.metadata_follower import MetadataFollower, OnImage
+from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import (
@@ -28,6 +29,8 @@ from tidemark.runtime.zk_session import (
     ZkSession,
 )
 from tidemark_wire.v1 import controller_pb2 as pb
+
+from broker.shell.node import MEMBERSHIP
 
 if TYPE_CHECKING:
     from tidemark.runtime.controller_client import ControllerClient
@@ -79,7 +82,6 @@ class Membership:
         node: "BrokerNode",
         session: ZkSession,
         controller: "ControllerClient",
-        announcement: Announcement,
         *,
         incarnation_id: bytes,
         cluster_id: str,
@@ -87,7 +89,7 @@ class Membership:
         self._node = node
         self._session = session
         self._controller = controller
-        self._announcement = announcement
+        self._announcement: Announcement | None = None
         self._incarnation_id = incarnation_id
         self._out = asyncio.Event()
         self._feed: asyncio.Task[None] | None = None
@@ -100,16 +102,18 @@ class Membership:
         shown the registration that came with it: before that others may lead what we think we do.
         """
         self._live: tuple[str, bytes, int] | None = None
+        node.metadata.subscribe(MEMBERSHIP, Kind.POSITION, self._note_registration)
 
-    async def run(self, on_image: OnImage) -> None:
+    async def run(self, announcement: Announcement) -> None:
         """Join, follow the feed, join again when that became necessary. Raises ServiceError when it
         may not join.
         """
+        self._announcement = announcement
         self._session.add_listener(self._on_state)
         follower = MetadataFollower(
             self._controller,
+            self._node.metadata,
             subscriber=f"broker-{self._node.broker_id}",
-            on_image=lambda image, delta: self._take_image(on_image, image, delta),
             broker_epoch=lambda: BrokerEpoch(self._node.broker_epoch),
         )
         try:
@@ -121,13 +125,10 @@ class Membership:
         finally:
             self._session.remove_listener(self._on_state)
 
-    def _take_image(
-        self, on_image: OnImage, image: ClusterImage, delta: ClusterDelta | None
-    ) -> None:
-        on_image(image, delta)
+    def _note_registration(self, change: MetadataChange) -> None:
         if self._live is None or not self._is_registered:
             return
-        shown = image.brokers.get(self._node.broker_id)
+        shown = change.image.brokers.get(self._node.broker_id)
         if shown is not None and shown.broker_epoch == self._node.broker_epoch:
             self.on_live(*self._live)
             self._live = None
@@ -196,8 +197,12 @@ class Membership:
             version = stat.version
         self._live = (path, content, version)
 
+    def _announced(self) -> Announcement:
+        assert self._announcement is not None, "run() is given what is announced"
+        return self._announcement
+
     def _log_dirs(self) -> list[str]:
-        return [directory.hex() for directory in self._announcement.log_dir_ids]
+        return [directory.hex() for directory in self._announced().log_dir_ids]
 
     async def _bury_predecessor(self) -> None:
         """Remove the znode of a process that held our log directories: we hold their locks, so that
@@ -221,7 +226,7 @@ class Membership:
             log.info("predecessor's znode removed", extra=fields(path=live.path))
 
     async def _register(self) -> None:
-        node, said = self._node, self._announcement
+        node, said = self._node, self._announced()
         request = pb.RegisterBrokerRequest(
             broker=pb.BrokerInfo(
                 broker_id=node.broker_id,

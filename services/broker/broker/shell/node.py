@@ -23,11 +23,13 @@ from tidemark.codec.record_batch import (
 )
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, InstantMs, TopicId
-from tidemark.model.metadata import ClusterImage, FeedPosition
+from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
+from tidemark.model.metadata import ClusterImage
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError, DiskFullError
 
@@ -58,7 +60,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FEED_WAITERS_MAX: Final = 10_000
+HOSTING: Final = "hosting"
+PARKED_REQUESTS: Final = "parked-requests"
+LIVE_BROKERS: Final = "live-brokers"
+THROTTLES: Final = "throttles"
+GROUPS: Final = "groups"
+LISTENERS: Final = "listeners"
+MEMBERSHIP: Final = "membership"
+ACT_FIRST: Final = (HOSTING,)
+"""Subscribers of the metadata that act before a new image is shown: partitions of it are hosted."""
+ACT_THEN: Final = (LIVE_BROKERS, THROTTLES, PARKED_REQUESTS, GROUPS, LISTENERS, MEMBERSHIP)
 
 
 _NO_ERROR: Final = ErrorCode.NONE
@@ -92,7 +103,7 @@ class BrokerNode:
         self.config = config
         self.broker_id = BrokerId(config.broker_id)
         self.broker_epoch = -1
-        self.image = ClusterImage()
+        self.metadata = MetadataCache(first=ACT_FIRST, then=ACT_THEN)
         self.hosted: dict[tuple[str, int], HostedPartition] = {}
         self.hosted_by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self.log_managers = tuple(log_managers)
@@ -130,7 +141,7 @@ class BrokerNode:
         """Called when a batch awaits a group-commit round."""
         self.on_new_log: Callable[[LogManager, TopicPartition], None] = _nothing_made
         """Called before a log is made: nothing kept under its name is true of it."""
-        self.txn = TxnRelay(ChannelPool() if channels is None else channels)
+        self.txn = TxnRelay(self.metadata, ChannelPool() if channels is None else channels)
         self.txn_verifier: TxnVerifier | None = None
         """Asked about transactional batches; None: transaction.partition.verification.enable is
         off.
@@ -140,7 +151,14 @@ class BrokerNode:
         )
         self.topics_being_created: dict[str, asyncio.Future[None]] = {}
         """Automatic creations under way, by topic name."""
-        self._feed_waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
+        self.metadata.subscribe(LIVE_BROKERS, Kind.BROKERS, self._note_live)
+        self.metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, self.groups.follow)
+        self.metadata.subscribe(THROTTLES, Kind.BROKER_CONFIGS, self._set_throttles)
+
+    @property
+    def image(self) -> ClusterImage:
+        """All metadata as last shown."""
+        return self.metadata.image
 
     # -- finding
 
@@ -174,44 +192,18 @@ class BrokerNode:
         """Broker id and current broker epoch."""
         return self.broker_id, self.broker_epoch
 
-    # -- the feed
+    # -- metadata
 
-    def take_image(self, image: ClusterImage) -> None:
-        """The feed moved: replace the image and wake who waited for it. Hosting has been done by
-        then.
-        """
-        if image.brokers != self.image.brokers:
-            self.live = {
-                one.broker_id: one.broker_epoch
-                for one in image.brokers.values()
-                if not one.fenced and not one.shutting_down
-            }
-        self.leader_throttle.configure(image)
-        self.follower_throttle.configure(image)
-        self.image = image
-        waiting = self._feed_waiters
-        self._feed_waiters = [one for one in waiting if one[0] > image.position]
-        for position, waiter in waiting:
-            if position <= image.position and not waiter.done():
-                waiter.set_result(None)
+    def _note_live(self, change: MetadataChange) -> None:
+        self.live = {
+            one.broker_id: one.broker_epoch
+            for one in change.image.brokers.values()
+            if not one.fenced and not one.shutting_down
+        }
 
-    async def wait_for_feed(self, position: FeedPosition, deadline: InstantMs) -> bool:
-        """Wait until this broker has applied ``position``; False when the deadline came first."""
-        if self.image.position >= position:
-            return True
-        if len(self._feed_waiters) >= FEED_WAITERS_MAX:
-            return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (position, waiter)
-        self._feed_waiters.append(entry)
-        try:
-            await asyncio.wait_for(waiter, max(0, deadline - self.clock.now_ms()) / 1_000)
-        except TimeoutError:
-            return self.image.position >= position
-        finally:
-            if entry in self._feed_waiters:
-                self._feed_waiters.remove(entry)
-        return True
+    def _set_throttles(self, change: MetadataChange) -> None:
+        self.leader_throttle.configure(change.image)
+        self.follower_throttle.configure(change.image)
 
     # -- append
 

@@ -55,7 +55,9 @@ async def relay_partitions(
         )
         for one in response.partitions
     )
-    if not await node.wait_for_feed(read_position(response.position), deadline):
+    if not await node.metadata.wait_for(
+        read_position(response.position), node.clock.seconds_until(deadline)
+    ):
         words = "the change is made, but this broker has not seen it within the timeout"
         return PartitionsRelayed(ErrorCode.REQUEST_TIMED_OUT, words, found)
     return PartitionsRelayed(ErrorCode.NONE, None, found)

@@ -120,7 +120,7 @@ async def _seen(
         result.error_code is not ErrorCode.NONE for result in relayed.results
     ):
         return True
-    return await node.wait_for_feed(relayed.position, deadline)
+    return await node.metadata.wait_for(relayed.position, node.clock.seconds_until(deadline))
 
 
 def _deadline(node: BrokerNode, timeout_ms: int) -> InstantMs:

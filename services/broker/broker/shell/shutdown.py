@@ -64,7 +64,7 @@ async def _ask(node: "BrokerNode", timeout_ms: int) -> int | None:
     if answer.error_code != ErrorCode.NONE:
         log.warning("controlled shutdown refused", extra=fields(reason=answer.error_message))
         return None
-    await node.wait_for_feed(read_position(answer.position), deadline)
+    await node.metadata.wait_for(read_position(answer.position), node.clock.seconds_until(deadline))
     return int(answer.partitions_led)
 
 

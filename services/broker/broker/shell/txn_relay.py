@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -87,16 +87,11 @@ class Listed(NamedTuple):
 
 
 class TxnRelay:
-    """``take`` shows it each image; ``close`` ends its channels."""
+    """Coordinators are found by ``metadata``; ``close`` ends the channels to them."""
 
-    def __init__(self, channels: ChannelPool) -> None:
-        self._board = ImageBoard()
+    def __init__(self, metadata: MetadataCache, channels: ChannelPool) -> None:
         self._channels = channels
-        self.client = CoordinatorClient(ImageBook(self._board), self._channels)
-
-    def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
-        """Coordinators are found by the newest image."""
-        self._board.take(image, delta)
+        self.client = CoordinatorClient(ImageBook(metadata), self._channels)
 
     def make_verifier(
         self,

@@ -33,7 +33,7 @@ from tidemark.runtime.channel_pool import (
     read_error_code,
 )
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.image_board import ImageBoard, find_leader, find_partition
+from tidemark.runtime.metadata_cache import MetadataCache, find_leader, find_partition
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
@@ -141,7 +141,7 @@ class MarkerSender:
 
     def __init__(
         self,
-        board: ImageBoard,
+        metadata: MetadataCache,
         channels: ChannelPool,
         clock: Clock,
         listener: MarkerListener,
@@ -150,7 +150,7 @@ class MarkerSender:
         observe_s: Callable[[float], None] = lambda _: None,
     ) -> None:
         """``observe_s`` hears the seconds from each ``send`` to its last written marker."""
-        self._board = board
+        self._metadata = metadata
         self._channels = channels
         self._clock = clock
         self._listener = listener
@@ -221,7 +221,7 @@ class MarkerSender:
 
     def _route(self, ending: _Ending, partitions: Iterable[TopicPartition]) -> None:
         """Each to its leader's queue; those that have none are parked; those gone are done."""
-        image = self._board.image
+        image = self._metadata.image
         parked: list[TopicPartition] = []
         gone: list[TopicPartition] = []
         for partition in partitions:
@@ -281,7 +281,7 @@ class MarkerSender:
         """New metadata: whatever waits for a leader may have one, or another."""
         position = START_OF_FEED
         while True:
-            position = (await self._board.wait_newer(position)).position
+            position = (await self._metadata.wait_newer(position)).position
             for queue in tuple(self._queues.values()):
                 self._abandon_moved(queue)
             parked, self._parked = self._parked, []
@@ -301,7 +301,7 @@ class MarkerSender:
                     self._park(part)
 
     def _leads(self, queue: _Queue, partition: TopicPartition) -> bool:
-        leader = find_leader(self._board.image, partition)
+        leader = find_leader(self._metadata.image, partition)
         return leader is not None and leader.broker_id == queue.broker_id
 
     def _route_again(self, part: _Part) -> None:
@@ -326,7 +326,7 @@ class MarkerSender:
             while True:
                 await queue.filled.wait()
                 await slots.acquire()
-                position = self._board.image.position
+                position = self._metadata.image.position
                 parts = self._still_led(queue)
                 asking = requests.create_task(self._ask(queue, parts))
                 queue.under_way[asking] = parts
@@ -334,7 +334,7 @@ class MarkerSender:
                 await asyncio.wait((asking,), timeout=patience_s)
                 if queue.failures:
                     pause_ms = self._limits.backoff_ms(queue.failures - 1)
-                    await self._board.wait_newer_or(position, pause_ms / 1_000)
+                    await self._metadata.wait_newer_or(position, pause_ms / 1_000)
 
     def _still_led(self, queue: _Queue) -> list[_Part]:
         """What the broker is to be asked now; what it no longer leads goes another way."""
@@ -372,7 +372,7 @@ class MarkerSender:
 
     async def _write(self, queue: _Queue, parts: Sequence[_Part]) -> None:
         """Ask, and judge each answer. Raises CallFailedError: nothing is known."""
-        image = self._board.image
+        image = self._metadata.image
         endpoint = image.brokers[queue.broker_id].grpc_endpoint
         request = pb.WriteMarkersRequest(
             markers=[

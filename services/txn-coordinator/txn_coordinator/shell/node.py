@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.metadata import TXN, ClusterDelta, ClusterImage
+from tidemark.model.metadata import TXN
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.image_board import ImageBoard, find_partition
-from tidemark.runtime.metadata_follower import OnImage
+from tidemark.runtime.metadata_cache import MetadataCache, find_partition
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
 from tidemark.runtime.telemetry import fields
@@ -27,6 +27,7 @@ from txn_coordinator.shell.shards import Shards
 
 log = logging.getLogger(__name__)
 
+SHARDS: Final = "shards"
 _METADATA_WAIT_S: Final = 1.0
 """How long a request waits for metadata that its sender may have seen before us."""
 _DRAIN_SHARE: Final = 0.4
@@ -36,7 +37,7 @@ _DRAIN_SHARE: Final = 0.4
 class Membership(Protocol):
     """As much of ``CoordinatorSession`` as a node needs."""
 
-    async def run(self, on_image: OnImage) -> None:
+    async def run(self, metadata: MetadataCache) -> None:
         """Join, and follow the metadata, until cancelled."""
         ...
 
@@ -72,7 +73,8 @@ class TxnCoordinatorNode:
         self.config = config
         self.metrics = metrics
         self.authorizer = Authorizer()
-        self.board = ImageBoard()
+        self.metadata = MetadataCache(then=(SHARDS,))
+        self.metadata.subscribe(SHARDS, Kind.POSITION, self._assign_shards)
         self.settings = settings_of(config)
         self.stats = RequestStats(metrics)
         self.shards = Shards(
@@ -80,7 +82,7 @@ class TxnCoordinatorNode:
         )
         self._channels = ChannelPool() if channels is None else channels
         self.markers = MarkerSender(
-            self.board,
+            self.metadata,
             self._channels,
             clock,
             self.shards,
@@ -96,7 +98,7 @@ class TxnCoordinatorNode:
         self._is_stopping = False
         self._session: Membership | None = None
         self._world = ShardWorld(
-            self.board,
+            self.metadata,
             self._channels,
             clock,
             self.markers,
@@ -127,7 +129,7 @@ class TxnCoordinatorNode:
         try:
             async with asyncio.TaskGroup() as tasks:
                 duties = [
-                    tasks.create_task(session.run(self._on_image), name="membership"),
+                    tasks.create_task(session.run(self.metadata), name="membership"),
                     tasks.create_task(self.markers.run(), name="markers"),
                     tasks.create_task(self.shards.run(), name="shards"),
                 ]
@@ -147,10 +149,9 @@ class TxnCoordinatorNode:
         except TimeoutError:
             log.warning("requests are left unanswered")
 
-    def _on_image(self, image: ClusterImage, delta: ClusterDelta | None) -> None:
-        self.board.take(image, delta)
+    def _assign_shards(self, change: MetadataChange) -> None:
         assert self._session is not None, "an image without a session"
-        self.shards.assign(image.shards.get(TXN, ()), self._session.owned_shards())
+        self.shards.assign(change.image.shards.get(TXN, ()), self._session.owned_shards())
         if not self._ready.is_set() and self.problem() is None:
             log.info("ready", extra=fields(coordinator_id=self.config.coordinator_id))
             self._ready.set()
@@ -185,11 +186,11 @@ class TxnCoordinatorNode:
         try:
             async with asyncio.timeout(_METADATA_WAIT_S):
                 while True:
-                    image = self.board.image
+                    image = self.metadata.image
                     unknown = [at for at in partitions if find_partition(image, at) is None]
                     if not unknown:
                         return frozenset()
-                    await self.board.wait_newer(image.position)
+                    await self.metadata.wait_newer(image.position)
         except TimeoutError:
             return frozenset(unknown)
 
@@ -200,7 +201,7 @@ class TxnCoordinatorNode:
         if await self.unknown_partitions([TopicPartition(CONSUMER_OFFSETS, 0)]):
             words = f"the topic {CONSUMER_OFFSETS} does not exist yet"
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
-        count = len(self.board.image.topics[CONSUMER_OFFSETS].partitions)
+        count = len(self.metadata.image.topics[CONSUMER_OFFSETS].partitions)
         return replace(self.settings, offsets_partition_count=count)
 
 

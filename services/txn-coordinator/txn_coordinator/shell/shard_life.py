@@ -10,7 +10,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TRANSACTION_STATE, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.partition_log import LogLimits, RemotePartitionLog
 from tidemark.runtime.shard_runtime import ShardRuntime
 from tidemark.runtime.telemetry import fields
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class ShardWorld:
     """What all shards of one replica share."""
 
-    board: ImageBoard
+    metadata: MetadataCache
     channels: ChannelPool
     clock: Clock
     markers: MarkerSender
@@ -64,7 +64,7 @@ class ShardLife:
         self._requests_max = config.shard_requests_waiting_max
         self._log = RemotePartitionLog(
             TopicPartition(TRANSACTION_STATE, shard),
-            world.board,
+            world.metadata,
             world.channels,
             owner_epoch=owner_epoch,
             client_id=f"{SERVICE}-{config.coordinator_id}",

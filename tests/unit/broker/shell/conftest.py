@@ -61,7 +61,8 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
             topics={topic.name: topic},
             topics_by_id={topic.topic_id: topic},
         )
-        Hosting(node).on_image(image, None)
+        Hosting(node)
+        node.metadata.take(image)
         return node
 
     yield make

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from broker.config import BrokerConfig
-from broker.shell.hosting import Hosting
+from broker.shell.hosting import Following, Hosting
 from broker.shell.node import BrokerNode, HostedPartition
 from broker.storage.log_manager import LogManager
 from tidemark.codec.records import build_batch
@@ -58,7 +58,9 @@ def topic(
 class World:
     """One broker and what it is told."""
 
-    def __init__(self, *disks: MemDisk, **settings: Any) -> None:
+    def __init__(
+        self, *disks: MemDisk, following: Following | None = None, **settings: Any
+    ) -> None:
         self.disks = disks or (MemDisk(),)
         self.clock = ManualClock()
         nobody = cast("Any", None)
@@ -71,7 +73,7 @@ class World:
             workers=nobody,
             draw_session_id=lambda: 1,
         )
-        self.hosting = Hosting(self.node)
+        self.hosting = Hosting(self.node, following)
         self._image = ClusterImage()
 
     def open(self, disk: MemDisk) -> LogManager:
@@ -91,14 +93,14 @@ class World:
             topics={one.name: one for one in topics},
             topics_by_id={one.topic_id: one for one in topics},
         )
-        self.hosting.on_image(self._image, None)
+        self.node.metadata.take(self._image)
 
     def change(self, **delta: Any) -> None:
         """A delta."""
         changes = ClusterDelta(**delta)
         position = FeedPosition(ControllerEpoch(1), self._image.position.version + 1)
         self._image = self._image.apply(changes, position, ControllerId(1))
-        self.hosting.on_image(self._image, changes)
+        self.node.metadata.take(self._image, changes)
 
     def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
         return self.node.hosted[name, partition]

@@ -2,7 +2,6 @@
 
 from broker.core.partition import Role
 from broker.shell.commit_wait import CommitWait
-from broker.shell.hosting import Hosting
 from broker.shell.node import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
@@ -28,8 +27,8 @@ class Followed:
 
 
 def test_every_change_of_leadership_is_told_once() -> None:
-    world, followed = World(), Followed()
-    world.hosting = Hosting(world.node, followed)
+    followed = Followed()
+    world = World(following=followed)
     world.show(replicated(partition(leader=2, epoch=1)))
     world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
     world.change(topics_changed=(replicated(partition(leader=-1, epoch=2, version=2)),))
@@ -41,8 +40,8 @@ def test_every_change_of_leadership_is_told_once() -> None:
 
 
 def test_a_replica_that_was_moved_away_is_deleted() -> None:
-    world, followed = World(), Followed()
-    world.hosting = Hosting(world.node, followed)
+    followed = Followed()
+    world = World(following=followed)
     world.show(replicated(partition(leader=2)))
     moved = partition(leader=2, isr=(2,), replicas=(BrokerId(2),), version=1)
     world.change(topics_changed=(replicated(moved),))

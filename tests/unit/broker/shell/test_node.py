@@ -9,7 +9,7 @@ import pytest
 from broker.core.partition import Role
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import ControllerEpoch, InstantMs
+from tidemark.model.ids import ControllerEpoch
 from tidemark.model.metadata import FeedPosition
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
@@ -121,13 +121,13 @@ def test_waiting_for_the_feed() -> None:
 
     async def main() -> None:
         position = FeedPosition(ControllerEpoch(1), one.node.image.position.version + 1)
-        assert not await one.node.wait_for_feed(position, InstantMs(0))
+        assert not await one.node.metadata.wait_for(position, 0)
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(one.node.wait_for_feed(position, InstantMs(60_000)))
+            waiting = tasks.create_task(one.node.metadata.wait_for(position, 60))
             await asyncio.sleep(0)
             one.change(topics_changed=(topic("more", number=3),))
         assert waiting.result()
-        assert await one.node.wait_for_feed(position, InstantMs(0))
+        assert await one.node.metadata.wait_for(position, 0)
 
     asyncio.run(main())
 

@@ -20,7 +20,7 @@ from tidemark.model.metadata import (
 from tidemark.runtime import coordinator_client
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import request_scope
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
@@ -74,14 +74,14 @@ class World:
 
     def __init__(self, made: list[ScriptedCoordinator], channels: ChannelPool) -> None:
         self.coordinators = made
-        self.board = ImageBoard()
-        self.client = CoordinatorClient(ImageBook(self.board), channels)
+        self.metadata = MetadataCache()
+        self.client = CoordinatorClient(ImageBook(self.metadata), channels)
         self.version = 0
         self.own({shard: 1 + shard % 2 for shard in range(SHARDS)})
 
     def own(self, owners: dict[int, int]) -> None:
         self.version += 1
-        self.board.take(
+        self.metadata.take(
             ClusterImage(
                 position=FeedPosition(ControllerEpoch(1), self.version),
                 coordinators={

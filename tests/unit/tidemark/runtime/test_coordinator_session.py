@@ -19,9 +19,11 @@ from tidemark.model.metadata import (
     FeedPosition,
     ShardOwner,
 )
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.coordinator_session import CoordinatorSession
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update, write_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.service import ServiceError
@@ -58,6 +60,8 @@ class Rig:
         self.zk = SimZkSession(self._sim)
         self.heard: list[FeedPosition] = []
         self.news = asyncio.Event()
+        self.metadata = MetadataCache(then=("test",))
+        self.metadata.subscribe("test", Kind.POSITION, self.on_image)
         self.client = ControllerClient(endpoints=[controller.endpoint])
         self.session = CoordinatorSession(
             self.zk,
@@ -68,8 +72,8 @@ class Rig:
             incarnation_id=ME,
         )
 
-    def on_image(self, image: ClusterImage, _: ClusterDelta | None) -> None:
-        self.heard.append(image.position)
+    def on_image(self, change: MetadataChange) -> None:
+        self.heard.append(change.image.position)
         self.news.set()
 
     def expire(self) -> None:
@@ -122,7 +126,7 @@ def member(use: Callable[[Rig], Awaitable[None]], *answers: pb.RegisterCoordinat
 
     async def main() -> None:
         async with rig(*answers) as made, asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(made.session.run(made.on_image))
+            running = tasks.create_task(made.session.run(made.metadata))
             try:
                 await use(made)
             finally:
@@ -267,7 +271,7 @@ def test_who_may_not_join_ends_with_a_reason() -> None:
         )
         async with rig(refused) as made:
             with pytest.RaisesGroup(ServiceError, flatten_subgroups=True):
-                await made.session.run(made.on_image)
+                await made.session.run(made.metadata)
 
     asyncio.run(main())
 
@@ -279,7 +283,7 @@ def test_a_predecessor_at_our_own_address_is_dead(endpoint: str, stays: bool) ->
             old = zk_paths.LiveCoordinator(TXN, 1, b"an earlier one")
             await made.zk.ensure_path(zk_paths.live_coordinators(TXN))
             await made.zk.create(old.path, zk_paths.encode({"grpc_endpoint": endpoint}))
-            running = tasks.create_task(made.session.run(made.on_image))
+            running = tasks.create_task(made.session.run(made.metadata))
             await made.registered(1)
             assert (old.path in made.zookeeper.tree.znodes) is stays
             running.cancel()

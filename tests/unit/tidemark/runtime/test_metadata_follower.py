@@ -5,7 +5,9 @@ import pytest
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, ControllerEpoch, ControllerId
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
+from tidemark.model.metadata_change import Kind
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -39,11 +41,12 @@ def follow(
         async with serving() as controller, asyncio.TaskGroup() as tasks:
             controller.feed = feed
             client = ControllerClient(endpoints=[controller.endpoint])
+            metadata = MetadataCache(then=("test",))
+            metadata.subscribe(
+                "test", Kind.POSITION, lambda change: heard.append(change.image.position)
+            )
             follower = MetadataFollower(
-                client,
-                subscriber="test",
-                on_image=lambda image, _: heard.append(image.position),
-                broker_epoch=broker_epoch,
+                client, metadata, subscriber="test", broker_epoch=broker_epoch
             )
             running = tasks.create_task(follower.run())
             try:
@@ -57,7 +60,8 @@ def follow(
 
 
 async def reach(follower: MetadataFollower, position: FeedPosition) -> None:
-    assert await follower.wait_for(position, PATIENCE_S), f"stuck at {follower.image.position}"
+    reached = await follower.metadata.wait_for(position, PATIENCE_S)
+    assert reached, f"stuck at {follower.image.position}"
 
 
 def test_a_snapshot_and_then_deltas_arrive_in_order() -> None:
@@ -130,7 +134,7 @@ def test_a_registration_renewed_meanwhile_is_not_stale() -> None:
 
 def test_waiting_for_what_does_not_come_ends_in_time() -> None:
     async def use(follower: MetadataFollower, _: ScriptedController) -> None:
-        assert not await follower.wait_for(at(4), 0.05)
+        assert not await follower.metadata.wait_for(at(4), 0.05)
 
     follow([[snapshot(3)]], use)
 
@@ -155,7 +159,7 @@ def test_a_stream_that_is_over_before_it_began_is_begun_again() -> None:
         async with serving() as controller, asyncio.TaskGroup() as tasks:
             controller.feed = [[snapshot(1)]]
             client = Client(endpoints=[controller.endpoint])
-            follower = MetadataFollower(client, subscriber="test")
+            follower = MetadataFollower(client, MetadataCache(), subscriber="test")
             running = tasks.create_task(follower.run())
             await reach(follower, at(1))
             assert client.tries == 2

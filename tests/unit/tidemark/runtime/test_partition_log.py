@@ -8,7 +8,7 @@ from tidemark.codec.records import read_records
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime import partition_log
 from tidemark.runtime.channel_pool import ChannelPool
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.partition_log import LogLimits, RemotePartitionLog, UnknownOutcomeError
 from unit.tidemark.runtime.memory_brokers import (
     STATE,
@@ -28,7 +28,7 @@ class World:
     def __init__(self, made: list[MemoryBroker], channels: ChannelPool) -> None:
         self.brokers = made
         self.partition = made[0].partition
-        self.board = ImageBoard(image_of(1, made, leader=1))
+        self.metadata = MetadataCache(image_of(1, made, leader=1))
         self.channels = channels
         self.logs: list[RemotePartitionLog] = []
 
@@ -36,7 +36,7 @@ class World:
         ample = {"append_timeout_ms": PATIENCE_MS, "take_over_timeout_ms": PATIENCE_MS}
         log = RemotePartitionLog(
             STATE,
-            self.board,
+            self.metadata,
             self.channels,
             owner_epoch=owner_epoch,
             limits=LogLimits(**{**ample, **limits}),
@@ -48,7 +48,7 @@ class World:
         """From the first broker to the second."""
         for broker in self.brokers:
             broker.leads = broker.broker_id == 2
-        self.board.take(image_of(2, self.brokers, leader=2, leader_epoch=2))
+        self.metadata.take(image_of(2, self.brokers, leader=2, leader_epoch=2))
 
 
 @asynccontextmanager
@@ -143,11 +143,11 @@ def test_an_append_that_was_refused_untouched_follows_the_leader() -> None:
 
 def test_without_a_leader_an_append_waits_for_one() -> None:
     async def scenario(here: World) -> None:
-        here.board.take(image_of(2, here.brokers, leader=-1))
+        here.metadata.take(image_of(2, here.brokers, leader=-1))
         async with asyncio.TaskGroup() as tasks:
             appending = tasks.create_task(here.log().append(batch_of(b"a")))
             await asyncio.sleep(0.01)
-            here.board.take(image_of(3, here.brokers, leader=1))
+            here.metadata.take(image_of(3, here.brokers, leader=1))
         assert appending.result() == 1
 
     run(scenario)
@@ -156,12 +156,12 @@ def test_without_a_leader_an_append_waits_for_one() -> None:
 def test_a_leader_that_is_not_reached_was_sent_nothing() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].endpoint = "127.0.0.1:1"
-        here.board.take(image_of(2, here.brokers, leader=1))
+        here.metadata.take(image_of(2, here.brokers, leader=1))
         async with asyncio.TaskGroup() as tasks:
             appending = tasks.create_task(here.log().append(batch_of(b"a")))
             await asyncio.sleep(0.03)
             here.brokers[1].leads = True
-            here.board.take(image_of(3, here.brokers, leader=2))
+            here.metadata.take(image_of(3, here.brokers, leader=2))
         assert appending.result() == 1
 
     run(scenario)

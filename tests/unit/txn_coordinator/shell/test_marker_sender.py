@@ -7,7 +7,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import ManualClock
-from tidemark.runtime.image_board import ImageBoard
+from tidemark.runtime.metadata_cache import MetadataCache
 from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import MarkersWritten
 from txn_coordinator.shell.marker_sender import MarkerLimits, MarkerSender
@@ -62,13 +62,13 @@ class World:
     ) -> None:
         self.brokers = made
         self.clock = ManualClock()
-        self.board = ImageBoard()
+        self.metadata = MetadataCache()
         self.version = 0
         self.lead({"a": (1, 2), "b": (1,)})
         self.notes = Notes()
         self.seconds: list[float] = []
         self.sender = MarkerSender(
-            self.board,
+            self.metadata,
             channels,
             self.clock,
             self.notes,
@@ -85,7 +85,7 @@ class World:
 
     def lead(self, leaders: Mapping[str, Sequence[int]]) -> None:
         self.version += 1
-        self.board.take(image_of(self.version, self.brokers, leaders))
+        self.metadata.take(image_of(self.version, self.brokers, leaders))
 
     def send(self, *effects: SendMarkers) -> None:
         for effect in effects:

@@ -16,7 +16,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TXN, ClusterImage, ShardOwner
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.metadata_follower import OnImage
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
@@ -40,19 +40,19 @@ class Member:
         self.owner_epoch = 0
         self.blocks = 0
         self.has_controller = True
-        self._on_image: OnImage | None = None
+        self._metadata: MetadataCache | None = None
 
-    async def run(self, on_image: OnImage) -> None:
-        self._on_image = on_image
-        on_image(self.image, None)
+    async def run(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        metadata.take(self.image)
         await asyncio.Event().wait()
 
     def show(self, **changes: Any) -> None:
         position = self.image.position
         moved = position._replace(version=position.version + 1)
         self.image = replace(self.image, position=moved, **changes)
-        assert self._on_image is not None
-        self._on_image(self.image, None)
+        assert self._metadata is not None
+        self._metadata.take(self.image)
 
     def problem(self) -> str | None:
         return None

@@ -5,7 +5,7 @@ that is still open is pending: nobody is told of it, except that the position is
 (KIP-447).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidemark.codec.group_records import OffsetCommitRecord, OffsetCommitValue
@@ -186,6 +186,27 @@ class Offsets:
             records += self._tombstones(group_id, there)
         return records
 
+    def delete_unknown(self, is_known: Callable[[TopicId], bool]) -> list[OffsetCommitRecord]:
+        """Tombstones for the positions of all groups whose topic ids are of no topic that exists.
+        A position without an id stays.
+        """
+        records: list[OffsetCommitRecord] = []
+        for group_id in sorted(self.group_ids()):
+            there = (
+                one
+                for one in self._partitions(group_id)
+                if _are_gone(self._topic_ids(group_id, one), is_known)
+            )
+            records += self._tombstones(group_id, there)
+        return records
+
+    def _topic_ids(self, group_id: str, partition: TopicPartition) -> set[TopicId]:
+        """Ids of the topics that a position, and the pending ones in its place, are of."""
+        found = [self._groups.get(group_id, {}).get(partition)]
+        for producer_id in self._writers.get(group_id, ()):
+            found.append(self._pending[producer_id][group_id].get(partition))
+        return {one.value.topic_id for one in found if one is not None} - {NO_TOPIC_ID}
+
     def _is_of_newer(self, group_id: str, partition: TopicPartition, gone: TopicId) -> bool:
         """Whether the position is in another topic that has the name of one that is gone."""
         value = self.position(group_id, partition)
@@ -302,6 +323,10 @@ class Offsets:
 
 def _no_offset(partition: int, error_code: ErrorCode) -> FetchedOffset:
     return FetchedOffset(partition, NO_OFFSET_COMMITTED, -1, "", error_code)
+
+
+def _are_gone(topic_ids: Collection[TopicId], is_known: Callable[[TopicId], bool]) -> bool:
+    return bool(topic_ids) and not any(map(is_known, topic_ids))
 
 
 def _is_of_another(committed: TopicId, asked: TopicId) -> bool:

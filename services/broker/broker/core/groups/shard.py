@@ -154,7 +154,9 @@ class GroupShard:
         self._offsets.replay_end(writer, commits=commits)
 
     def loaded(self, now: Moment) -> GroupDecision:
-        """Every member that the log knows gets a fresh session: it had nobody to talk to."""
+        """Give every member that the log has a fresh session, as it had no coordinator meanwhile;
+        drop positions in topics that were deleted meanwhile.
+        """
         out = Outcome()
         for group in list(self._groups.values()):
             if isinstance(group, ConsumerGroup):
@@ -166,6 +168,7 @@ class GroupShard:
             if len(group.members) > self._settings.group_max_size:
                 self._rebalance.prepare(group, now, out)
         self._look_at_offsets_later(now)
+        out.records.extend(self._offsets_of_unknown_topics())
         return out.decision()
 
     @property
@@ -339,8 +342,20 @@ class GroupShard:
     def _topics_deleted(
         self, _: int, request: TopicsDeleted, __: Moment, out: Outcome
     ) -> TopicsDeletedReply:
-        out.records.extend(self._offsets.delete_topics(request.topics))
+        gone = [*self._offsets.delete_topics(request.topics), *self._offsets_of_unknown_topics()]
+        out.records.extend(dict.fromkeys(gone))
         return TopicsDeletedReply()
+
+    def _offsets_of_unknown_topics(self) -> list[OffsetCommitRecord]:
+        """Tombstones for positions in topics that this broker's metadata does not have.
+
+        Those topics are deleted, however old the metadata are. A position is taken with the id that
+        its coordinator's metadata gave. If that was this one, its metadata has only moved on. An
+        earlier one led in an earlier epoch, so that its metadata did not show yet that this broker
+        leads, and ours does: ours is later.
+        """
+        topics = self._topics()
+        return self._offsets.delete_unknown(lambda topic_id: topics.name_of(topic_id) is not None)
 
     def _look_at_offsets_later(self, now: Moment) -> None:
         interval_ms = self._settings.offsets_retention_check_interval_ms

@@ -15,6 +15,7 @@ from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
+from tidemark.model.metadata_change import MetadataChange
 from tidemark.model.topics import CONSUMER_OFFSETS
 from tidemark.runtime.shard_runtime import ShardRuntime
 from tidemark.runtime.telemetry import fields
@@ -209,8 +210,15 @@ class Groups:
         except InvalidConfigError as refused:
             raise TidemarkError(ErrorCode.INVALID_CONFIG, str(refused)) from None
 
-    def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
-        """The feed says that these topics are no more: nor are positions in them."""
+    def follow(self, change: MetadataChange) -> None:
+        """Hold the shards that are led here by a new image, and drop positions of topics that it
+        deletes.
+        """
+        self.sync()
+        if change.topics_deleted:
+            self._topics_deleted(change.topics_deleted)
+
+    def _topics_deleted(self, topics: Sequence[TopicImage]) -> None:
         gone = TopicsDeleted(tuple(DeletedTopic(one.name, one.topic_id) for one in topics))
         for held in self._held.values():
             if held.runtime is not None:

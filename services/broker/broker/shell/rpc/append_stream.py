@@ -10,7 +10,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.runtime.inbox import Inbox
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation, topic_resource
+from broker.core.authorizer import Operation
 from broker.core.parked import INTERNAL, WRITE
 from broker.shell.commit_wait import CommitWait
 from broker.shell.inspection import InspectedAppend, must_inspect
@@ -77,7 +77,7 @@ class AppendStream:
         hosted = node.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             return _refused(command.correlation_id, hosted, None)
-        resource = topic_resource(hosted.topic.name)
+        resource = hosted.resource
         if not node.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
             return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         hosted.counters.produces += 1

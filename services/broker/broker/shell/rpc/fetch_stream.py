@@ -11,7 +11,7 @@ from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation, topic_resource
+from broker.core.authorizer import Operation
 from broker.shell.node import BrokerNode, HostedPartition, ReadOutcome
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
@@ -140,7 +140,7 @@ class FetchStream:
         hosted = self._node.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             raise TidemarkError(hosted, hosted.name)
-        resource = topic_resource(hosted.topic.name)
+        resource = hosted.resource
         if not self._node.authorizer.authorize(self._caller.principal, Operation.READ, resource):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return hosted

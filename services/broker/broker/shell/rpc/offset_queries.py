@@ -3,7 +3,7 @@
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation, topic_resource
+from broker.core.authorizer import Operation
 from broker.shell.node import BrokerNode
 from broker.shell.offset_lookup import FoundOffset, at_mark, at_time
 from broker.shell.rpc.streams import Caller
@@ -39,7 +39,7 @@ async def _look_up(
     hosted = node.find(query.topic, query.topic_id, query.partition)
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
-    resource = topic_resource(hosted.topic.name)
+    resource = hosted.resource
     if not node.authorizer.authorize(caller.principal, Operation.DESCRIBE, resource):
         return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     marked = at_mark(

@@ -22,7 +22,7 @@ def append_owned(
     node: BrokerNode, hosted: HostedPartition, command: AppendCommand, principal: str
 ) -> AppendOutcome:
     """Batches of the shard's owner, or the record by which it becomes that."""
-    if command.owner_epoch <= 0 or hosted.topic.name == CONSUMER_OFFSETS:
+    if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
         return node.refused(hosted, _NOT_FOR_CLIENTS)
     if not node.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
         return node.refused(hosted, _NOT_FOR_CLIENTS)

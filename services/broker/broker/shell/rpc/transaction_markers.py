@@ -47,7 +47,7 @@ class Written(NamedTuple):
 def write_marker(node: BrokerNode, hosted: HostedPartition, ending: Ending) -> Written:
     """Append one marker, if it is not there already."""
     number = hosted.topic_partition.partition
-    is_groups = hosted.topic.name == CONSUMER_OFFSETS
+    is_groups = hosted.topic_partition.topic == CONSUMER_OFFSETS
     if is_groups and not node.groups.is_serving(number):
         return Written(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group's shard is being loaded")
     batch = build_marker(

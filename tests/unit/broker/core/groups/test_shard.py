@@ -33,7 +33,7 @@ from broker.core.groups.shard import EXPIRED_AT_ONCE_MAX
 from tidemark.codec import group_records
 from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import InstantMs, TopicId
 from unit.broker.core.groups.group_worlds import (
     ORDERS,
     PRODUCER,
@@ -295,6 +295,29 @@ def test_positions_go_with_their_topic() -> None:
     gone = TopicsDeleted((DeletedTopic("orders", ORDERS),))
     assert world.ask(gone, TopicsDeletedReply).error_code is NONE
     assert (position(world), listed(world)) == (-1, [])
+
+
+def test_a_new_coordinator_drops_positions_of_topics_deleted_meanwhile() -> None:
+    world = World()
+    committed(world, commit(5))
+    committed(world, txn_commit(6))
+    world.topics.orders = None
+    world.fail_over()
+    assert (position(world), world.shard.offset_count, listed(world)) == (-1, 0, [])
+    world.end_transaction(PRODUCER, commits=True)
+    assert world.shard.offset_count == 0
+
+
+def test_a_topic_made_again_keeps_what_was_committed_of_it() -> None:
+    world = World()
+    committed(world, commit(5))
+    world.topics.orders = TopicId(bytes(16 * [9]))
+    world.fail_over()
+    assert world.shard.offset_count == 0
+    again = (TopicOffsets("orders", world.topics.orders, (OffsetToCommit(0, 1),)),)
+    committed(world, OffsetCommit(group_id="g", topics=again))
+    world.fail_over()
+    assert world.shard.offset_count == 1
 
 
 # -- listing and describing

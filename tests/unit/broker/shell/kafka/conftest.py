@@ -111,7 +111,7 @@ def node(controller: StubController) -> BrokerNode:
         topic_image("compacted", [1], {"cleanup.policy": "compact"}),
         topic_image("orders", [1, 2, 3], {"retention.ms": "5"}),
     )
-    broker.image = ClusterImage(
+    image = ClusterImage(
         position=POSITION,
         cluster_id="the-cluster",
         controller_id=ControllerId(1),
@@ -125,6 +125,7 @@ def node(controller: StubController) -> BrokerNode:
         broker_configs={"": {"log.segment.bytes": "2097152"}},
         group_configs={"billing": {"consumer.session.timeout.ms": "50000"}},
     )
+    broker.metadata.take(image)
     return broker
 
 

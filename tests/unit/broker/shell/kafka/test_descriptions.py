@@ -5,6 +5,7 @@ not here.
 import pytest
 from broker.shell.kafka.describe_topic_partitions import Cursor, TopicPage, page
 from broker.shell.kafka.registry import LONG_TAIL
+from broker.shell.node import BrokerNode
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.kafka.apis import ApiKey
@@ -158,7 +159,8 @@ def test_access_control_has_no_handler_yet() -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_without_a_controller_nobody_coordinates(ask: Ask, version: int) -> None:
+def test_without_a_controller_nobody_coordinates(node: BrokerNode, ask: Ask, version: int) -> None:
+    node.live = {}
     fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
     answer = ask(ApiKey.FIND_COORDINATOR, fields, version)
     told = answer.coordinators[0] if version >= 4 else answer

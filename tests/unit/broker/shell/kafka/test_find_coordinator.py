@@ -24,6 +24,7 @@ def test_a_group_is_coordinated_by_a_leader_that_is_not_fenced(
     node: BrokerNode, ask: Ask, leader: int, told: tuple[ErrorCode, int]
 ) -> None:
     offsets = topic_image(CONSUMER_OFFSETS, [leader], {})
-    node.image = replace(node.image, topics={**node.image.topics, CONSUMER_OFFSETS: offsets})
+    topics = {**node.image.topics, CONSUMER_OFFSETS: offsets}
+    node.metadata.take(replace(node.image, topics=topics))
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     assert (answer.error_code, answer.node_id) == told

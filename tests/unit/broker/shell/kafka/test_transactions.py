@@ -65,7 +65,7 @@ def coordinator(node: BrokerNode) -> StubClient:
         topic_image(f"__{one}", [1], {}) for one in ("transaction_state", "consumer_offsets")
     ]
     topics = {**node.image.topics, **{one.name: one for one in internal}}
-    node.image = replace(node.image, topics=topics)
+    node.metadata.take(replace(node.image, topics=topics))
     return stub
 
 

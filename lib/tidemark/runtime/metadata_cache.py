@@ -1,0 +1,189 @@
+"""MetadataCache: the newest metadata of a process, the subscribers that act on it, and the tasks
+that wait for it.
+
+    new image -> change -> subscribers in ``first`` -> shown -> subscribers in ``then`` -> waiters
+
+``image`` is replaced between the two: what must be in place before others see an image (hosted
+partitions) is in ``first``. A position counts as reached once every subscriber is through. A
+subscriber may do a large change in steps, between which the loop runs; an image that was begun is
+always taken to its end, and the next one is not begun before.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition, PartitionImage
+from tidemark.model.metadata_change import Kind, MetadataChange, changes
+from tidemark.model.topics import TopicPartition
+
+WAITERS_MAX: Final = 10_000
+
+OnChange = Callable[[MetadataChange], Iterable[None] | None]
+"""Act on a change: at once, or in the steps of what is returned."""
+
+
+class _Subscription(NamedTuple):
+    kinds: Kind
+    on_change: OnChange
+
+
+class MetadataCache:
+    """One process's metadata. ``first`` and ``then`` name all subscribers, in order."""
+
+    def __init__(
+        self,
+        image: ClusterImage | None = None,
+        *,
+        first: Sequence[str] = (),
+        then: Sequence[str] = (),
+    ) -> None:
+        self.image = ClusterImage() if image is None else image
+        self._first = tuple(first)
+        self._then = tuple(then)
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._changed = asyncio.Event()
+        self._watchers: list[Callable[[ClusterImage], None]] = []
+        self._waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
+        self._is_taking = False
+        self._reached = self.image.position
+        """Every subscriber is through with this position."""
+
+    # -- subscribers
+
+    def subscribe(self, name: str, kinds: Kind, on_change: OnChange) -> None:
+        """Call ``on_change`` for every change that has one of ``kinds``, in the declared order."""
+        assert name in (*self._first, *self._then), f"{name} has no place in the order"
+        assert name not in self._subscriptions, f"{name} is subscribed already"
+        self._subscriptions[name] = _Subscription(kinds, on_change)
+
+    def subscribers(self, kind: Kind) -> tuple[str, ...]:
+        """Names of the subscribers of one kind of change, in order. Raises AssertionError where a
+        declared one has not subscribed.
+        """
+        names = (*self._first, *self._then)
+        missing = [name for name in names if name not in self._subscriptions]
+        assert not missing, f"declared and not subscribed: {missing}"
+        return tuple(name for name in names if kind in self._subscriptions[name].kinds)
+
+    # -- a new image
+
+    def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
+        """Act on a new image and show it. ``delta`` None: all of it may have changed."""
+        for _ in self._steps(image, delta):
+            pass
+
+    async def take_in_steps(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
+        """As ``take``; between the steps of a large change the loop runs."""
+        steps = self._steps(image, delta)
+        for _ in steps:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                for _ in steps:
+                    pass
+                raise
+
+    def _steps(self, image: ClusterImage, delta: ClusterDelta | None) -> Iterator[None]:
+        assert not self._is_taking, "the image before is not taken to its end yet"
+        self._is_taking = True
+        try:
+            change = yield from changes(self.image, image, delta)
+            yield from self._act(self._first, change)
+            self.image = image
+            yield from self._act(self._then, change)
+        finally:
+            self._is_taking = False
+        self._reached = image.position
+        self._wake(image)
+
+    def _act(self, names: Iterable[str], change: MetadataChange) -> Iterator[None]:
+        for name in names:
+            subscription = self._subscriptions.get(name)
+            if subscription is not None and subscription.kinds & change.kinds:
+                yield from subscription.on_change(change) or ()
+
+    def _wake(self, image: ClusterImage) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        for watcher in tuple(self._watchers):
+            watcher(image)
+        for position, reached in self._waiters:
+            if position <= image.position and not reached.done():
+                reached.set_result(None)
+
+    # -- waiting
+
+    async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
+        """Wait until ``position`` or a later one is reached; whether that was in time. False at
+        once beyond WAITERS_MAX.
+        """
+        if self._reached >= position:
+            return True
+        if len(self._waiters) >= WAITERS_MAX:
+            return False
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (position, reached)
+        self._waiters.append(entry)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await reached
+        except TimeoutError:
+            return self._reached >= position
+        finally:
+            self._waiters.remove(entry)
+        return True
+
+    @contextmanager
+    def watched(self, watcher: Callable[[ClusterImage], None]) -> Iterator[None]:
+        """Within it ``watcher`` is called with each new image; it must not wait."""
+        self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
+
+    async def wait_newer(self, than: FeedPosition) -> ClusterImage:
+        """The first image seen that is newer."""
+        while self.image.position <= than:
+            await self._changed.wait()
+        return self.image
+
+    async def wait_newer_or(self, than: FeedPosition, wait_s: float) -> ClusterImage:
+        """As ``wait_newer``, but for ``wait_s`` at most: the image, newer or not."""
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self.wait_newer(than)
+        except TimeoutError:
+            return self.image
+
+
+class PartitionLeader(NamedTuple):
+    """Who leads one partition, and where it is called."""
+
+    broker_id: BrokerId
+    grpc_endpoint: str
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+
+
+def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | None:
+    """One partition as the image knows it; None when there is no such one."""
+    topic = image.topics.get(at.topic)
+    if topic is None or not 0 <= at.partition < len(topic.partitions):
+        return None
+    return topic.partitions[at.partition]
+
+
+def find_leader(image: ClusterImage, at: TopicPartition) -> PartitionLeader | None:
+    """None while the partition is unknown, has no leader, or its leader cannot be called."""
+    partition = find_partition(image, at)
+    if partition is None or partition.leader == NO_BROKER:
+        return None
+    broker = image.brokers.get(partition.leader)
+    if broker is None or not broker.grpc_endpoint:
+        return None
+    topic_id = image.topics[at.topic].topic_id
+    return PartitionLeader(partition.leader, broker.grpc_endpoint, topic_id, partition.leader_epoch)
