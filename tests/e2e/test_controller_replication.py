@@ -118,7 +118,7 @@ def has_epoch(partition_epoch: int, state: PartitionImage) -> bool:
     return state.partition_epoch == partition_epoch
 
 
-@pytest.mark.feature("H07")
+@pytest.mark.feature("G17", "H07")
 def test_what_the_feed_shows_is_in_zookeeper_already(connect: str, tmp_path: Path) -> None:
     async def is_written(world: World) -> bool:
         shown = world.state
@@ -146,6 +146,27 @@ def test_what_the_feed_shows_is_in_zookeeper_already(connect: str, tmp_path: Pat
         assert await is_written(world)
 
     with controllers(1, connect, tmp_path, *QUICK):
+        with_world(connect, use)
+
+
+@pytest.mark.feature("H09", "H10")
+def test_a_preferred_replica_gets_its_partition_back_by_itself(
+    connect: str, tmp_path: Path
+) -> None:
+    async def use(world: World) -> None:
+        preferred = world.state.leader
+        assert world.state.replicas[0] == preferred
+        await world.brokers[preferred].session.stop()
+        await world.sees(lambda state: state.leader not in (preferred, NO_BROKER))
+        stand_in = world.state.leader
+        world.brokers[preferred] = await world.client.broker(preferred)
+        async with feed_of(connect, world.brokers[stand_in]):
+            members = [stand_in, *(n for n in world.brokers if n != stand_in)]
+            assert await world.propose(world.request(*members)) == ErrorCode.NONE
+            await world.sees(lambda state: state.leader == preferred)
+
+    often = ("--leader.imbalance.check.interval.seconds", "1")
+    with controllers(1, connect, tmp_path, *QUICK, *often):
         with_world(connect, use)
 
 

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
-from e2e.kafka_wire import Wire, batch
+from e2e.kafka_wire import Wire, batch, records_of
 from e2e.wire import ask
 from tidemark.cli.dev.process import pause_process
 from tidemark.codec.records import build_batch
@@ -261,7 +268,7 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
     assert topic.read_all(10) == [b"%06d" % number for number in range(10)]
 
 
-@pytest.mark.feature("A03")
+@pytest.mark.feature("A03", "G01")
 def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
     whole: list[BrokerProcess],
 ) -> None:
@@ -284,6 +291,47 @@ def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
     become([(1, [1, 2]), (2, [2]), (1, [1])])
     whole[2].start()
     become([(1, [1, 2]), (2, [2, 3]), (1, [1, 3])])
+
+
+@pytest.mark.feature("G01", "H12", "H13")
+def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
+    whole: list[BrokerProcess],
+) -> None:
+    first, second, witness = whole
+    admin = AdminClient({"bootstrap.servers": witness.bootstrap})
+    admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[1, 2]])])["unclean"].result(30)
+
+    def state() -> tuple[int, list[int]]:
+        with Wire(witness.port) as wire:
+            (found,) = wire.metadata("unclean").topics[0].partitions
+        return found.leader_id, sorted(found.isr)
+
+    def become(leader: int, *isr: int) -> None:
+        wait_until(lambda: state() == (leader, list(isr)), lambda: f"unclean is {state()}")
+
+    def write(broker: BrokerProcess, value: bytes) -> int:
+        with Wire(broker.port) as wire:
+            return int(wire.produce("unclean", batch(value), version=10, acks=-1).error_code)
+
+    become(1, 1, 2)
+    assert write(first, b"in both") == ErrorCode.NONE
+    second.kill()
+    become(1, 1)
+    assert write(first, b"in the first alone") == ErrorCode.NONE
+    first.kill()
+    second.start()
+    second.wait_ready()
+    become(-1, 1)
+    assert write(second, b"refused") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    name = "unclean.leader.election.enable"
+    entry = ConfigEntry(name, "true", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ResourceType.TOPIC, "unclean", incremental_configs=[entry])
+    admin.incremental_alter_configs([changed])[changed].result(30)
+    become(2, 2)
+    first.start()
+    become(2, 1, 2)
+    with Wire(second.port) as wire:
+        assert records_of(wire.fetch(("unclean", 0, 0))) == [b"in both"]
 
 
 @pytest.mark.feature("A16", "C09")
