@@ -5,8 +5,9 @@ connections.
 import os
 import struct
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from e2e.broker_harness import RunningBroker, running_broker, topic_image
 from e2e.kafka_wire import Wire, batch, end_of, fetch_body, produce_body, records_of
 from tidemark.kafka import fetch, produce
 from tidemark.kafka.apis import APIS, ApiKey
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -136,6 +138,44 @@ def test_large_frames_take_turns_when_buffers_are_full(tmp_path: Path) -> None:
         assert results == [0] * 16
         assert small.node.limits.connections == 0 or small.call(lambda: True)
         assert not small.node.limits.contended
+
+
+def test_frames_that_never_end_do_not_keep_others_out(tmp_path: Path) -> None:
+    """Six connections have sent all but the last bytes of a large frame, and trickle."""
+    with (
+        running_broker(
+            tmp_path,
+            {"t": topic_image("t", 1, {"max.message.bytes": "3000000"})},
+            buffers_max_bytes=5 << 20,
+            frame_deadline_ms=3_000,
+            frame_min_bytes_per_s=1 << 30,
+        ) as small,
+        ExitStack() as closing,
+    ):
+        slow = [closing.enter_context(Wire(small.port)) for _ in range(6)]
+        for one in slow:
+            one.socket.sendall(struct.pack(">i", 2 << 20))
+            threading.Thread(target=trickle, args=(one, bytes((2 << 20) - 1_000))).start()
+        wait_for(lambda: small.node.limits.contended, "the buffers are taken")
+        wait_for(lambda: produced(small, os.urandom(1_500_000)), "a large frame is answered")
+        wait_for(lambda: small.node.counters.closed_late_frame == len(slow), "all are closed")
+        wait_for(lambda: small.node.limits.buffered_bytes == 0, "the buffers are free")
+
+
+def trickle(wire: Wire, begun: bytes) -> None:
+    """Send what a frame begins with, then a byte now and then until the connection is closed."""
+    wire.socket.settimeout(PATIENCE_S)
+    with suppress(OSError):
+        wire.socket.sendall(begun)
+        while True:
+            wire.socket.sendall(b"x")
+            time.sleep(0.5)
+
+
+def produced(broker: RunningBroker, value: bytes) -> bool:
+    with suppress(OSError, EOFError), Wire(broker.port, timeout_s=PATIENCE_S) as wire:
+        return wire.produce("t", batch(value)).error_code == 0
+    return False
 
 
 def test_a_client_that_half_closes_still_hears_its_answers(broker: RunningBroker) -> None:

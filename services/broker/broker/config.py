@@ -112,6 +112,18 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     socket_request_max_bytes: int = Field(
         100 * _MIB, ge=1_024, le=2**31 - 1, description="largest request frame; a larger one closes"
     )
+    frame_deadline_ms: int = Field(
+        30_000,
+        ge=100,
+        description="how long a frame may take from its first byte to its last, in addition to what"
+        " frame.min.bytes.per.s allows; then its connection is closed, so that its buffer is free",
+    )
+    frame_min_bytes_per_s: int = Field(
+        256 * 1024,
+        ge=1,
+        description="rate at which a frame must come, beyond frame.deadline.ms: at 256 KB/s 100 MB"
+        " may take seven minutes; lower it for clients with slower links and large requests",
+    )
     requests_in_flight_max: int = Field(
         64, ge=1, description="unanswered requests of one connection; beyond it is not read from"
     )

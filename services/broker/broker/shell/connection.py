@@ -19,7 +19,7 @@ from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
 from broker.core.request_order import RequestOrder
-from broker.shell.replies import RESPONSE_TAGS, Part, Reply, bytes_in, framed
+from broker.shell.replies import LENGTH_AND_ID, RESPONSE_TAGS, Part, Reply, bytes_in, framed
 
 if TYPE_CHECKING:
     from broker.core.parked import Parked
@@ -40,7 +40,6 @@ times from a socket that fills the buffer each time, and who was first is served
 SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
 _LENGTH: Final = struct.Struct(">i")
-_LENGTH_AND_ID: Final = struct.Struct(">ii")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -50,8 +49,8 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
         "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
         "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
-        "_turn_bytes", "_view", "address", "ending", "headers", "listener", "order", "peer",
-        "principal", "produce_prefix_bytes", "repeated_produces", "touched",
+        "_turn_bytes", "_view", "address", "ending", "frame_ms", "headers", "listener", "order",
+        "peer", "principal", "produce_prefix_bytes", "repeated_produces", "touched",
     )  # fmt: skip
 
     def __init__(self, listener: "KafkaListener") -> None:
@@ -71,22 +70,16 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: SendQueue | TransportQueue | None = None
         self._buffer = bytearray(0)
         self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
-        self._frame_end = 0
-        self._small_frames = 0
+        self._start = self._end = self._frame_end = 0
+        self._small_frames = self.frame_ms = 0
         self._replies: deque[Reply] = deque()
         self._out: list[Part] = []
         self._out_files = False
         self._held_bytes = 0  # of answers that the queue does not have yet
-        self._processing = False
-        self._blocked = False
-        self._muted = False
-        self._starved = False
+        self._processing = self._blocked = self._muted = self._starved = False
         self._stopped = False  # a whole frame is there that may not be taken yet
         self._turn_bytes = 0  # read since the loop last looked at other connections
-        self._resting = False
-        self._closed = False
+        self._resting = self._closed = False
         self._swept_bytes = 0
 
     # -- asyncio's calls
@@ -220,6 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             ) and self._must_wait():
                 return True
             first = False
+            self.frame_ms = 0
             self._start = start + 4 + size
             self._small_frames = 0 if size > BUFFER_BYTES_USUAL else self._small_frames + 1
             handle(self, view[start + 4 : start + 4 + size])
@@ -325,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer(self, header: RequestHeader, body: bytes) -> None:
         """Answer now, in order: the usual case is one piece and nobody waiting before it."""
         tags = RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
-        data = _LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
+        data = LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
         self._held_bytes += len(data)
         if self._replies:
             self._queue_reply(header, [data])
@@ -418,6 +412,12 @@ class Connection(asyncio.BufferedProtocol):
         moved = self.touched or sent_bytes != self._swept_bytes
         self.touched, self._swept_bytes = False, sent_bytes
         return not moved and (self.idle or (queue is not None and not queue.idle))
+
+    @property
+    def begun_frame(self) -> memoryview | None:
+        """What there is of a frame that is not whole; None without one, or while not read from."""
+        is_read = not self._closed and not self._blocked
+        return self._view[self._start : self._end] if is_read and self._start < self._end else None
 
     def _must_wait(self) -> bool:
         """Too much is unanswered or unsent: take no further frame."""

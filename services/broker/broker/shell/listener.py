@@ -15,6 +15,7 @@ from tidemark.runtime.tls import ServerTls
 
 from broker.config import Listener
 from broker.shell.connection import Connection
+from broker.shell.late_frames import is_late
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
@@ -173,14 +174,18 @@ class KafkaListener:
         return len(self._connections)
 
     async def _sweep(self) -> None:
-        """Close who is silent (or does not read) for too long, or has left a long poll behind, and
-        take back large buffers of who is silent at all.
+        """Close connections that are silent (or do not read) for too long, that have left a long
+        poll behind or do not finish a frame, and take back large buffers of silent ones.
         """
-        idle_sweeps_max = max(1, self.node.config.connections_max_idle_ms // SWEEP_MS)
-        pause_s = min(SWEEP_MS, self.node.config.connections_max_idle_ms) / 1_000
+        config = self.node.config
+        sweep_ms = min(SWEEP_MS, config.connections_max_idle_ms, config.frame_deadline_ms)
+        idle_sweeps_max = max(1, config.connections_max_idle_ms // sweep_ms)
         while True:
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(sweep_ms / 1_000)
             for connection, silent in tuple(self._connections.items()):
+                if is_late(connection, sweep_ms, config):
+                    self._close_late(connection)
+                    continue
                 touched = connection.touched
                 if not connection.sweep():
                     self._connections[connection] = 0
@@ -192,6 +197,14 @@ class KafkaListener:
                 if silent + 1 >= idle_sweeps_max:
                     self.node.counters.closed_idle += 1
                     connection.close("idle")
+
+    def _close_late(self, connection: Connection) -> None:
+        self.node.counters.closed_late_frame += 1
+        log.warning(
+            "connection closed: its frame did not come in time",
+            extra=fields(listener=self.name, peer=connection.peer),
+        )
+        connection.close("a frame did not come in time")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a slow handler to its end."""

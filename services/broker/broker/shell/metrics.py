@@ -49,6 +49,7 @@ class BrokerCounters:
     __slots__ = (
         "closed_frame",
         "closed_idle",
+        "closed_late_frame",
         "connections_refused",
         "connections_total",
         "damage_found",
@@ -73,6 +74,7 @@ class BrokerCounters:
         self.connections_refused = 0
         self.closed_idle = 0
         self.closed_frame = 0
+        self.closed_late_frame = 0
         self.malformed_requests = 0
         self.damaged_reads = 0
         self.damage_found = 0
@@ -177,6 +179,7 @@ class BrokerCollector(Collector):
             ("connections_accepted", counters.connections_total, "connections accepted"),
             ("connections_refused", counters.connections_refused, "connections beyond a limit"),
             ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
+            ("frames_late", counters.closed_late_frame, "connections closed within a frame"),
             ("frames_refused", counters.closed_frame, "frames too large or of negative length"),
             (
                 "inspections_given_up",

@@ -15,6 +15,7 @@ Part = bytes | tuple[File, int, int]
 """A piece of an answer: bytes, or (file, position, length)."""
 
 _LENGTH: Final = struct.Struct(">i")
+LENGTH_AND_ID: Final = struct.Struct(">ii")
 RESPONSE_TAGS: Final = {
     (int(key), version): response_header(key, version, 0)[4:]
     for key, versions in APIS.items()
