@@ -103,6 +103,11 @@ def running_cluster(
         zookeeper = ending.enter_context(running_zookeeper(directory))
         controller = ControllerProcess(1, zookeeper.connect, directory)
         ending.callback(controller.stop)
+        replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
+        internal = ["--offsets.topic.replication.factor", replicas]
+        internal += ["--transaction.state.log.replication.factor", replicas]
+        internal += ["--transaction.state.log.min.isr", in_sync]
+        extra = (*internal, *extra)
         started = [
             BrokerProcess(number + 1, zookeeper.connect, directory, *extra)
             for number in range(brokers)

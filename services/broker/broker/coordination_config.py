@@ -20,7 +20,10 @@ class CoordinationConfig(ServiceConfig):
         50, ge=1, description="partitions of __consumer_offsets; not to be changed once it is made"
     )
     offsets_topic_replication_factor: int = Field(
-        3, ge=1, description="of __consumer_offsets; fewer while there are not so many brokers"
+        3,
+        ge=1,
+        description="of __consumer_offsets: it is made once there are so many brokers, and one with"
+        " fewer replicas gets more",
     )
     offsets_topic_segment_bytes: int = Field(
         100 * _MIB, ge=1, description="segment.bytes of __consumer_offsets: it is loaded whole"
@@ -78,10 +81,15 @@ class CoordinationConfig(ServiceConfig):
         50, ge=1, description="partitions of __transaction_state; not to be changed once it is made"
     )
     transaction_state_log_replication_factor: int = Field(
-        3, ge=1, description="of __transaction_state; fewer while there are not so many brokers"
+        3,
+        ge=1,
+        description="of __transaction_state: it is made once there are so many brokers, and one"
+        " with fewer replicas gets more",
     )
     transaction_state_log_min_isr: int = Field(
-        2, ge=1, description="min.insync.replicas of __transaction_state"
+        2,
+        ge=1,
+        description="min.insync.replicas of __transaction_state, also where it gets more replicas",
     )
     transaction_state_log_segment_bytes: int = Field(
         100 * _MIB, ge=1, description="segment.bytes of __transaction_state: it is loaded whole"

@@ -245,8 +245,20 @@ class DevCluster:
                 # One machine plays several: else no topic could have two replicas.
                 "node": f"node-{member.number}",
                 "rack": f"rack-{member.number}",
+                **self._of_internal_topics(),
             }
         return common | self._overrides.get(member.kind, {}) | self._overrides.get(member.name, {})
+
+    def _of_internal_topics(self) -> dict[str, object]:
+        """As many replicas as there are brokers, at most Kafka's three: with fewer brokers than the
+        defaults ask for there would be neither groups nor transactions.
+        """
+        brokers = self.layout.shape.brokers
+        return {
+            "offsets.topic.replication.factor": min(3, brokers),
+            "transaction.state.log.replication.factor": min(3, brokers),
+            "transaction.state.log.min.isr": min(2, brokers),
+        }
 
     def _check_installed(self, kinds: set[str]) -> None:
         for kind in sorted(kinds - {"zookeeper"}):

@@ -1,76 +1,108 @@
-"""The coordinators' own topics: made by the first broker that is asked for a coordinator."""
+"""The coordinators' own topics: made by the first broker that is asked for a coordinator, with the
+replicas that the configuration asks for, or not yet (KIP-115).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidemark.model.errors import ErrorCode
+from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.runtime.telemetry import fields
 
 from broker.shell.relay import caller_of, relay_topics
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
 if TYPE_CHECKING:
+    from broker.config import BrokerConfig
     from broker.shell.node import BrokerNode
     from broker.shell.request_router import RequestContext
+
+log = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_MS: Final = 10_000
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one batch: what a large group, or a transaction of many partitions, comes to."""
+_MINIMUM: Final = "min.insync.replicas"
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
+    """How an internal topic is to be made. ``factor_key`` names the option of its replicas."""
+
     partition_count: int
     replication_factor: int
+    factor_key: str
     configs: Mapping[str, str]
 
+    @property
+    def min_insync_replicas(self) -> int:
+        """0: the topic has the default of all topics."""
+        return int(self.configs.get(_MINIMUM, "0"))
 
-def _wanted(node: BrokerNode, name: str) -> _Wanted:
-    config = node.config
+
+def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
+    """The internal topics by name, as this broker is configured."""
     common = {"cleanup.policy": "compact", "max.message.bytes": str(STATE_BYTES_MAX)}
-    if name == CONSUMER_OFFSETS:
-        segment_bytes = max(config.offsets_topic_segment_bytes, STATE_BYTES_MAX)
-        return _Wanted(
+    offsets_bytes = max(config.offsets_topic_segment_bytes, STATE_BYTES_MAX)
+    state_bytes = max(config.transaction_state_log_segment_bytes, STATE_BYTES_MAX)
+    return {
+        CONSUMER_OFFSETS: Wanted(
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
-            {**common, "segment.bytes": str(segment_bytes)},
-        )
-    segment_bytes = max(config.transaction_state_log_segment_bytes, STATE_BYTES_MAX)
-    return _Wanted(
-        config.transaction_state_log_num_partitions,
-        config.transaction_state_log_replication_factor,
-        {
-            **common,
-            "segment.bytes": str(segment_bytes),
-            "min.insync.replicas": str(config.transaction_state_log_min_isr),
-            "unclean.leader.election.enable": "false",
-        },
-    )
+            "offsets.topic.replication.factor",
+            {**common, "segment.bytes": str(offsets_bytes)},
+        ),
+        TRANSACTION_STATE: Wanted(
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            "transaction.state.log.replication.factor",
+            {
+                **common,
+                "segment.bytes": str(state_bytes),
+                _MINIMUM: str(config.transaction_state_log_min_isr),
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+    }
 
 
-async def ensure_internal_topic(node: BrokerNode, context: RequestContext, name: str) -> ErrorCode:
-    """NONE once the topic is in this broker's metadata; else why not: ask again."""
-    assert name in (CONSUMER_OFFSETS, TRANSACTION_STATE), name
+async def ensure_internal_topic(
+    node: BrokerNode, context: RequestContext, name: str
+) -> TidemarkError | None:
+    """None once the topic is in this broker's metadata; else why it is not: ask again."""
     if name in node.image.topics:
-        return ErrorCode.NONE
-    wanted = _wanted(node, name)
-    live = len(node.live)
-    if not live:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    replicas = min(wanted.replication_factor, live)
-    configs = dict(wanted.configs)
-    if "min.insync.replicas" in configs:
-        configs["min.insync.replicas"] = str(min(int(configs["min.insync.replicas"]), replicas))
+        return None
+    words = f"{name} is being created; ask again"
+    if not node.live:
+        return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
+    wanted = wanted_topics(node.config)[name]
+    new = NewTopic(name, wanted.partition_count, wanted.replication_factor, (), wanted.configs)
     message = write_create_topics(
-        caller_of(context),
-        [NewTopic(name, wanted.partition_count, replicas, (), configs)],
-        validate_only=False,
-        timeout_ms=CREATE_TIMEOUT_MS,
+        caller_of(context), [new], validate_only=False, timeout_ms=CREATE_TIMEOUT_MS
     )
     (result,) = await relay_topics(
         node, "CreateTopics", message, named=[TopicRef(name)], timeout_ms=CREATE_TIMEOUT_MS
     )
     if name in node.image.topics or result.error_code is ErrorCode.NONE:
-        return ErrorCode.NONE
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None
+    if result.error_code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        words = _too_few_brokers(node, name, wanted)
+    return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
+
+
+def _too_few_brokers(node: BrokerNode, name: str, wanted: Wanted) -> str:
+    """What to say; it is logged once for each number of brokers, however often clients ask."""
+    live, factor = len(node.live), wanted.replication_factor
+    words = (
+        f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its own,"
+        f" and {live} brokers are alive. Start more brokers, or lower {wanted.factor_key}."
+    )
+    refusals = node.counters.refusals_of(name)
+    refusals.count += 1
+    if refusals.logged != words:
+        refusals.logged = words
+        said = fields(topic=name, wanted=factor, live=live, option=wanted.factor_key)
+        log.warning("internal topic not made: too few brokers", extra=said)
+    return words

@@ -43,6 +43,16 @@ class TopicCounters:
         self.failed_fetches = 0
 
 
+class Refusals:
+    """How often an internal topic was asked for and could not be made, and what was logged last."""
+
+    __slots__ = ("count", "logged")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.logged = ""
+
+
 class BrokerCounters:
     """Everything the network and the handlers count. Written from the event loop alone."""
 
@@ -55,6 +65,7 @@ class BrokerCounters:
         "damage_found",
         "damaged_reads",
         "inspections_given_up",
+        "internal_topics_refused",
         "isr_expands",
         "isr_shrinks",
         "isr_updates_failed",
@@ -70,6 +81,7 @@ class BrokerCounters:
         self.requests = [0] * API_KEYS_MAX
         self.request_errors = [0] * API_KEYS_MAX
         self.topics: dict[str, TopicCounters] = {}
+        self.internal_topics_refused: dict[str, Refusals] = {}
         self.connections_total = 0
         self.connections_refused = 0
         self.closed_idle = 0
@@ -91,6 +103,10 @@ class BrokerCounters:
         if found is None:
             found = self.topics[name] = TopicCounters()
         return found
+
+    def refusals_of(self, name: str) -> Refusals:
+        """Of an internal topic."""
+        return self.internal_topics_refused.setdefault(name, Refusals())
 
 
 _TOPIC_COUNTERS = (
@@ -131,6 +147,14 @@ class BrokerCollector(Collector):
                 family.add_metric([topic], value)
             family.add_metric([""], total)
             yield family
+        refused = CounterMetricFamily(
+            "tidemark_internal_topics_refused",
+            "requests that needed an internal topic for which there are too few brokers",
+            labels=["topic"],
+        )
+        for topic, refusals in self._node.counters.internal_topics_refused.items():
+            refused.add_metric([topic], refusals.count)
+        yield refused
 
     def _requests(self) -> Iterator[Metric]:
         served = CounterMetricFamily(

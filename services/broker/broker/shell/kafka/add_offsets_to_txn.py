@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import Operation
@@ -26,8 +25,10 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     """The coordinator adds the partition that has the group's offsets: there must be one."""
     refuse_unless_writer(node, context, request.transactional_id)
     refuse_unless(node, context, Operation.READ, request.group_id)
-    code = await ensure_internal_topic(node, context, CONSUMER_OFFSETS)
-    if code is ErrorCode.NONE:
+    missing = await ensure_internal_topic(node, context, CONSUMER_OFFSETS)
+    if missing is not None:
+        code = missing.code
+    else:
         code = await node.txn.add_offsets(
             caller_of(context), producer_of(request), request.group_id
         )

@@ -50,9 +50,9 @@ async def _coordinators(
     if topic is None:
         words = "share groups are not served." if key_type == 2 else f"key type {key_type}?"
         return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
-    code = await ensure_internal_topic(node, context, topic)
-    if code is not ErrorCode.NONE:
-        return [_nobody(code, f"{topic} is being created; ask again.") for _ in keys]
+    missing = await ensure_internal_topic(node, context, topic)
+    if missing is not None:
+        return [_nobody(missing.code, missing.message) for _ in keys]
     return [_coordinator(node, context, key_type, key) for key in keys]
 
 

@@ -65,9 +65,9 @@ async def _next_producer(node: BrokerNode) -> Granted:
 
 
 async def _next_session(node: BrokerNode, request: Struct, context: RequestContext) -> Granted:
-    code = await ensure_internal_topic(node, context, TRANSACTION_STATE)
-    if code is not ErrorCode.NONE:
-        return Granted(code)
+    missing = await ensure_internal_topic(node, context, TRANSACTION_STATE)
+    if missing is not None:
+        return Granted(missing.code)
     return await node.txn.init(
         caller_of(context), producer_of(request), request.transaction_timeout
     )

@@ -270,9 +270,9 @@ class _Call:
 
     async def ensure(self, topic: str) -> None:
         """Make an internal topic if it is missing. Raises TidemarkError."""
-        code = await ensure_internal_topic(self._node, self._context, topic)
-        if code is not ErrorCode.NONE:
-            raise TidemarkError(code, f"{topic} is being created; ask again")
+        missing = await ensure_internal_topic(self._node, self._context, topic)
+        if missing is not None:
+            raise missing
 
     async def relay(self, method: str, transactional_id: str, kind: type[ResponseT]) -> ResponseT:
         """The coordinator's answer. Raises TidemarkError."""

@@ -43,3 +43,14 @@ def test_a_coordinator_has_ports_of_its_own_and_no_directory(tmp_path: Path) -> 
         "log.level": "DEBUG",
     }
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 2), (5, 3, 2)])
+def test_internal_topics_have_the_replicas_that_the_cluster_can_have(
+    brokers: int, replicas: int, in_sync: int, tmp_path: Path
+) -> None:
+    cluster = DevCluster(Layout(tmp_path, Shape(brokers=brokers)))
+    config = cluster._config(cluster.layout.member("broker-1"))
+    assert config["offsets.topic.replication.factor"] == replicas
+    assert config["transaction.state.log.replication.factor"] == replicas
+    assert config["transaction.state.log.min.isr"] == in_sync

@@ -1,0 +1,84 @@
+"""The coordinators' topics: as many replicas as are asked for, or not yet."""
+
+import logging
+
+import pytest
+from broker.shell.internal_topics import wanted_topics
+from broker.shell.metrics import BrokerCollector
+from broker.shell.node import BrokerNode
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, BrokerId
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.kafka.conftest import Ask, StubController
+
+
+@pytest.fixture(autouse=True)
+def _two_brokers_live(node: BrokerNode) -> None:
+    node.live = {BrokerId(one): BrokerEpoch(1) for one in (1, 2)}
+
+
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+
+
+def refuse(controller: StubController, code: ErrorCode) -> None:
+    """The controller does so with any topic."""
+    results = [pb.TopicResult(error_code=code)]
+    controller.answers["CreateTopics"] = pb.CreateTopicsResponse(topics=results)
+
+
+@pytest.mark.parametrize("key_type", TOPICS)
+def test_as_many_replicas_are_asked_for_as_configured_however_few_brokers_live(
+    node: BrokerNode, ask: Ask, controller: StubController, key_type: int
+) -> None:
+    refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
+    ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": key_type}, 3)
+    ((_, request, _),) = controller.asked
+    (topic,) = request.topics
+    assert (topic.name, topic.replication_factor) == (TOPICS[key_type], 3)
+
+
+@pytest.mark.parametrize("key_type", TOPICS)
+def test_with_too_few_brokers_the_client_is_told_what_is_missing(
+    node: BrokerNode, ask: Ask, controller: StubController, key_type: int
+) -> None:
+    refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
+    answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": key_type}, 3)
+    option = wanted_topics(node.config)[TOPICS[key_type]].factor_key
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "3 replicas" in answer.error_message
+    assert "2 brokers are alive" in answer.error_message
+    assert option in answer.error_message
+
+
+def test_it_is_logged_once_and_counted_each_time(
+    node: BrokerNode, ask: Ask, controller: StubController, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
+    said = [one.message for one in caplog.records if "internal topic" in one.message]
+    assert said == ["internal topic not made: too few brokers"]
+    families = {one.name: one for one in BrokerCollector(node).collect()}
+    (sample,) = families["tidemark_internal_topics_refused"].samples
+    assert (sample.labels, sample.value) == ({"topic": CONSUMER_OFFSETS}, 3)
+
+
+def test_a_transactional_producer_is_told_to_ask_again(
+    node: BrokerNode, ask: Ask, controller: StubController
+) -> None:
+    refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
+    fields = {"transactional_id": "t", "transaction_timeout": 1_000}
+    answer = ask(ApiKey.INIT_PRODUCER_ID, fields, 2)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_topic_that_another_broker_makes_is_asked_for_again(
+    node: BrokerNode, ask: Ask, controller: StubController
+) -> None:
+    refuse(controller, ErrorCode.TOPIC_ALREADY_EXISTS)
+    answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "ask again" in answer.error_message
