@@ -50,6 +50,15 @@ class Endpoint:
     security_protocol: str = PLAINTEXT
 
 
+class InternalTopic(NamedTuple):
+    """How a broker is configured to make one of the coordinators' own topics."""
+
+    name: str
+    replication_factor: int
+    min_insync_replicas: int
+    """0: as all topics."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """One registered broker."""
@@ -69,6 +78,8 @@ class BrokerImage:
     """It asked to lead nothing any more."""
     lease_ms: int = 0
     """Its lease.ms; 0: a release that does not say. Stored, and not part of the feed."""
+    internal_topics: tuple[InternalTopic, ...] = ()
+    """Empty: a release that does not say. Stored, and not part of the feed."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The address advertised for a named listener."""

@@ -34,7 +34,7 @@ from controller.core.inputs import (
 )
 from sim.znode_tree import Tree
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
-from tidemark.model.metadata import TXN, BrokerImage, PartitionImage, TopicImage
+from tidemark.model.metadata import TXN, BrokerImage, InternalTopic, PartitionImage, TopicImage
 from unit.controller.lives import Life, Script, finish
 from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_topic
 
@@ -284,6 +284,15 @@ def coordinates(life: Life) -> None:
     life.leave(1)
 
 
+def raises(life: Life) -> None:
+    """A topic of one replica gets two more, and a minimum, when brokers are configured so."""
+    wanted = (InternalTopic(STATE, 4, 3),)
+    for number in (1, 2, 3, 4):
+        life.register(replace(broker(number, start=5), internal_topics=wanted))
+    for _ in range(2):  # not all partitions move at a time
+        propose(life, _joined_by_4)
+
+
 SCRIPTS: Final[tuple[Script, ...]] = (
     loses_its_disk,
     loses_power,
@@ -306,4 +315,5 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     acknowledges,
     allocates,
     coordinates,
+    raises,
 )

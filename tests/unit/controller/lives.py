@@ -211,9 +211,11 @@ class Life:
         return self.replies[before]
 
     def register(self, broker: BrokerImage) -> Reply:
-        """Its live znode is made, that of its predecessor is gone, and it registers."""
+        """Its live znode is made, that of its predecessor is gone, it registers and listens."""
         self.live[broker.broker_id] = broker
-        return self.ask(lambda request: RegisterBroker(request, broker, "", self.listing()))
+        reply = self.ask(lambda request: RegisterBroker(request, broker, "", self.listing()))
+        self.step(FeedRegained(broker.broker_epoch))
+        return reply
 
     def join(self, coordinator: CoordinatorImage) -> Reply:
         """The same of a coordinator."""

@@ -30,6 +30,7 @@ from tidemark.runtime.zk_session import (
 )
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from broker.shell.internal_topics import wanted_topics
 from broker.shell.node import MEMBERSHIP
 
 if TYPE_CHECKING:
@@ -254,6 +255,14 @@ class Membership:
             cluster_id=self.cluster_id,
             feature_level_max=FEATURE_LEVEL,
             lease_ms=node.config.lease_ms,
+            internal_topics=[
+                pb.InternalTopic(
+                    name=name,
+                    replication_factor=wanted.replication_factor,
+                    min_insync_replicas=wanted.min_insync_replicas,
+                )
+                for name, wanted in wanted_topics(node.config).items()
+            ],
         )
         try:
             epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)

@@ -56,6 +56,7 @@ from controller.core.inputs import (
     StoreWritten,
     Tick,
 )
+from controller.core.internal_topics import due_raise
 from controller.core.isr_changes import decide_alter_partitions
 from controller.core.leaderships import (
     decide_elect_leaders,
@@ -70,6 +71,7 @@ from controller.core.reassignments import decide_reassignments
 from controller.core.registration import check_predecessor, decide_registration
 from controller.core.soundness import decide_report
 from controller.core.topics import (
+    INTERNAL_TOPICS,
     TopicDefaults,
     decide_create_partitions,
     decide_create_topics,
@@ -130,7 +132,7 @@ class Controller:
         self._write_ids = 0
         self._offices: Offices | None = None
         self._coordinators: Coordinators | None = None
-        self._elections_may_be_due = False
+        self._elections_may_be_due = self._raise_may_be_due = False
         self._rebalance_at: InstantMs | None = None
         self._constants = Constants(limits.lease_ms)
 
@@ -223,7 +225,7 @@ class Controller:
             moves_max=limits.shard_moves_max,
             move_interval_ms=limits.shard_move_interval_ms,
         )
-        self._elections_may_be_due = True
+        self._elections_may_be_due = self._raise_may_be_due = True
         if limits.rebalance_interval_ms:
             self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
         return [OpenFeed(image)]
@@ -271,8 +273,9 @@ class Controller:
         """Who leads no more is to acknowledge that before anyone else leads."""
         assert self._offices is not None, "a standby publishes nothing"
         if delta.brokers_changed or delta.broker_configs_changed:
-            self._elections_may_be_due = True
+            self._elections_may_be_due = self._raise_may_be_due = True
         for topic in delta.topics_changed:
+            self._raise_may_be_due |= topic.name in INTERNAL_TOPICS
             for partition in topic.partitions:
                 key = (topic.topic_id, partition.partition)
                 if partition.leader == NO_BROKER:
@@ -410,6 +413,11 @@ class Controller:
         moved = self._coordinators.due(cluster.image, now)
         if moved is not None:
             return moved
+        if self._raise_may_be_due:
+            raised = due_raise(cluster)
+            if raised is not None:
+                return raised
+            self._raise_may_be_due = False
         if self._rebalance_at is not None and now >= self._rebalance_at:
             self._rebalance_at = InstantMs(now + self._limits.rebalance_interval_ms)
             return rebalance(cluster)

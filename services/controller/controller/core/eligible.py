@@ -29,7 +29,7 @@ def decide_configs(
     topics = {topic.topic_id: topic for topic in delta.topics_changed}
     for topic in after.topics.values():
         if any(one.elr for one in topic.partitions) and _minimum_changed(before, after, topic):
-            topics[topic.topic_id] = _without_elr(topic)
+            topics[topic.topic_id] = without_elr(topic)
     return replace(change, delta=replace(delta, topics_changed=tuple(topics.values()))), results
 
 
@@ -38,7 +38,8 @@ def _minimum_changed(before: ClusterImage, after: ClusterImage, topic: TopicImag
     return was.min_insync_replicas != rules_of(after, topic).min_insync_replicas
 
 
-def _without_elr(topic: TopicImage) -> TopicImage:
+def without_elr(topic: TopicImage) -> TopicImage:
+    """The topic with nobody eligible that is not in sync."""
     return replace(
         topic,
         partitions=tuple(

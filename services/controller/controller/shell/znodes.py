@@ -15,6 +15,7 @@ from tidemark.model.metadata import (
     BrokerImage,
     CoordinatorImage,
     Endpoint,
+    InternalTopic,
     PartitionImage,
     ShardOwner,
     TopicImage,
@@ -52,6 +53,7 @@ def write_broker(broker: BrokerImage) -> bytes:
             "log_dir_ids": [one.hex() for one in broker.log_dir_ids],
             "shutting_down": broker.shutting_down,
             "lease_ms": broker.lease_ms,
+            "internal_topics": broker.internal_topics,
         }
     )
 
@@ -71,6 +73,7 @@ def read_broker(content: Content) -> BrokerImage:
         log_dir_ids=tuple(map(bytes.fromhex, content.get("log_dir_ids", ()))),
         shutting_down=content.get("shutting_down", False),
         lease_ms=content.get("lease_ms", 0),
+        internal_topics=tuple(InternalTopic(*one) for one in content.get("internal_topics", ())),
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch
+from tidemark.model.metadata import InternalTopic
 from tidemark.runtime.metadata_wire import read_broker
 from tidemark_wire.v1 import controller_pb2 as pb
 
@@ -35,6 +36,10 @@ async def handle(
         fenced=False,
         shutting_down=False,
         lease_ms=request.lease_ms,
+        internal_topics=tuple(
+            InternalTopic(one.name, one.replication_factor, one.min_insync_replicas)
+            for one in request.internal_topics
+        ),
         boot_id=request.boot_id or broker.boot_id,
         log_dir_ids=tuple(request.log_dir_ids) or broker.log_dir_ids,
     )
