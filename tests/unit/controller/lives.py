@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from controller.core.controller import Controller, Limits
+from controller.core.controller import Controller
 from controller.core.effects import Effect, Publish, Reply, WriteStore
 from controller.core.inputs import (
     Asked,
@@ -24,6 +24,7 @@ from controller.core.inputs import (
     StoreWritten,
     Tick,
 )
+from controller.core.limits import Limits
 from controller.core.topics import TopicDefaults
 from controller.shell.zk_store import OPS_MAX, ZkStore
 from sim.zk_adapter import SimZkSession

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.core.cluster import Change, Cluster, StoredCluster, new_partition
-from controller.core.controller import Controller, Limits
+from controller.core.controller import Controller
 from controller.core.effects import Effect, Publish, Reply, WriteStore
 from controller.core.inputs import (
     Asked,
@@ -19,6 +19,7 @@ from controller.core.inputs import (
     Request,
     StoreWritten,
 )
+from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing, incarnation_of
 from controller.core.topics import TopicDefaults
 from tidemark.model.ids import (

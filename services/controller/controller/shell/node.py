@@ -33,7 +33,7 @@ from tidemark.runtime.zk_session import OnChange, SessionState, ZkError, ZkSessi
 
 from controller.config import ControllerConfig
 from controller.core.constants import Constants, agreed
-from controller.core.controller import DESERTED, Controller, Limits, Role
+from controller.core.controller import DESERTED, Controller, Role
 from controller.core.effects import (
     CloseFeed,
     Effect,
@@ -60,6 +60,7 @@ from controller.core.inputs import (
     StoreWritten,
     Tick,
 )
+from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing
 from controller.core.topics import TopicDefaults
 from controller.shell.authorizer import Authorizer

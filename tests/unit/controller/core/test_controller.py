@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import StoredCluster
-from controller.core.controller import Limits, Role
+from controller.core.controller import Role
 from controller.core.effects import CloseFeed, OpenFeed, ProducerIds, Registered, Reply, Resign
 from controller.core.inputs import (
     AllocateProducerIds,
@@ -16,6 +16,7 @@ from controller.core.inputs import (
     StoreWritten,
     Tick,
 )
+from controller.core.limits import Limits
 from controller.core.liveness import incarnation_of
 from controller.core.producer_ids import PRODUCER_ID_BLOCK
 from tidemark.model.errors import ErrorCode

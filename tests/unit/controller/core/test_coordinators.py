@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import StoredCluster
-from controller.core.controller import Limits
 from controller.core.effects import CoordinatorRegistered, RemoveCoordinatorZnode, ShardAcquired
 from controller.core.inputs import (
     AcquireShard,
@@ -18,6 +17,7 @@ from controller.core.inputs import (
     Request,
     Tick,
 )
+from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,0 +1,20 @@
+"""Limits: how much the controller takes on, and how long it waits."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much the controller takes on."""
+
+    requests_waiting_max: int = 4_096  # beyond it the caller hears REQUEST_TIMED_OUT at once
+    lease_ms: int = 3_000
+    feed_lost_fence_ms: int = 500
+    deserted_resign_ms: int = 20_000  # since the term began; 0: never
+    rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
+    shard_moves_max: int = 5  # of a kind, at a time, for the sake of balance
+    shard_move_interval_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        assert self.requests_waiting_max > 0, "requests_waiting_max"
+        assert self.lease_ms > 0, "lease_ms"
