@@ -41,13 +41,17 @@ def lose_power(world: "World") -> None:
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
+    _lose_power(world, machine, world.dice.pick((60, 300, 1_200)))
+
+
+def _lose_power(world: "World", machine: "Machine", restart_ms: int) -> None:
     world.note(machine.host.name, "loses power")
     world.end_broker(machine, is_silent=True)
     for disk in machine.disks:
         disk.crash(world.dice.throws(world.dice.between(0, 8)))
     machine.boots += 1
     machine.is_lossy = True
-    world.restart_later(machine, world.dice.pick((60, 300, 1_200)))
+    world.restart_later(machine, restart_ms)
 
 
 def lose_disk(world: "World") -> None:
@@ -166,7 +170,7 @@ def kill_controller(world: "World") -> None:
 
 def cut_a_change(world: "World") -> None:
     """The active controller dies between two transactions of one change: of any, or of the one
-    that registers a broker without its disk.
+    that registers a broker which lost its disk, or what was not synced.
     """
     machine = up(world)
     left = world.dice.between(1, 3)
@@ -174,7 +178,8 @@ def cut_a_change(world: "World") -> None:
     if machine is None or world.dice.chance(0.3) or not may_lose(world, machine):
         world.kill_who_writes(FatalWrite(left, world.now + 600))
         return
-    _lose_disk(world, machine, 60)
+    lose = world.dice.pick((_lose_disk, _lose_power, _lose_power))
+    lose(world, machine, 60)
     world.kill_who_writes(
         FatalWrite(1, world.now + 3_000, lambda: _is_being_registered(world, machine))
     )
