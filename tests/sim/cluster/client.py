@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidemark.codec.record_batch import iterate_headers
+from tidemark.codec.record_batch import crc_matches, iterate_headers
 from tidemark.codec.records import build_batch, read_records
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import (
@@ -157,7 +157,10 @@ class Client:
         )  # fmt: skip
         body = write_fetch_request(FETCH_VERSION, request)
         answer = await self.ask(ApiKey.FETCH, FETCH_VERSION, body)
-        return read_fetch_response(answer, FETCH_VERSION).topics[0].partitions[0]
+        found = read_fetch_response(answer, FETCH_VERSION).topics[0].partitions[0]
+        if found.records:
+            _check_crcs(found.records)
+        return found
 
     async def latest(self) -> ListOffsetsResult:
         """Raises OSError, TimeoutError."""
@@ -168,6 +171,17 @@ class Client:
         body = write_list_offsets_request(LIST_OFFSETS_VERSION, request)
         answer = await self.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, body)
         return read_list_offsets_response(answer, LIST_OFFSETS_VERSION).topics[0][1][0]
+
+
+class CorruptError(OSError):
+    """A broker's disk has changed what was written: a client asks again."""
+
+
+def _check_crcs(records: memoryview | bytes) -> None:
+    view = memoryview(records)
+    for position, header in iterate_headers(view):
+        if not crc_matches(view[position : position + header.size_bytes], header):
+            raise CorruptError(f"offset {header.base_offset}: CRC does not match")
 
 
 async def _read_frame(sock: SimSocket) -> memoryview:

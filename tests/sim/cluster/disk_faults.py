@@ -4,13 +4,13 @@ damage in what was synced. At most one machine at a time loses what it had (``ma
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from broker.core.partition import Role
 from broker.storage import checkpoint
-from broker.storage.segment import walk_headers
+from broker.storage.segment import SegmentView, walk_headers
 from tidemark.codec.record_batch import HEADER_BYTES
-from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.batch_walk import FrameError, walk_batches
 from tidemark.storage.mem_disk import MemDisk
 
 from sim.cluster.faults import cut_for_a_while, may_lose, up, when_one_joins
@@ -136,6 +136,30 @@ def damage_leader(world: "World") -> None:
         _die_damaged(world, machine, topic, RESTART_MS[:2])
 
 
+def rot(world: "World") -> None:
+    """Bits flip in a rolled segment of a broker that runs. Nobody has read them yet: clients and
+    followers notice by the CRC, and the scrubber does.
+    """
+    machine = up(world)
+    if machine is None or machine.process is None or not may_lose(world, machine):
+        return
+    topic = world.dice.pick(world.topics)
+    hosted = machine.process.node.hosted.get(topic.place)
+    if hosted is None or machine.is_failing or machine.has_fenced:
+        return
+    disk = cast("MemDisk", hosted.manager.disk)
+    places = _batches(disk, [one for one in hosted.log.segments() if not one.active])
+    places = [one for one in places if one.end <= topic.ledger.end]
+    if not places:
+        return
+    place = world.dice.pick(places)
+    at = place.position + world.dice.between(HEADER_BYTES, place.size_bytes - 1)
+    disk.flip_bit(place.path, at, world.dice.between(0, 7))
+    machine.was_hurt = True
+    machine.rotten.append((disk, place.path))
+    world.note(machine.host.name, f"has a bit flipped in {place.path} at {at}", topic)
+
+
 DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "fail_syncs": (fail_syncs, 2),
     "fail_writes": (fail_writes, 1),
@@ -147,6 +171,7 @@ DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "fail_joining": (fail_joining, 1),
     "damage": (damage, 2),
     "damage_leader": (damage_leader, 2),
+    "rot": (rot, 2),
 }
 """By name, with how often each strikes compared with the others."""
 
@@ -261,10 +286,10 @@ def _die_damaged(
     if hosted is None or machine.is_failing:
         return
     disk = cast("MemDisk", hosted.manager.disk)
-    places = _synced_places(disk, hosted)
+    places = _below_recovery_point(disk, hosted)
     if not places:
         return
-    path, position = world.dice.pick(places[-12:])
+    path, position, *_ = world.dice.pick(places[-12:])
     world.end_broker(machine)
     machine.is_hurt = machine.was_hurt = machine.is_lossy = True
     kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
@@ -278,19 +303,44 @@ def _die_damaged(
     world.restart_later(machine, world.dice.pick(restarts_ms))
 
 
-def _synced_places(disk: MemDisk, hosted: "HostedPartition") -> list[tuple[str, int]]:
-    """File and position of the batches below the recovery point as it is on disk."""
+class _Place(NamedTuple):
+    """Of a batch on disk."""
+
+    path: str
+    position: int
+    size_bytes: int
+    end: int
+    """Behind its last offset."""
+
+
+def _below_recovery_point(disk: MemDisk, hosted: "HostedPartition") -> list[_Place]:
+    """The batches below the recovery point as it is on disk."""
     if not disk.exists(checkpoint.RECOVERY_POINTS):
         return []
     points = checkpoint.read_offsets(disk, checkpoint.RECOVERY_POINTS)
     point = points.get(hosted.topic_partition, 0)
+    return [one for one in _batches(disk, hosted.log.segments()) if one.end <= point]
+
+
+def _batches(disk: MemDisk, segments: Sequence[SegmentView]) -> list[_Place]:
     places = []
     with suppress(FrameError):  # damaged before
-        for view in hosted.log.segments():
+        for view in segments:
             for position, header in walk_headers(disk.open(view.path), 0, view.size_bytes):
-                if header.last_offset < point:
-                    places.append((view.path, position))
+                end = header.last_offset + 1
+                places.append(_Place(view.path, position, header.size_bytes, end))
     return places
+
+
+def is_rotten(disk: MemDisk, path: str) -> bool:
+    """Whether a segment is still there, and damaged."""
+    if not disk.exists(path):
+        return False
+    try:
+        walked = walk_batches(disk.open(path), 0, disk.size_of(path))
+        return not all(one.crc_ok for one in walked)
+    except FrameError:
+        return True
 
 
 # -- moments

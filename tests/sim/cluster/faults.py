@@ -362,6 +362,7 @@ def may_lose(world: "World", machine: "Machine") -> bool:
     return not world.alters_minimum and all(
         not other.is_lossy
         and not other.is_hurt
+        and not world.is_rotten(other)
         and all(
             other.number not in topic.replicas
             or other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)

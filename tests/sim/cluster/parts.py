@@ -72,6 +72,8 @@ class Machine:
     """It lost what it had; the controller has not taken it out of the ISR yet."""
     is_hurt: bool = False
     """Its disk fails, or has failed the process that runs; or something there is damaged."""
+    rotten: list[tuple[MemDisk, str]] = field(default_factory=list)
+    """Files in which bits have flipped."""
     was_hurt: bool = False
     """At any time."""
     began_at: int = 0

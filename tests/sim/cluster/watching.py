@@ -111,7 +111,7 @@ class Watch:
         """Every committed batch is in a log that may have been damaged, as it was committed."""
         topic = self._world.topic_of(hosted)
         if not topic.may_lose:
-            found = log_of(hosted, 0, hosted.partition.log_end)
+            found = log_of(hosted, 0, hosted.partition.log_end, with_values=False)
             topic.ledger.agrees(machine.number, found, log_start=hosted.log.log_start)
 
     def check(self) -> None:
@@ -246,7 +246,9 @@ class Watch:
                 topic.ledger.synced(machine.number, hosted.log.synced_end)
 
 
-def log_of(hosted: HostedPartition, start: int, end: int) -> list[Stored]:
+def log_of(
+    hosted: HostedPartition, start: int, end: int, *, with_values: bool = True
+) -> list[Stored]:
     """Batches of a log, read as anybody reads it whose disk does not fail meanwhile."""
     start = max(start, hosted.log.log_start)
     if end <= start:
@@ -256,7 +258,7 @@ def log_of(hosted: HostedPartition, start: int, end: int) -> list[Stored]:
     try:
         read = hosted.log.read(start, EVERYTHING, end=end)
         records = b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
-        return stored_batches(records, with_values=True)
+        return stored_batches(records, with_values=with_values)
     except (LogDamagedError, ValueError) as damage:
         raise BrokenError("logs can be read", f"{hosted.topic_partition}: {damage}") from damage
     finally:

@@ -54,6 +54,8 @@ RETRY_MS: Final = 200
 """Until a supervisor starts a process again that could not start."""
 TWO_DIRECTORIES: Final = 0.3
 """In which share of the seeds brokers have two log directories."""
+SMALL_SEGMENTS: Final = 0.3
+"""In which share of the seeds logs have many segments."""
 SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
@@ -160,6 +162,9 @@ class World:
         self.coordinators: list[CoordinatorReplica] = []
         self.topics = draw_topics(self.dice) if topics is None else topics
         self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
+        if Dice(-seed - 2).chance(SMALL_SEGMENTS):
+            for topic in self.topics:
+                topic.configs |= {"segment.index.bytes": "24", "index.interval.bytes": "1024"}
         self._lay_out()
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
@@ -490,12 +495,27 @@ class World:
         for topic in self.topics:
             require(not topic.is_moving, "after healing moves end", topic.name)
             topic.ledger.settles(topic.replicas)
+        for machine in self.machines:
+            rotten = self.is_rotten(machine)
+            require(not rotten, "after healing damage is repaired", str(machine.rotten))
 
     def _drain(self) -> None:
         """What clients have left to do."""
 
     def _is_settled(self) -> bool:
-        return self._all_registered() and all(map(self._is_whole, self.topics))
+        return (
+            self._all_registered()
+            and all(map(self._is_whole, self.topics))
+            and not any(map(self.is_rotten, self.machines))
+        )
+
+    def is_rotten(self, machine: Machine) -> bool:
+        """Whether bits that have flipped there are there still."""
+        from sim.cluster.disk_faults import is_rotten
+
+        rotten = [one for one in machine.rotten if one[0] in machine.disks and is_rotten(*one)]
+        machine.rotten = rotten
+        return bool(rotten)
 
     def _is_whole(self, topic: SimTopic) -> bool:
         """Everybody is in sync, knows it, and has the same."""
