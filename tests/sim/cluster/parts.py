@@ -91,9 +91,11 @@ class Machine:
 
     @property
     def has_fenced(self) -> bool:
-        """Whether its process has a log directory out of service."""
-        managers = () if self.process is None else self.process.node.log_managers
-        return any(manager.fenced is not None for manager in managers)
+        """Whether its process has a log directory out of service, or has started without it."""
+        if self.process is None:
+            return False
+        managers = self.process.node.log_managers
+        return len(managers) < len(self.disks) or any(one.fenced is not None for one in managers)
 
     def replace_disk(self, at: int) -> None:
         """With an empty one."""

@@ -1,0 +1,89 @@
+"""DiskHealth: what a node knows against its log directories and logs, and what follows at once. The
+rest, reports to the controller and repair, follows from ``trouble``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError, DiskFullError
+
+from broker.core.partition import Role
+from broker.shell.hosted import HostedPartition
+from broker.shell.metrics import BrokerCounters
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.suspects import Suspects
+from broker.storage.directory import LogDamagedError
+from broker.storage.log_manager import LogManager
+
+log: Final = logging.getLogger(__name__)
+
+
+class DiskHealth:
+    """The part of a node that answers for disks."""
+
+    parked: ParkingLot
+
+    def __init__(
+        self, log_managers: Sequence[LogManager], failed_directories: Sequence[str]
+    ) -> None:
+        self.log_managers = tuple(log_managers)
+        self.failed_directories = tuple(failed_directories)
+        self.hosted: dict[tuple[str, int], HostedPartition] = {}
+        self.counters = BrokerCounters()
+        self.trouble = asyncio.Event()
+        """Set when a directory failed, or damage was found: see which replicas that concerns."""
+        self.suspects = Suspects()
+
+    def fence_directory(self, manager: LogManager, failure: DiskError) -> None:
+        """Take a log directory out of service: writes only when it is full, all of it otherwise."""
+        manager.fence(failure)
+        if isinstance(failure, DiskFullError):
+            return
+        for hosted in self.hosted.values():
+            if hosted.manager is manager and hosted.partition.role is not Role.FAILED:
+                hosted.partition.become_failed()
+                self.parked.gone(hosted)
+                self.trouble.set()
+
+    def note_damage(self, hosted: HostedPartition, damage: LogDamagedError) -> None:
+        """Bytes of one partition are not what was written: told once a request, the others serve
+        on.
+        """
+        self.counters.damaged_reads += 1
+        self.trouble.set()
+        log.error(
+            "log damaged",
+            extra=fields(
+                partition=str(hosted.topic_partition),
+                path=damage.path,
+                position=damage.position,
+                reason=damage.reason,
+            ),
+        )
+
+    def found_damage(self, hosted: HostedPartition, what: str, offset: int) -> None:
+        """Someone who reread the log found a batch that is not what was written, none of it below
+        ``offset``.
+        """
+        hosted.log.report_damage(what, offset)
+        self.counters.damage_found += 1
+        self.trouble.set()
+        log.error(
+            "damage found",
+            extra=fields(partition=str(hosted.topic_partition), offset=offset, what=what),
+        )
+
+    @property
+    def offline_directories(self) -> int:
+        """Log directories that serve nothing, or only reads."""
+        fenced = sum(1 for manager in self.log_managers if manager.fenced is not None)
+        return fenced + len(self.failed_directories)
+
+    @property
+    def lacks_directory(self) -> bool:
+        """Whether a log directory is out of service: partitions without a log may be in it."""
+        failed = any(manager.failure is not None for manager in self.log_managers)
+        return failed or bool(self.failed_directories)

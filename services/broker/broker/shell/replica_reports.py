@@ -1,0 +1,189 @@
+"""ReplicaReports: names replicas whose disk failed or lost bytes to the controller, until none of
+them is in an ISR or an ELR.
+
+Everything follows from what is there at each look (the node's partitions, the image), so that no
+finding is forgotten, whoever made it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import InstantMs
+from tidemark.model.metadata import PartitionImage
+from tidemark.runtime.metadata_wire import read_position
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from broker.core.partition import Role
+from broker.core.unsound import Unsound, UnsoundReports, must_report
+from broker.shell.hosted import HostedPartition
+from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
+
+if TYPE_CHECKING:
+    from broker.shell.hosting import Hosting
+    from broker.shell.node import BrokerNode
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S: Final = 5.0
+FEED_WAIT_MS: Final = 2_000
+LOOK_MS: Final = 1_000
+SETTLE_LOOK_MS: Final = 50
+
+
+class ReplicaReports:
+    """Of one broker."""
+
+    def __init__(self, node: "BrokerNode", hosting: "Hosting") -> None:
+        self._node = node
+        self._hosting = hosting
+        self._reports = UnsoundReports()
+
+    async def run(self) -> None:
+        """Look and report until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._report(), name="replica-reports")
+            tasks.create_task(self._check_suspects(), name="suspected-batches")
+
+    async def settle(self, limit_ms: int) -> bool:
+        """Wait until nothing is left to report, for so long at most; whether that is so. A broker
+        that has not registered yet is counted nowhere before it does.
+        """
+        clock = self._node.clock
+        due = clock.now_ms() + limit_ms
+        while self._node.broker_epoch >= 0 and any(True for _ in self._unsound()):
+            if clock.now_ms() >= due:
+                return False
+            await asyncio.sleep(SETTLE_LOOK_MS / 1_000)
+        return True
+
+    async def _report(self) -> None:
+        clock, trouble = self._node.clock, self._node.trouble
+        while True:
+            self._look()
+            trouble.clear()  # what _look found is seen below
+            unsound = tuple(self._unsound()) if self._node.broker_epoch >= 0 else ()
+            request = self._reports.next_request(unsound, clock.now_ms())
+            if request:
+                await self._ask(request)
+                continue
+            now = clock.now_ms()
+            wait_ms = self._reports.next_try(now) - now if unsound else LOOK_MS
+            try:
+                await asyncio.wait_for(trouble.wait(), wait_ms / 1_000)
+            except TimeoutError:
+                continue
+
+    # -- what is unsound
+
+    def _look(self) -> None:
+        """Storage may have fenced a directory, or met damage, on any path."""
+        node = self._node
+        for manager in node.log_managers:
+            if manager.failure is not None:
+                node.fence_directory(manager, manager.failure)
+        for hosted in node.hosted.values():
+            if hosted.is_unsound:
+                self._hosting.note_unsound(hosted)
+
+    def _unsound(self) -> Iterator[Unsound]:
+        """What the controller is still to hear of."""
+        node = self._node
+        for hosted in node.hosted.values():
+            since = hosted.unsound_since
+            state = None if since is None else self._state(hosted)
+            if since is None or state is None:
+                continue
+            is_offline = hosted.partition.role is Role.FAILED
+            if must_report(
+                state, node.broker_id, unsound_since=since, is_offline=is_offline, live=node.live
+            ):
+                yield Unsound(
+                    hosted.topic_id,
+                    state.partition,
+                    max(hosted.partition.leader_epoch, since),
+                    is_offline,
+                    hosted.manager.fenced or hosted.log.damage or "",
+                )
+
+    def _state(self, hosted: HostedPartition) -> PartitionImage | None:
+        topic = self._node.image.topics_by_id.get(hosted.topic_id)
+        number = hosted.topic_partition.partition
+        return None if topic is None else topic.partitions[number]
+
+    # -- the controller
+
+    async def _ask(self, replicas: tuple[Unsound, ...]) -> None:
+        node, clock = self._node, self._node.clock
+        try:
+            answer = await node.controller.report_replicas(
+                _write(node.broker_id, node.broker_epoch, replicas), CALL_TIMEOUT_S
+            )
+        except TidemarkError as failure:
+            log.warning("unsound replicas not reported", extra=fields(reason=failure.message))
+            self._reports.failed(clock.now_ms())
+            return
+        if answer.error_code != ErrorCode.NONE:
+            code = ErrorCode(answer.error_code).name
+            log.warning(
+                "report of unsound replicas refused",
+                extra=fields(code=code, reason=answer.error_message),
+            )
+            self._reports.failed(clock.now_ms())
+            return
+        log.warning(
+            "unsound replicas reported",
+            extra=fields(
+                replicas=[_name(node, one) for one in replicas[:10]],
+                count=len(replicas),
+                reason=replicas[0].reason,
+            ),
+        )
+        due = InstantMs(clock.now_ms() + FEED_WAIT_MS)
+        await node.wait_for_feed(read_position(answer.position), due)
+        self._reports.answered(clock.now_ms())
+
+    # -- what a follower could not use
+
+    async def _check_suspects(self) -> None:
+        """A follower asked again for what it was sent: see whether that is what was written."""
+        suspects = self._node.suspects
+        while True:
+            await suspects.wait()
+            hosted, offset, found = suspects.take()
+            try:
+                await read_checked(found, offset)
+            except VoidSliceError:
+                continue
+            except DamagedBatchError as damage:
+                self._node.found_damage(hosted, str(damage), damage.offset)
+            except DiskError as failure:
+                self._node.fence_directory(hosted.manager, failure)
+
+
+def _name(node: "BrokerNode", one: Unsound) -> str:
+    hosted = node.hosted_by_id.get(one.key)
+    return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
+
+
+def _write(
+    broker_id: int, broker_epoch: int, replicas: tuple[Unsound, ...]
+) -> pb.ReportReplicasRequest:
+    return pb.ReportReplicasRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        replicas=[
+            pb.ReportReplicasRequest.Replica(
+                topic_id=one.topic_id,
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                offline=one.is_offline,
+                reason=one.reason,
+            )
+            for one in replicas
+        ],
+    )
