@@ -13,7 +13,7 @@ import pytest
 from e2e.broker_harness import RunningBroker, running_broker, topic_id_of, topic_image
 from e2e.kafka_wire import Wire, batch, end_of, fetch_body, produce_body, records_of
 from tidemark.codec.record_batch import iterate_headers, read_header
-from tidemark.codec.records import read_records
+from tidemark.codec.records import build_batch, read_records
 from tidemark.kafka import api_versions, fetch, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -151,6 +151,19 @@ def test_a_compacted_topic_wants_keys(wire: Wire) -> None:
     assert refused.error_code == ErrorCode.INVALID_RECORD
     assert "key" in (refused.error_message or "")
     assert wire.produce("compact", batch(b"v", key=b"k")).base_offset == 0
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_record_that_is_refused_is_named(wire: Wire, version: int) -> None:
+    records = [(0, key, b"v", ()) for key in (b"k", None, b"k", None)]
+    topic = "" if version >= 13 else "compact"
+    refused = wire.produce(
+        topic, build_batch(records), version=version, topic_id=topic_id_of("compact")
+    )
+    why = "the record has no key, which a compacted topic needs"
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert refused.record_errors == (((1, why), (3, why)) if version >= 8 else ())
+    assert (refused.error_message is not None) == (version >= 8)
 
 
 def test_recompression_keeps_the_order_of_requests(wire: Wire) -> None:

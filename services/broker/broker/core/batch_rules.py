@@ -57,6 +57,8 @@ class Refusal(NamedTuple):
 
     error_code: ErrorCode
     message: str
+    records: tuple[int, ...] = ()
+    """Which records of the batch are at fault, by index; () where it is the batch as a whole."""
 
 
 class Repeated(NamedTuple):

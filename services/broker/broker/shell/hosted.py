@@ -73,6 +73,8 @@ class AppendOutcome(NamedTuple):
     must_wait: bool
     """The answer must wait until the high watermark reaches ``end``."""
     message: str | None
+    refused_records: tuple[int, ...] = ()
+    """Records of a refused batch that are at fault, by index."""
 
 
 class ReadOutcome(NamedTuple):

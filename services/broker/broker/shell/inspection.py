@@ -116,7 +116,7 @@ class InspectedAppend:
                 return self._given_up(_TOO_LARGE, large)
             else:
                 if isinstance(result, RuleRefusal):
-                    return Refusal(result.error, result.message)
+                    return Refusal(result.error, result.message, result.records)
                 return result
 
     def _given_up(self, refusal: Refusal, reason: Exception) -> Refusal:

@@ -354,6 +354,7 @@ class BrokerNode:
             log_start=hosted.partition.log_start,
             must_wait=False,
             message=refusal.message,
+            refused_records=refusal.records,
         )
 
     def fence_directory(self, manager: LogManager, failure: DiskError) -> None:

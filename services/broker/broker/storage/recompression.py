@@ -39,6 +39,19 @@ _GZIP_LEVEL_DEFAULT: Final = -1
 _INT64_END: Final = 1 << 63
 
 
+RECORDS_NAMED_MAX: Final = 10_000
+"""Of the refused records of one batch: so many clients put into a batch by default at most."""
+
+
+class _KeysMissingError(RecordsError):
+    """Records without a key: how many, and the indexes of the first of them."""
+
+    def __init__(self, count: int, records: list[int]) -> None:
+        others = f", nor have {count - 1} others" if count > 1 else ""
+        super().__init__(f"record {records[0]} has no key, which a compacted topic needs{others}")
+        self.records = tuple(records)
+
+
 class _TooLargeError(Exception):
     """Compressed again, the batch is larger than its topic takes."""
 
@@ -66,6 +79,10 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     message: str
+    records: tuple[int, ...] = ()
+    """Indexes in the batch of the records that are at fault, RECORDS_NAMED_MAX at most; () where
+    it is the batch as a whole.
+    """
 
 
 def rule_for(config: TopicConfig) -> BatchRule | None:
@@ -125,6 +142,8 @@ def apply_rule(
         if codec == header.compression and max_timestamp == header.max_timestamp:
             return batch
         stored = _stored(batch, header, unfolded, codec, rule)
+    except _KeysMissingError as problem:
+        return Refusal(ErrorCode.INVALID_RECORD, str(problem), problem.records)
     except RecordsError as problem:
         return Refusal(ErrorCode.INVALID_RECORD, str(problem))
     except _TooLargeError:
@@ -190,12 +209,16 @@ def _check_records(unfolded: _Unfolded, header: BatchHeader, *, keys_required: b
         raise RecordsError(
             f"{header.record_count} records do not span {header.last_offset_delta + 1} offsets"
         )
-    deltas_max = -_INT64_END
+    deltas_max, keyless_count, keyless = -_INT64_END, 0, list[int]()
     spans = scan_chunks(unfolded.first_walk(), header.record_count)
     for index, span in enumerate(spans):
         if span.offset_delta != index:
             raise RecordsError(f"record {index} has offset delta {span.offset_delta}")
         if keys_required and span.key is None:
-            raise RecordsError(f"record {index} has no key, which a compacted topic needs")
+            keyless_count += 1
+            if keyless_count <= RECORDS_NAMED_MAX:
+                keyless.append(index)
         deltas_max = max(deltas_max, span.timestamp_delta)
+    if keyless:
+        raise _KeysMissingError(keyless_count, keyless)
     return deltas_max

@@ -1,7 +1,13 @@
 """What a topic does to a producer's batch before it stores it."""
 
 import pytest
-from broker.storage.recompression import BatchRule, Refusal, apply_rule, rule_for
+from broker.storage.recompression import (
+    RECORDS_NAMED_MAX,
+    BatchRule,
+    Refusal,
+    apply_rule,
+    rule_for,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -67,6 +73,26 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert isinstance(apply_rule(keyed, BatchRule(None, None, keys_required=True)), bytes)
 
 
+def mixed(keyless: list[int], count: int) -> bytes:
+    """A batch whose records at these indexes have no key."""
+    keys = [None if index in keyless else b"k" for index in range(count)]
+    return bytes(build_batch([(0, key, b"v", ()) for key in keys]))
+
+
+@given(st.sets(st.integers(0, 30), min_size=1))
+def test_every_record_without_a_key_is_named(keyless: set[int]) -> None:
+    refused = refusal(mixed(sorted(keyless), 31), keys_required=True)
+    assert refused.records == tuple(sorted(keyless))
+    assert refused.message.startswith(f"record {min(keyless)} has no key")
+
+
+def test_no_more_records_are_named_than_are_allowed() -> None:
+    count = RECORDS_NAMED_MAX + 5
+    refused = refusal(mixed(list(range(count)), count), keys_required=True)
+    assert refused.records == tuple(range(RECORDS_NAMED_MAX))
+    assert refused.message.endswith(f"nor have {count - 1} others")
+
+
 def test_bytes_that_are_no_batch_are_corrupt() -> None:
     batch = build_batch(RECORDS)
     flipped = batch[:-1] + bytes([batch[-1] ^ 1])
@@ -99,7 +125,7 @@ def test_offset_deltas_count_from_zero() -> None:
     header = read_header(build_batch([(0, b"", b"", ())] * 2))
     payload = encode_record(0, 0, b"a", b"") + encode_record(0, 2, b"b", b"")
     refused = refusal(assemble_batch(header, payload))
-    assert refused == (ErrorCode.INVALID_RECORD, "record 1 has offset delta 2")
+    assert refused[:2] == (ErrorCode.INVALID_RECORD, "record 1 has offset delta 2")
 
 
 def test_bytes_that_do_not_decompress_are_an_invalid_record() -> None:

@@ -47,6 +47,7 @@ ABORTABLE_KNOWN_FROM: Final = 11
 REPEATED_MAX: Final = 256
 """Partitions that one connection produces to and that are recognised by their first bytes."""
 NO_ERROR: Final = int(ErrorCode.NONE)
+_RECORD_REFUSED: Final = "the record has no key, which a compacted topic needs"
 
 
 def handle(
@@ -114,7 +115,7 @@ def _handle_repeated(
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
         hosted.counters.produces += 1
         outcome = node.append_batch(hosted, records, acks, node.clock.wall_ms())
-        error_code, base_offset, _, append_ms, log_start, must_wait, _ = outcome
+        error_code, base_offset, _, append_ms, log_start, must_wait, _, _ = outcome
         if not error_code and not must_wait:
             connection.answer(
                 header, produce_repeated.write_answer(known, base_offset, append_ms, log_start)
@@ -166,7 +167,7 @@ def _handle_request(
             hosted.counters.produces += 1
             assert records is not None, "checked by _is_usual"
             outcome = node.append_batch(hosted, records, acks, now_ms)
-            error_code, base_offset, _, append_ms, log_start, must_wait, message = outcome
+            error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
             if error_code or must_wait:
                 produce = produce or _Produce(node, connection, header, request, topics)
                 produce.note(outcome, hosted, results)
@@ -433,9 +434,15 @@ class _Produce:
 
 
 def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
-    error_code, base_offset, _, append_time_ms, log_start, _, message = outcome
+    error_code, base_offset, _, append_time_ms, log_start, _, message, refused = outcome
     return ProducePartitionResult(
-        partition, error_code, base_offset, append_time_ms, log_start, message
+        partition,
+        error_code,
+        base_offset,
+        append_time_ms,
+        log_start,
+        message,
+        record_errors=tuple((index, _RECORD_REFUSED) for index in refused),
     )
 
 
