@@ -35,6 +35,7 @@ from broker.storage.directory import LogDamagedError
 from broker.storage.flush import FlushRound
 from broker.storage.log import AppendInfo, Log, LogRead, OffsetOutOfRangeError
 from broker.storage.log_manager import LogManager
+from broker.storage.segment_files import remove_cleaned
 from crc32c import crc32c
 from tidemark.codec.record_batch import (
     CRC_START,
@@ -429,11 +430,11 @@ class Node:
         current = self.hosted.get(hosted.topic_partition) is hosted
         if result.damage is not None or not current or not is_current(result, sizes):
             for group in result.groups:
-                self.disk.remove(group.path)
+                remove_cleaned(self.disk, group.path)
             return False
         try:
             swapped = [
-                hosted.log.swap_segments(group.old_base_offsets, [group.path])
+                hosted.log.swap_segments(group.old_base_offsets, group.path)
                 for group in result.groups
             ]
             if all(swapped):

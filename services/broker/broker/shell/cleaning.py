@@ -35,6 +35,7 @@ from broker.storage.compaction import (
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubSegment, ScrubTask, scrub_range
 from broker.storage.segment import SegmentView
+from broker.storage.segment_files import remove_cleaned
 
 if TYPE_CHECKING:
     from broker.shell.node import BrokerNode
@@ -184,12 +185,14 @@ class Cleaning:
         sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
         if not current or not is_current(result, sizes):
             for group in result.groups:
-                hosted.manager.disk.remove(group.path)
+                remove_cleaned(hosted.manager.disk, group.path)
             return False
-        return all(
-            hosted.log.swap_segments(group.old_base_offsets, [group.path])
-            for group in result.groups
-        )
+        for number, group in enumerate(result.groups):
+            if not hosted.log.swap_segments(group.old_base_offsets, group.path):
+                for left in result.groups[number + 1 :]:
+                    remove_cleaned(hosted.manager.disk, left.path)
+                return False
+        return True
 
     # -- scrubbing
 

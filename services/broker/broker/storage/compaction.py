@@ -32,12 +32,12 @@ from broker.storage.offset_index import OffsetIndex
 from broker.storage.segment import (
     CLEANED,
     INDEX,
-    LOG,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX,
     Segment,
     SegmentView,
 )
+from broker.storage.segment_files import remove_all_cleaned, remove_cleaned
 from broker.storage.time_index import TimeIndex
 from broker.storage.txn_index import AbortedTxn
 
@@ -302,6 +302,8 @@ class _Round:
     def run(self) -> CleaningResult:
         """The whole round; on damage, the cleaned files written so far are removed again."""
         job, result = self._job, self._result
+        if job.segments:
+            remove_all_cleaned(self._disk, job.segments[0].path.rpartition("/")[0])
         written: list[CleanedGroup] = []
         try:
             result.clean_end = self._map_offsets()
@@ -311,7 +313,7 @@ class _Round:
         except _DamagedError as found:
             result.damage = found.damage
             for cleaned in written:
-                self._remove_cleaned(cleaned.path)
+                remove_cleaned(self._disk, cleaned.path)
             return result
         result.groups = tuple(written)
         return result
@@ -348,7 +350,6 @@ class _Round:
 
     def _clean_group(self, group: list[SegmentView]) -> CleanedGroup:
         path = group[0].path + CLEANED
-        self._remove_cleaned(path)
         cleaned = _indexed(Segment(group[0].path.rpartition("/")[0], group[0].base_offset, 0, 0))
         try:
             file = self._disk.open(path, create=True)
@@ -358,7 +359,7 @@ class _Round:
             finally:
                 file.close()
         except _DamagedError:
-            self._remove_cleaned(path)
+            remove_cleaned(self._disk, path)
             raise
         cleaned.seal()
         for suffix, content in (
@@ -372,11 +373,6 @@ class _Round:
             path=path,
             size_bytes=cleaned.size_bytes,
         )
-
-    def _remove_cleaned(self, path: str) -> None:
-        """A cleaned log and its indexes, if they are there."""
-        for suffix in (LOG, INDEX, TIME_INDEX):
-            self._disk.remove(path.removesuffix(LOG + CLEANED) + suffix + CLEANED)
 
     def _write(self, file: File, cleaned: Segment, batches: Iterator[bytes]) -> None:
         pending: list[bytes] = []

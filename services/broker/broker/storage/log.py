@@ -17,7 +17,7 @@ from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import Recovered, replay_producers
 from broker.storage.retention import removable_count, roll_ms
 from broker.storage.segment import RELATIVE_OFFSET_MAX, AppendInfo, Segment, SegmentView
-from broker.storage.segment_files import new_segment, retire, swap_in
+from broker.storage.segment_files import new_segment, remove_cleaned, retire, swap_in
 from broker.storage.segment_map import (
     LogRead,
     LogSlice,
@@ -396,25 +396,24 @@ class Log(ReadableLog):
             self._starts_at(self.first_base_offset)
         return list(views[:count])
 
-    def swap_segments(self, old: Sequence[int], cleaned_paths: Sequence[str]) -> bool:
-        """Put compacted segments in the place of the ones with these base offsets; crash safe.
+    def swap_segments(self, old: Sequence[int], cleaned_path: str) -> bool:
+        """Put a compacted segment in the place of the ones with these base offsets; crash safe.
 
-        ``cleaned_paths``: ``<stem>.log.cleaned``, synced, the first with the first one's base.
+        ``cleaned_path``: ``<stem>.log.cleaned``, synced, with the first one's base.
         False, and the cleaned files removed, when the log changed meanwhile or some of these are
         not synced yet: recovery takes a gap beyond the recovery point for a loss.
         """
         segments = self._segments
         replaced = segments.sealed(old)
         if not replaced or any(segment.dirty for segment in replaced):
-            for path in cleaned_paths:
-                self._shared.disk.remove(path)
+            remove_cleaned(self._shared.disk, cleaned_path)
             return False
         due_ms = self._shared.now_ms + self.config.file_delete_delay_ms
         with self._guarded():
             self._shared.save_recovery_points()
-            fresh = swap_in(self._shared, replaced, cleaned_paths, due_ms)
+            fresh = swap_in(self._shared, replaced, cleaned_path, due_ms)
         at = segments.index_of(old[0])
-        segments.replace([*segments.segments[:at], *fresh, *segments.segments[at + len(old) :]])
+        segments.replace([*segments.segments[:at], fresh, *segments.segments[at + len(old) :]])
         self.size_bytes = sum(one.size_bytes for one in segments.segments)
         return True
 

@@ -2,7 +2,9 @@
 
 A file is never removed while someone may still be about to open it: it gets the suffix .deleted
 and goes after file.delete.delay.ms. A replacement is first named .cleaned (being written), then
-.swap (whole, to be put in place even after a crash), then takes its place.
+.swap (whole, to be put in place even after a crash), then takes its place. Its .log is renamed
+last of its files each time, and there is one .log for the segments that it replaces: so what is
+named .log.swap needs nothing else, and a file named .cleaned is of no use to the next process.
 """
 
 from collections.abc import Sequence
@@ -60,15 +62,11 @@ def tidy_files(disk: Disk, directory: str) -> LogFiles:
 
 
 def _finish_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
-    """A segment named .swap replaces those whose records it holds.
-
-    While one is still named .cleaned, the swap of its neighbours above had not begun for good.
-    """
-    cleaned = _numbered(names, LOG + CLEANED)
+    """A segment named .swap replaces those whose records it holds."""
     bases = _numbered(names, LOG)
     for base in _numbered(names, LOG + SWAP):
         last = _last_offset(disk, stem(directory, base) + LOG + SWAP, base)
-        if (cleaned and base >= cleaned[0]) or (last is None and base in bases):
+        if last is None and base in bases:
             continue
         for old in bases:
             if base <= old <= (base if last is None else last):
@@ -120,27 +118,34 @@ def retire(shared: LogDirectory, segments: Sequence[Segment], due_ms: int) -> No
                 shared.remove_later(path + DELETED, due_ms)
 
 
-def swap_in(
-    shared: LogDirectory,
-    old: Sequence[Segment],
-    cleaned_paths: Sequence[str],
-    due_ms: int,
-) -> list[Segment]:
-    """Put compacted segments (``<stem>.log.cleaned``, synced) in the place of ``old`` ones.
+def remove_cleaned(disk: Disk, cleaned_path: str) -> None:
+    """A replacement that is not wanted (``<stem>.log.cleaned``) and its indexes, where there are
+    any.
+    """
+    for suffix in SUFFIXES:
+        disk.remove(cleaned_path.removesuffix(LOG + CLEANED) + suffix + CLEANED)
 
-    Index files of theirs that are named .cleaned too come along; missing ones are built on demand.
+
+def remove_all_cleaned(disk: Disk, directory: str) -> None:
+    """What rounds that came to nothing left behind."""
+    for name in disk.list(directory):
+        if name.endswith(CLEANED):
+            disk.remove(f"{directory}/{name}")
+
+
+def swap_in(
+    shared: LogDirectory, old: Sequence[Segment], cleaned_path: str, due_ms: int
+) -> Segment:
+    """Put a compacted segment (``<stem>.log.cleaned``, synced) in the place of ``old`` ones.
+
+    Index files of it that are named .cleaned too come along; missing ones are built on demand.
     """
     disk = shared.disk
-    stems = [path.removesuffix(LOG + CLEANED) for path in cleaned_paths]
-    for path in stems:
-        for suffix in reversed(SUFFIXES):
-            if disk.exists(path + suffix + CLEANED):
-                disk.rename(path + suffix + CLEANED, path + suffix + SWAP)
+    path = cleaned_path.removesuffix(LOG + CLEANED)
+    for suffix in reversed(SUFFIXES):
+        if disk.exists(path + suffix + CLEANED):
+            disk.rename(path + suffix + CLEANED, path + suffix + SWAP)
     retire(shared, old, due_ms)
-    fresh = []
-    for path in stems:
-        directory, _, digits = path.rpartition("/")
-        _put_in_place(disk, directory, int(digits))
-        size_bytes = disk.size_of(path + LOG)
-        fresh.append(Segment(directory, int(digits), size_bytes, shared.now_ms))
-    return fresh
+    directory, _, digits = path.rpartition("/")
+    _put_in_place(disk, directory, int(digits))
+    return Segment(directory, int(digits), disk.size_of(path + LOG), shared.now_ms)

@@ -89,7 +89,7 @@ def cleaned(disk: MemDisk, log: Log, *, segment_bytes_max: int = 1 << 30) -> Cle
 def swap(log: Log, result: CleaningResult) -> None:
     assert result.damage is None
     for group in result.groups:
-        assert log.swap_segments(group.old_base_offsets, [group.path])
+        assert log.swap_segments(group.old_base_offsets, group.path)
 
 
 def records_of(log: Log) -> list[Record]:

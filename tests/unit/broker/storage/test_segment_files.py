@@ -52,12 +52,17 @@ def test_a_damaged_replacement_does_not_replace() -> None:
     assert disk.read_whole(f"t-0/{STEMS[0]}.log") == make_batch(0, 2)
 
 
-def test_a_replacement_is_undone_while_a_later_part_is_being_written() -> None:
+@pytest.mark.parametrize("stale", [0, 2, 4])
+def test_a_replacement_is_finished_whatever_another_round_left_behind(stale: int) -> None:
     disk = three_segments()
-    disk.replace_whole(f"t-0/{STEMS[1]}.log.swap", make_batch(2, 1))
-    disk.replace_whole(f"t-0/{STEMS[0]}.log.cleaned", make_batch(0, 1))
-    assert tidy_files(disk, "t-0").bases == [0, 2, 4]
-    assert disk.read_whole(f"t-0/{STEMS[1]}.log") == make_batch(2, 2)
+    disk.replace_whole(f"t-0/{stale:020d}.log.cleaned", b"")
+    disk.replace_whole(f"t-0/{STEMS[1]}.log.swap", make_batch(2, 2, 5))
+    for stem in STEMS[1:]:
+        disk.rename(f"t-0/{stem}.log", f"t-0/{stem}.log.deleted")
+    disk.replace_whole("t-0/00000000000000000012.log", make_batch(12, 2))
+    assert tidy_files(disk, "t-0").bases == [0, 2, 12]
+    assert disk.read_whole(f"t-0/{STEMS[1]}.log") == make_batch(2, 2, 5)
+    assert not [name for name in disk.list("t-0") if name.endswith((".cleaned", ".deleted"))]
 
 
 def test_retired_files_wait_for_their_readers() -> None:
@@ -77,7 +82,7 @@ def test_swapping_in_gives_the_new_segments() -> None:
     old = [Segment("t-0", base, 100, 0) for base in (0, 2)]
     disk.replace_whole(f"t-0/{STEMS[0]}.log.cleaned", make_batch(0, 4))
     disk.replace_whole(f"t-0/{STEMS[0]}.timeindex.cleaned", b"")
-    (new,) = swap_in(shared, old, [f"t-0/{STEMS[0]}.log.cleaned"], due_ms=0)
+    new = swap_in(shared, old, f"t-0/{STEMS[0]}.log.cleaned", due_ms=0)
     assert (new.base_offset, new.size_bytes) == (0, len(make_batch(0, 4)))
     assert disk.exists(f"t-0/{STEMS[0]}.timeindex")
     assert not disk.exists(f"t-0/{STEMS[1]}.log")
