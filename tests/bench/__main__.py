@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.broker import BrokerUnderTest, broker
 from bench.controller_failover import bench_failover
+from bench.deltas import bench_deltas
 from bench.failover import bench_failover_of_leader
 from bench.fetch import (
     bench_cold_reader_beside_hot_producer,
@@ -34,7 +35,7 @@ from rich.console import Console
 REPLICATED = ("replication", "acks", "catchup", "failover")
 COORDINATED = ("transactions", "highest", "smalltxns", "groups", "spark")
 GROUPS = (
-    *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k"),
+    *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k", "deltas"),
     *REPLICATED,
     *COORDINATED,
 )
@@ -117,6 +118,8 @@ def run_groups(
             groups += [step(one) for name, step in steps.items() if name in only]
     if "memory" in only and where == "disk":
         groups.append(bench_memory_and_restart(directory / "memory", total=min(total, 1 << 30)))
+    if "deltas" in only and where == "tmpfs":
+        groups.append(bench_deltas())
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
     return groups

@@ -166,8 +166,8 @@ class ShardOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDelta:
-    """What one feed position changed. Topics come whole; a deleted one is named by its id. Of
-    shards only those come that changed.
+    """What one feed position changed. Topics come whole, or as those of their partitions that
+    changed; a deleted one is named by its id. Of shards only those come that changed.
     """
 
     brokers_changed: tuple[BrokerImage, ...] = ()
@@ -181,6 +181,29 @@ class ClusterDelta:
     shards_changed: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
     group_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By group; empty: it sets nothing any more."""
+    partitions_changed: Mapping[TopicId, tuple[PartitionImage, ...]] = field(default_factory=dict)
+    """Partitions that there were before, of topics of which nothing else changes."""
+
+    def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
+        """The same change of ``before``, with partitions in place of whole topics where that is
+        all that changes of them.
+        """
+        whole: list[TopicImage] = []
+        partitions = dict(self.partitions_changed)
+        for topic in self.topics_changed:
+            old = before.topics_by_id.get(topic.topic_id)
+            if (
+                old is None
+                or old.configs != topic.configs
+                or len(old.partitions) != len(topic.partitions)
+            ):
+                whole.append(topic)
+                continue
+            pairs = zip(old.partitions, topic.partitions, strict=True)
+            partitions[topic.topic_id] = tuple(
+                new for was, new in pairs if was is not new and was != new
+            )
+        return replace(self, topics_changed=tuple(whole), partitions_changed=partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +237,15 @@ class ClusterImage:
     ) -> "ClusterImage":
         """The image after a delta; this one stays as it is."""
         assert position > self.position, f"feed went back: {self.position} then {position}"
-        topics, topics_by_id = dict(self.topics), dict(self.topics_by_id)
-        for topic_id in delta.topics_deleted:
-            gone = topics_by_id.pop(topic_id, None)
-            if gone is not None and topics.get(gone.name, gone).topic_id == topic_id:
-                topics.pop(gone.name, None)
-        for topic in delta.topics_changed:
-            topics[topic.name] = topics_by_id[topic.topic_id] = topic
-        brokers = {**self.brokers, **{broker.broker_id: broker for broker in delta.brokers_changed}}
-        for broker_id in delta.brokers_gone:
-            brokers.pop(broker_id, None)
+        topics, topics_by_id = self._topics_after(delta)
+        brokers = self.brokers
+        if delta.brokers_changed or delta.brokers_gone:
+            changed = {broker.broker_id: broker for broker in delta.brokers_changed}
+            kept = {**brokers, **changed}
+            brokers = {key: one for key, one in kept.items() if key not in delta.brokers_gone}
+        broker_configs = self.broker_configs
+        if delta.broker_configs_changed:
+            broker_configs = {**broker_configs, **delta.broker_configs_changed}
         coordinators, shards = self.coordinators_after(delta)
         return replace(
             self,
@@ -232,12 +254,36 @@ class ClusterImage:
             brokers=brokers,
             topics=topics,
             topics_by_id=topics_by_id,
-            broker_configs={**self.broker_configs, **delta.broker_configs_changed},
+            broker_configs=broker_configs,
             finalized_features={**self.finalized_features, **delta.finalized_features},
             coordinators=coordinators,
             shards=shards,
             group_configs=self.group_configs_after(delta),
         )
+
+    def _topics_after(
+        self, delta: ClusterDelta
+    ) -> tuple[Mapping[str, TopicImage], Mapping[TopicId, TopicImage]]:
+        """``topics`` and ``topics_by_id`` as a delta leaves them. Of a topic whose partitions
+        changed the tuple of references is copied, 40 us for 5,000; no partition is looked at.
+        """
+        if not (delta.topics_changed or delta.topics_deleted or delta.partitions_changed):
+            return self.topics, self.topics_by_id
+        topics, topics_by_id = dict(self.topics), dict(self.topics_by_id)
+        for topic_id in delta.topics_deleted:
+            gone = topics_by_id.pop(topic_id, None)
+            if gone is not None and topics.get(gone.name, gone).topic_id == topic_id:
+                topics.pop(gone.name, None)
+        for topic in delta.topics_changed:
+            topics[topic.name] = topics_by_id[topic.topic_id] = topic
+        for topic_id, changed in delta.partitions_changed.items():
+            old = topics_by_id[topic_id]
+            partitions = list(old.partitions)
+            for one in changed:
+                partitions[one.partition] = one
+            new = replace(old, partitions=tuple(partitions))
+            topics[new.name] = topics_by_id[topic_id] = new
+        return topics, topics_by_id
 
     def group_configs_after(self, delta: ClusterDelta) -> Mapping[str, Mapping[str, str]]:
         """``group_configs`` as a delta leaves them."""

@@ -76,6 +76,11 @@ def changes(
     configured: list[TopicImage] = []
     partitions: list[ChangedPartitions] = []
     compared = 0
+    for topic_id, states in ({} if delta is None else delta.partitions_changed).items():
+        was = before.topics_by_id[topic_id].partitions
+        places = tuple(one.partition for one in states if was[one.partition] != one)
+        if places:
+            partitions.append(ChangedPartitions(image.topics_by_id[topic_id], places))
     for topic in _topics(image, delta):
         old = before.topics_by_id.get(topic.topic_id)
         if old is None:

@@ -72,12 +72,12 @@ class MetadataCache:
 
     def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
         """Act on a new image and show it. ``delta`` None: all of it may have changed."""
-        for _ in self._steps(image, delta):
+        for _ in self.steps(image, delta):
             pass
 
     async def take_in_steps(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
         """As ``take``; between the steps of a large change the loop runs."""
-        steps = self._steps(image, delta)
+        steps = self.steps(image, delta)
         for _ in steps:
             try:
                 await asyncio.sleep(0)
@@ -86,7 +86,8 @@ class MetadataCache:
                     pass
                 raise
 
-    def _steps(self, image: ClusterImage, delta: ClusterDelta | None) -> Iterator[None]:
+    def steps(self, image: ClusterImage, delta: ClusterDelta | None) -> Iterator[None]:
+        """The work of ``take``, each step a few milliseconds. Once begun it is to be exhausted."""
         assert not self._is_taking, "the image before is not taken to its end yet"
         self._is_taking = True
         try:

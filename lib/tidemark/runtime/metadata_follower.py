@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
 
 import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -18,6 +18,8 @@ from tidemark.runtime.metadata_wire import apply_update, read_position, write_po
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 _BACKOFF_S_FIRST: Final = 0.05
 _BACKOFF_S_MAX: Final = 1.0
@@ -105,6 +107,7 @@ class MetadataFollower:
                 broker_epoch=broker_epoch,
                 applied=write_position(self.image.position),
                 answers_heartbeats=True,
+                takes_partitions=True,
             ),
         )
         while True:
@@ -137,10 +140,23 @@ class MetadataFollower:
             case Verdict.GAP:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
-                await self.metadata.take_in_steps(*apply_update(self.image, update))
+                await self.metadata.take_in_steps(
+                    *await _in_turns(apply_update(self.image, update))
+                )
             case Verdict.KNOWN:
                 pass
         self._backoff_s = _BACKOFF_S_FIRST
+
+
+async def _in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
+    """The result of these steps; between them the loop runs."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:

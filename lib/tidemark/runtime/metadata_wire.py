@@ -1,6 +1,7 @@
 """Metadata between model and wire: images and deltas to and from protobuf."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Final
 
 from tidemark_wire.v1 import common_pb2, controller_pb2
 
@@ -27,6 +28,9 @@ from tidemark.model.metadata import (
 
 Configs = Mapping[str, Mapping[str, str]]
 Shards = Mapping[str, tuple[ShardOwner, ...]]
+
+READ_AT_ONCE: Final = 500
+"""Partitions between two steps of reading a snapshot."""
 
 
 def write_position(position: FeedPosition) -> common_pb2.FeedPosition:
@@ -176,6 +180,12 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
         ],
         shards_changed=_write_shards(delta.shards_changed),
         group_configs_changed=_write_configs(delta.group_configs_changed),
+        partitions_changed=[
+            controller_pb2.ChangedPartitions(
+                topic_id=topic_id, partitions=map(write_partition, partitions)
+            )
+            for topic_id, partitions in delta.partitions_changed.items()
+        ],
     )
 
 
@@ -192,6 +202,10 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
         coordinators_gone=tuple((one.kind, one.coordinator_id) for one in wire.coordinators_gone),
         shards_changed=_read_shards(wire.shards_changed),
         group_configs_changed=_read_configs(wire.group_configs_changed),
+        partitions_changed={
+            TopicId(one.topic_id): tuple(map(read_partition, one.partitions))
+            for one in wire.partitions_changed
+        },
     )
 
 
@@ -211,9 +225,11 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
 
 def read_snapshot(
     wire: controller_pb2.MetadataSnapshot, position: FeedPosition, controller_id: ControllerId
-) -> ClusterImage:
-    """Wire to model: a whole image."""
-    topics = [read_topic(topic) for topic in wire.topics]
+) -> Generator[None, None, ClusterImage]:
+    """Wire to model: a whole image, in steps of a few milliseconds."""
+    topics: list[TopicImage] = []
+    for topic in wire.topics:
+        topics.append((yield from _read_topic_in_steps(topic)))
     brokers = [read_broker(broker) for broker in wire.brokers]
     coordinators = [read_coordinator(one) for one in wire.coordinators]
     return ClusterImage(
@@ -249,14 +265,24 @@ def delta_update(
     )
 
 
+def _read_topic_in_steps(wire: controller_pb2.TopicState) -> Generator[None, None, TopicImage]:
+    partitions: list[PartitionImage] = []
+    for first in range(0, len(wire.partitions), READ_AT_ONCE):
+        partitions += map(read_partition, wire.partitions[first : first + READ_AT_ONCE])
+        yield
+    return TopicImage(wire.name, TopicId(wire.topic_id), dict(wire.configs), tuple(partitions))
+
+
 def apply_update(
     image: ClusterImage, update: controller_pb2.MetadataUpdate
-) -> tuple[ClusterImage, ClusterDelta | None]:
-    """The image after an update, and its delta; None: a snapshot, everything may have changed."""
+) -> Generator[None, None, tuple[ClusterImage, ClusterDelta | None]]:
+    """The image after an update, and its delta, in steps of a few milliseconds. Without a delta it
+    was a snapshot: everything may have changed.
+    """
     position = read_position(update.position)
     controller_id = ControllerId(update.controller_id)
     if update.HasField("snapshot"):
-        return read_snapshot(update.snapshot, position, controller_id), None
+        return (yield from read_snapshot(update.snapshot, position, controller_id)), None
     delta = read_delta(update.delta)
     return image.apply(delta, position, controller_id), delta
 

@@ -6,7 +6,7 @@ import sys
 
 from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.event_loop import new_event_loop
+from tidemark.runtime.event_loop import collect_young_garbage_only, new_event_loop
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
@@ -29,6 +29,7 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     cleanly.
     """
     raise_descriptor_limit()
+    collect_young_garbage_only()
     if not config.node:  # shown to clients, who plan replica placements by it
         config = config.model_copy(update={"node": socket.gethostname()})
     directories = await asyncio.to_thread(open_directories, config)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.event_loop import tune_garbage_collection
+from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.server import make_grpc_server
 from tidemark.runtime.worker_pool import WorkerPool
@@ -94,7 +94,7 @@ def machine_seams(
         make_grpc_server=make_grpc_server,
         make_workers=WorkerPool,
         opener=_opener,
-        after_load=tune_garbage_collection,
+        after_load=keep_what_is_loaded,
     )
 
 

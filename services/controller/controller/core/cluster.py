@@ -150,7 +150,8 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         known = () if old is None else old.partitions
         for partition in topic.partitions:
             number = partition.partition
-            if number >= len(known) or known[number] != partition:
+            was = known[number] if number < len(known) else None
+            if was is not partition and was != partition:
                 yield PutPartition(topic.topic_id, partition)
         if old is None or _assignment(old) != _assignment(topic) or old.configs != topic.configs:
             yield PutTopic(topic)

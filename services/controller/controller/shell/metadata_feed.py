@@ -56,6 +56,8 @@ class Subscription:
     def __init__(self, name: str, broker_epoch: BrokerEpoch, updates_max: int) -> None:
         self.name = name
         self.answers_heartbeats = False
+        self.takes_partitions = False
+        """Deltas to it may carry partitions in place of whole topics."""
         self.is_silent = False
         self._asked_at: InstantMs | None = None
         self._must_beat = False
@@ -167,10 +169,14 @@ class MetadataFeed:
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Send a delta to all; who has registered anew, or is gone, loses its old stream."""
         assert self._image is not None, "the feed is closed"
-        self._image, self._snapshot = image, None
-        update = delta_update(delta, image.position, image.controller_id)
+        before, self._image, self._snapshot = self._image, image, None
+        updates: dict[bool, pb.MetadataUpdate] = {}
         for subscription in self._subscriptions:
-            subscription.offer(update)
+            narrow = subscription.takes_partitions
+            if narrow not in updates:
+                sent = delta.narrowed(before) if narrow else delta
+                updates[narrow] = delta_update(sent, image.position, image.controller_id)
+            subscription.offer(updates[narrow])
         if delta.brokers_changed or delta.coordinators_changed or delta.coordinators_gone:
             for subscription in self._subscriptions:
                 if not self._entitled(subscription.broker_epoch):
@@ -190,11 +196,17 @@ class MetadataFeed:
 
     @contextmanager
     def subscribe(
-        self, name: str, broker_epoch: BrokerEpoch, *, answers_heartbeats: bool = False
+        self,
+        name: str,
+        broker_epoch: BrokerEpoch,
+        *,
+        answers_heartbeats: bool = False,
+        takes_partitions: bool = False,
     ) -> Iterator[Subscription]:
         """A subscription for as long as the block lasts; already ended when it may not be."""
         subscription = Subscription(name, broker_epoch, self._limits.updates_queued_max)
         subscription.answers_heartbeats = answers_heartbeats
+        subscription.takes_partitions = takes_partitions
         if not self.is_open:
             subscription.end(ErrorCode.NOT_CONTROLLER)
         elif not self._entitled(broker_epoch):

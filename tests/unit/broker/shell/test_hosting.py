@@ -1,7 +1,16 @@
 """Hosting: images in, hosted partitions out."""
 
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from broker.core.partition import Role
+from broker.shell.hosted import HostedPartition
+from broker.shell.hosting import HOSTED_AT_ONCE, Hosting
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import ControllerEpoch, LeaderEpoch
+from tidemark.model.metadata import ClusterImage, FeedPosition
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.node_worlds import OTHER, World, topic
 
@@ -92,3 +101,43 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     assert one.node.log_managers[0].try_heal(one.clock.wall_ms())
     one.hosting.retry()
     assert one.append().error_code is ErrorCode.NONE
+
+
+def test_a_change_of_one_partition_leaves_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = World()
+    one.show(topic(partitions=50))
+    followed: list[int] = []
+    follow = Hosting._follow
+
+    def counted(hosting: Hosting, hosted: HostedPartition, *state: Any) -> None:
+        followed.append(hosted.topic_partition.partition)
+        follow(hosting, hosted, *state)
+
+    monkeypatch.setattr(Hosting, "_follow", counted)
+    moved = replace(topic(partitions=50).partitions[7], leader_epoch=LeaderEpoch(3))
+    one.change(partitions_changed={topic().topic_id: (moved,)})
+    one.change(topics_changed=(topic("other", number=9, leader=OTHER),))
+    assert followed == [7]
+    assert one.hosted(partition=7).partition.leader_epoch == 3
+
+
+def test_a_large_image_is_hosted_in_steps_and_shown_after_the_last() -> None:
+    async def scenario() -> None:
+        one, whole = World(), topic(partitions=HOSTED_AT_ONCE * 3)
+        image = ClusterImage(
+            position=FeedPosition(ControllerEpoch(1), 1),
+            topics={whole.name: whole},
+            topics_by_id={whole.topic_id: whole},
+        )
+        taking = asyncio.get_running_loop().create_task(one.node.metadata.take_in_steps(image))
+        seen: list[int] = []
+        while not taking.done():
+            await asyncio.sleep(0)
+            seen.append(len(one.node.hosted))
+            assert (one.node.image is image) is taking.done()
+        assert seen[:2] == [HOSTED_AT_ONCE, 2 * HOSTED_AT_ONCE]
+        assert seen[-1] == 3 * HOSTED_AT_ONCE
+
+    asyncio.run(scenario())

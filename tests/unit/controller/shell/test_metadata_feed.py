@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from controller.shell.metadata_feed import NOT_A_BROKER, FeedLimits, MetadataFeed, Subscription
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch
+from tidemark.model.ids import BrokerEpoch, LeaderEpoch
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.controller.worlds import a_broker, a_cluster
+from unit.controller.worlds import a_broker, a_cluster, a_topic
 
 
 class Publisher:
@@ -52,6 +52,28 @@ def test_a_subscriber_gets_a_snapshot_then_deltas() -> None:
             one.publish()
             assert await take(one.feed, subscription, 2) == ["delta 1", "delta 2"]
         assert one.feed.subscriptions == ()
+
+    asyncio.run(use())
+
+
+def test_partitions_travel_alone_only_to_subscribers_that_take_them() -> None:
+    async def use() -> None:
+        one = Publisher()
+        topic = a_topic("wide", (1, 2), (2, 3))
+        one.image = a_cluster(topic).image
+        one.open()
+        moved = replace(topic.partitions[0], leader_epoch=LeaderEpoch(77))
+        changed = replace(topic, partitions=(moved, *topic.partitions[1:]))
+        with (
+            one.feed.subscribe("old", NOT_A_BROKER) as old,
+            one.feed.subscribe("new", NOT_A_BROKER, takes_partitions=True) as new,
+        ):
+            for subscription in (old, new):
+                await subscription.next_update(one.feed)
+            one.publish(ClusterDelta(topics_changed=(changed,)))
+            deltas = [(await each.next_update(one.feed)) for each in (old, new)]
+        assert [len(each.delta.topics_changed) for each in deltas if each] == [1, 0]
+        assert [len(each.delta.partitions_changed) for each in deltas if each] == [0, 1]
 
     asyncio.run(use())
 

@@ -100,6 +100,19 @@ CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)
 
 
+def applied(
+    image: ClusterImage, update: pb.MetadataUpdate
+) -> tuple[ClusterImage, ClusterDelta | None]:
+    """All steps of an update."""
+    steps = apply_update(image, update)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: tuple[ClusterImage, ClusterDelta | None] = end.value
+            return result
+
+
 def over_the_wire(update: pb.MetadataUpdate) -> pb.MetadataUpdate:
     return pb.MetadataUpdate.FromString(update.SerializeToString())
 
@@ -114,11 +127,11 @@ def test_a_delta_comes_back_as_it_went(delta: ClusterDelta) -> None:
 @settings(max_examples=20, deadline=None)
 def test_snapshot_then_delta_is_what_the_controller_has(delta: ClusterDelta) -> None:
     theirs = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
-    ours, whole = apply_update(ClusterImage(), over_the_wire(snapshot_update(theirs)))
+    ours, whole = applied(ClusterImage(), over_the_wire(snapshot_update(theirs)))
     assert (ours, whole) == (theirs, None)
     theirs = theirs.apply(delta, SECOND, CONTROLLER)
     update = over_the_wire(delta_update(delta, SECOND, CONTROLLER))
-    assert apply_update(ours, update) == (theirs, delta)
+    assert applied(ours, update) == (theirs, delta)
 
 
 @given(DELTAS)
@@ -126,7 +139,7 @@ def test_snapshot_then_delta_is_what_the_controller_has(delta: ClusterDelta) -> 
 def test_a_snapshot_holds_all_that_deltas_brought(delta: ClusterDelta) -> None:
     start = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
     theirs = start.apply(delta, SECOND, CONTROLLER)
-    assert apply_update(ClusterImage(), over_the_wire(snapshot_update(theirs))) == (theirs, None)
+    assert applied(ClusterImage(), over_the_wire(snapshot_update(theirs))) == (theirs, None)
 
 
 # Mixed versions: controllers of the last release know of no coordinators.
@@ -145,7 +158,7 @@ def without_coordinators(update: pb.MetadataUpdate) -> pb.MetadataUpdate:
 def test_a_snapshot_of_the_last_release_has_no_coordinators(delta: ClusterDelta) -> None:
     start = ClusterImage(position=FIRST, cluster_id="tide", controller_id=CONTROLLER)
     theirs = start.apply(delta, SECOND, CONTROLLER)
-    image, _ = apply_update(ClusterImage(), without_coordinators(snapshot_update(theirs)))
+    image, _ = applied(ClusterImage(), without_coordinators(snapshot_update(theirs)))
     assert image == replace(theirs, coordinators={}, shards={})
 
 
@@ -157,5 +170,46 @@ def test_a_delta_of_the_last_release_leaves_coordinators_as_they_are() -> None:
     old = pb.MetadataUpdate(position=pb.MetadataUpdate().position, controller_id=3)
     old.position.controller_epoch, old.position.version = third
     old.delta.brokers_gone.append(1)
-    after, _ = apply_update(ours, over_the_wire(old))
+    after, _ = applied(ours, over_the_wire(old))
     assert after.shards == ours.shards
+
+
+PARTITION = PartitionImage(
+    0, (BrokerId(1),), (BrokerId(1),), BrokerId(1), LeaderEpoch(0), PartitionEpoch(0)
+)
+WIDE = TopicImage(
+    "wide", TopicId(bytes(16)), {}, tuple(replace(PARTITION, partition=n) for n in range(3))
+)
+
+
+def with_one_changed() -> tuple[ClusterImage, ClusterDelta]:
+    """An image, and one partition's change as a whole topic."""
+    image = ClusterImage(
+        position=FIRST, topics={WIDE.name: WIDE}, topics_by_id={WIDE.topic_id: WIDE}
+    )
+    changed = replace(WIDE.partitions[1], leader_epoch=LeaderEpoch(4))
+    topic = replace(WIDE, partitions=(WIDE.partitions[0], changed, WIDE.partitions[2]))
+    return image, ClusterDelta(topics_changed=(topic,))
+
+
+def test_one_partition_travels_alone_and_leaves_the_same_image() -> None:
+    image, whole = with_one_changed()
+    narrow = whole.narrowed(image)
+    sent = over_the_wire(delta_update(narrow, SECOND, CONTROLLER))
+    assert [len(one.partitions) for one in sent.delta.partitions_changed] == [1]
+    assert not sent.delta.topics_changed
+    theirs, _ = applied(image, sent)
+    assert theirs == image.apply(whole, SECOND, CONTROLLER)
+    assert theirs.topics["wide"] is theirs.topics_by_id[WIDE.topic_id]
+
+
+def test_new_topics_settings_and_partitions_travel_as_whole_topics() -> None:
+    image, _ = with_one_changed()
+    others = (
+        replace(WIDE, name="new", topic_id=TopicId(b"n" * 16)),
+        replace(WIDE, configs={"a": "b"}),
+        replace(WIDE, partitions=(*WIDE.partitions, replace(PARTITION, partition=3))),
+    )
+    for topic in others:
+        delta = ClusterDelta(topics_changed=(topic,))
+        assert delta.narrowed(image) == delta

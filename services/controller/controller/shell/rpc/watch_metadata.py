@@ -24,9 +24,11 @@ async def handle(
     if first is None:
         return
     broker_epoch = BrokerEpoch(first.broker_epoch)
-    beats = first.answers_heartbeats
     with node.feed.subscribe(
-        first.subscriber, broker_epoch, answers_heartbeats=beats
+        first.subscriber,
+        broker_epoch,
+        answers_heartbeats=first.answers_heartbeats,
+        takes_partitions=first.takes_partitions,
     ) as subscription:
         async with asyncio.TaskGroup() as tasks:
             listener = tasks.create_task(_listen(node, requests, subscription))
