@@ -51,6 +51,7 @@ class VerifiedAppend:
         transactional_id: str,
         transactions_v2: bool,
         abortable_known: bool = True,
+        leader_epoch_expected: int = -1,
     ) -> None:
         self._node = node
         self._hosted = hosted
@@ -61,6 +62,7 @@ class VerifiedAppend:
         self._transactional_id = transactional_id
         self._transactions_v2 = transactions_v2
         self._abortable_known = abortable_known
+        self._leader_epoch_expected = leader_epoch_expected
         self._before = hosted.verifying.get(self._header.producer_id)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         hosted.verifying[self._header.producer_id] = self._over
@@ -76,12 +78,18 @@ class VerifiedAppend:
                 return node.refused(hosted, refused)
             if must_inspect(hosted, self._batch, self._lane):
                 return await InspectedAppend(
-                    node, hosted, self._batch, acks=self._acks, lane=self._lane
+                    node,
+                    hosted,
+                    self._batch,
+                    acks=self._acks,
+                    lane=self._lane,
+                    leader_epoch_expected=self._leader_epoch_expected,
                 ).run()
             return node.append(
                 hosted,
                 memoryview(bytearray(self._batch)),
                 acks=self._acks,
+                leader_epoch_expected=self._leader_epoch_expected,
                 now_ms=node.clock.wall_ms(),
             )
         finally:

@@ -101,57 +101,49 @@ class AppendStream:
     async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
         """Into the log, in one go where no record must be looked at first."""
         view = memoryview(command.batches)
-        if command.transactional_id:
-            return await self._write_in_transaction(hosted, command)
-        if hosted.rule is None and not hosted.turns:
+        if not command.transactional_id and hosted.rule is None and not hosted.turns:
             return self._append_now(hosted, command, view)
-        outcome: AppendOutcome | None = None
         first: AppendOutcome | None = None
+        last: AppendOutcome | None = None
         end = 0
         for position, header in iterate_headers(view):
             end = position + header.size_bytes
-            batch = view[position:end]
-            if must_inspect(hosted, batch, self._caller.peer):
-                outcome = await InspectedAppend(
-                    self._node,
-                    hosted,
-                    bytes(batch),
-                    acks=command.acks,
-                    lane=self._caller.peer,
-                    leader_epoch_expected=command.leader_epoch,
-                ).run()
-            else:
-                outcome = self._append_now(hosted, command, batch)
-            if outcome.error_code is not ErrorCode.NONE:
-                return outcome
-            first = first or outcome
-        if outcome is None or first is None or end < len(view):
+            last = await self._write_one(hosted, command, view[position:end])
+            if last.error_code is not ErrorCode.NONE:
+                return last
+            first = first or last
+            # A leader that is replaced and leads again may have lost what it had appended: one
+            # answer is for batches of one leader epoch.
+            command = command._replace(leader_epoch=hosted.partition.leader_epoch)
+        if first is None or last is None or end < len(view):
             return self._append_now(hosted, command, view[end:])  # no whole batch: refused as such
-        return outcome._replace(base_offset=first.base_offset)
+        return last._replace(base_offset=first.base_offset)
 
-    async def _write_in_transaction(
-        self, hosted: HostedPartition, command: AppendCommand
+    async def _write_one(
+        self, hosted: HostedPartition, command: AppendCommand, batch: memoryview
     ) -> AppendOutcome:
-        """Each batch once the coordinator knows that the partition is in the transaction."""
-        outcome: AppendOutcome | None = None
-        first: AppendOutcome | None = None
-        for position, header in iterate_headers(command.batches):
-            batch = command.batches[position : position + header.size_bytes]
-            outcome = await VerifiedAppend(
+        """Once a worker, or the coordinator of its transaction, has seen it if that must be."""
+        if command.transactional_id:
+            return await VerifiedAppend(
                 self._node,
                 hosted,
-                batch,
+                bytes(batch),
                 acks=command.acks,
                 lane=self._caller.peer,
                 transactional_id=command.transactional_id,
                 transactions_v2=True,
+                leader_epoch_expected=command.leader_epoch,
             ).run()
-            if outcome.error_code is not ErrorCode.NONE:
-                return outcome
-            first = first or outcome
-        if outcome is None or first is None:
-            return self._append_now(hosted, command, memoryview(b""))  # refused as no batch
-        return outcome._replace(base_offset=first.base_offset)
+        if must_inspect(hosted, batch, self._caller.peer):
+            return await InspectedAppend(
+                self._node,
+                hosted,
+                bytes(batch),
+                acks=command.acks,
+                lane=self._caller.peer,
+                leader_epoch_expected=command.leader_epoch,
+            ).run()
+        return self._append_now(hosted, command, batch)
 
     def _append_now(
         self, hosted: HostedPartition, command: AppendCommand, batches: memoryview
