@@ -106,15 +106,7 @@ def open_directories(config: BrokerConfig) -> OpenedDirectories:
             "log directory open",
             extra=fields(path=disk.root, logs=len(manager.logs), clean=manager.clean_start),
         )
-<<<<<<< Updated upstream
     directories = OpenedDirectories(tuple(managers), boot_id, locked)
-=======
-    for path, reason in failed.items():
-        if not managers:
-            raise reason
-        log.error("log directory left out", extra=fields(path=path, reason=str(reason)))
-    directories = OpenedDirectories(tuple(managers), boot_id, failed=tuple(failed))
->>>>>>> Stashed changes
     for manager in managers:
         if manager.stamp.cluster_id not in ("", directories.cluster_id):
             raise ServiceError("log.dirs belong to different clusters; check log.dirs", ExitCode.IO)
