@@ -353,6 +353,7 @@ def newer_files(path: Path) -> list[tuple[Path, str]]:
         ("replication-offset-checkpoint", b"1\n0\n"),
         ("log-start-offset-checkpoint", b"1\n0\n"),
         ("clean-shutdown", b'{"version": 1}'),
+        ("failed-disks", b'{"version": 1}'),
         ("t-0/partition.metadata", b"version: 1\nkind: x\n"),
         ("t-0/leader-epoch-checkpoint", b"1\n0\n"),
         ("t-0/00000000000000000000.snapshot", snapshot),

@@ -13,7 +13,7 @@ from broker.core.replica import Replica
 from broker.storage import stamp
 from broker.storage.compaction import _Round
 from broker.storage.log import Log
-from broker.storage.log_manager import LogManager
+from broker.storage.offset_checkpoints import OffsetCheckpoints
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import _Scan
@@ -70,7 +70,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (_Scan, "_prepare_indexes", _nothing),
         (Segment, "begins_batch", lambda *_: True),
     ),
-    "does not keep DeleteRecords": ((LogManager, "_save_log_starts", _nothing),),
+    "does not keep DeleteRecords": ((OffsetCheckpoints, "save_log_starts", _nothing),),
     "compacts the last value away": ((_Round, "_map_batch", _map_one_too_far),),
     "leaves half a batch on a full disk": ((Log, "_undo", _nothing),),
     "serves a foreign disk": ((stamp, "check_stamp", _nothing),),

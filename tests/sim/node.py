@@ -145,6 +145,7 @@ class Node:
             jitter=lambda most: dice.between(0, most),
             open_files_max=dice.pick((2, 4, 1_024)),
         )
+        self.manager.join_cluster(CLUSTER)
         self.manager.heal_free_bytes = 1
         self.manager.flush_interval_ms = 400
         self.parked = Parked()

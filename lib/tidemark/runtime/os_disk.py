@@ -37,6 +37,10 @@ def _disk_error(path: str, error: OSError) -> DiskError:
     return kind(path, error.strerror or str(error))
 
 
+class DirectoryInUseError(DiskError):
+    """Another process holds the directory."""
+
+
 class OsFile:
     """One open descriptor; see tidemark.storage.disk.File for the contract.
 
@@ -182,7 +186,7 @@ class OsDisk:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.unlock()
-            raise DiskError(path, "another process holds this log directory") from None
+            raise DirectoryInUseError(path, "another process holds this log directory") from None
         except OSError as error:
             self.unlock()
             raise _disk_error(path, error) from error

@@ -10,7 +10,7 @@ from broker.config import BrokerConfig
 from broker.shell.broker_service import BrokerService
 from broker.shell.replication.leader_connection import LeaderConnection
 from broker.shell.seams import Seams
-from broker.shell.start import OpenedDirectories, open_manager
+from broker.shell.start import OpenedDirectories, load_directories
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 from tidemark.model.ids import InstantMs, WallMs
@@ -168,16 +168,14 @@ class BrokerProcess:
         self._network = directory.network
         self._servers = servers
         clock = SimClock(host, rate_permille)
-        managers = tuple(
-            open_manager(
-                config,
-                disk,
-                boot_id=boot_id,
-                clock=clock,
-                jitter=lambda maximum: dice.between(0, maximum),
-                new_directory_id=directory_id,
-            )
-            for disk, directory_id in zip(disks, directory_ids, strict=True)
+        names = [f"disk-{number}" for number in range(len(disks))]
+        directories = load_directories(
+            config,
+            dict(zip(names, disks, strict=True)),
+            boot_id=boot_id,
+            clock=clock,
+            jitter=lambda maximum: dice.between(0, maximum),
+            new_directory_ids=dict(zip(names, directory_ids, strict=True)),
         )
         host.begin()
         self.loop = new_loop(host, dice)
@@ -198,7 +196,6 @@ class BrokerProcess:
             opener=lambda disk: lambda: disk,
             after_load=lambda: None,
         )
-        directories = OpenedDirectories(managers, boot_id)
         self.is_stopping = asyncio.Event()
         self.loop.inside(lambda: self._build(config, directories, seams))
         self.task = self.loop.create_task(self._run())

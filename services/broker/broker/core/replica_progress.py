@@ -38,6 +38,7 @@ class ReplicaProgress:
         "_standing",
         "broker_epoch",
         "log_end",
+        "sent_from",
         "synced_end",
     )
 
@@ -46,6 +47,8 @@ class ReplicaProgress:
         self.broker_epoch = BrokerEpoch(-1)
         self.log_end = -1
         self.synced_end = -1
+        self.sent_from = -1
+        """The offset that it last got bytes from: it asks for that again if it cannot use them."""
         self._fetched_at = now
         self._caught_up_at = now
         self._leader_end_then = -1

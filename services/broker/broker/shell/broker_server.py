@@ -51,7 +51,9 @@ class BrokerServer:
         config: BrokerConfig,
         log_managers: Sequence[LogManager],
         seams: Seams,
+        failed_directories: Sequence[str] = (),
     ) -> None:
+        """``failed_directories``: those of log.dirs that could not be opened."""
         self.config = config
         self.workers, self.lookups = _record_workers(config, seams), _record_workers(config, seams)
         self._after_load = seams.after_load
@@ -65,6 +67,7 @@ class BrokerServer:
             workers=self.workers,
             lookups=self.lookups,
             draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
+            failed_directories=failed_directories,
         )
         if config.transaction_partition_verification_enable:
             self.node.txn_verifier = self.node.txn.make_verifier(

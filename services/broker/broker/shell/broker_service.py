@@ -35,7 +35,7 @@ class BrokerService:
         self._seams = seams
         self._session = seams.session
         self.incarnation_id = seams.dice.randbytes(INCARNATION_BYTES)
-        self.server = BrokerServer(config, directories.managers, seams)
+        self.server = BrokerServer(config, directories.managers, seams, directories.failed)
         self.membership = Membership(
             self.server.node,
             seams.session,

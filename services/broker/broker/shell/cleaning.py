@@ -237,15 +237,4 @@ class Cleaning:
                     )
 
     def _found(self, hosted: HostedPartition, damage: Damage) -> None:
-        hosted.log.report_damage(str(damage))
-        self._node.counters.damage_found += 1
-        log.error(
-            "damage found",
-            extra=fields(
-                partition=str(damage.topic_partition),
-                path=damage.path,
-                position=damage.position,
-                offset=damage.offset,
-                what=damage.what,
-            ),
-        )
+        self._node.found_damage(hosted, str(damage), damage.offset)

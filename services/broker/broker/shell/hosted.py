@@ -9,7 +9,7 @@ from tidemark.model.metadata import TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import topic_resource
-from broker.core.partition import Partition
+from broker.core.partition import Partition, Role
 from broker.shell.metrics import TopicCounters
 from broker.storage.log import Log, LogRead
 from broker.storage.log_manager import LogManager
@@ -21,6 +21,7 @@ class HostedPartition:
 
     __slots__ = (
         "__weakref__",
+        "checked_at",
         "counters",
         "is_internal",
         "log",
@@ -32,6 +33,7 @@ class HostedPartition:
         "topic_id",
         "topic_partition",
         "turns",
+        "unsound_since",
         "verifying",
     )
 
@@ -58,8 +60,19 @@ class HostedPartition:
         """By lane (a connection): done when its last append that went through a worker is over;
         keeps their order.
         """
+        self.unsound_since: int | None = None
+        """The last leader epoch in which it fetched before its disk was known to have failed, or
+        lost bytes; None: nothing is known against it.
+        """
+        self.checked_at = -1
+        """The offset that a follower last asked for twice."""
         self.verifying: dict[int, asyncio.Future[None]] = {}
         """By producer id: done when its last append that asked the coordinator first is over."""
+
+    @property
+    def is_unsound(self) -> bool:
+        """Whether its disk failed or lost bytes: it is no witness of what was committed."""
+        return self.log.damage is not None or self.partition.role is Role.FAILED
 
 
 class AppendOutcome(NamedTuple):

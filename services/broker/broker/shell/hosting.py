@@ -20,6 +20,7 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
+from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
 from broker.shell.hosted import HostedPartition
 from broker.shell.node import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log
@@ -139,7 +140,7 @@ class Hosting:
         node = self._node
         topic_partition = TopicPartition(topic.name, state.partition)
         try:
-            manager, found = self._directory(topic_partition, topic, config)
+            manager, found = self._directory(topic_partition, topic, state, config)
         except DiskError as failure:
             log.error(
                 "partition not hosted",
@@ -163,6 +164,10 @@ class Hosting:
         )
         hosted = HostedPartition(topic, partition, found, manager)
         hosted.counters = node.counters.topic(topic.name)
+        if found.damage is not None:
+            hosted.unsound_since = FOUND_AT_START
+        if manager.failure is not None:
+            partition.become_failed()
         node.hosted[topic_partition] = hosted
         node.hosted_by_id[topic.topic_id, state.partition] = hosted
         return hosted
@@ -171,9 +176,13 @@ class Hosting:
         return PartitionLimits.of(config, records_max=self._node.config.batch_records_max)
 
     def _directory(
-        self, topic_partition: TopicPartition, topic: TopicImage, config: TopicConfig
+        self,
+        topic_partition: TopicPartition,
+        topic: TopicImage,
+        state: PartitionImage,
+        config: TopicConfig,
     ) -> tuple[LogManager, Log]:
-        """Raises DiskError when no directory can take it."""
+        """Raises DiskError when no directory can take it, or it may be in one that failed."""
         node = self._node
         for manager in node.log_managers:
             found = manager.logs.get(topic_partition)
@@ -184,6 +193,8 @@ class Hosting:
                 return manager, found
             log.warning("stray log set aside", extra=fields(partition=str(topic_partition)))
             manager.mark_stray(topic_partition)
+        if node.lacks_directory and not is_new_here(state, node.broker_id):
+            raise DiskError("log.dirs", "its log may be in a directory that is out of service")
         usable = [manager for manager in node.log_managers if manager.fenced is None]
         failure: DiskError | None = None
         for manager in sorted(usable, key=lambda one: len(one.logs)):
@@ -213,6 +224,7 @@ class Hosting:
         partition.configure(self._limits(config))
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
+        is_repaired = self._maybe_repair(hosted, state, last_epoch=was[2])
         if partition.high_watermark != high_watermark:
             node.parked.moved(hosted, UNKNOWN_BYTES)
         elif (partition.isr, partition.replicas) != members:
@@ -222,11 +234,15 @@ class Hosting:
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # It is not readable before a round has been: do not wait for a write.
             node.on_group_write()
-        if was == (partition.role, partition.leader, partition.leader_epoch):
+        is_same = was == (partition.role, partition.leader, partition.leader_epoch)
+        if is_same and not is_repaired:
             return
         self._changed.append(hosted)
         if self._following is not None:
-            self._following.apply(hosted)
+            if hosted.is_unsound:
+                self._following.remove(hosted)
+            else:
+                self._following.apply(hosted)
         log.info(
             "partition taken up",
             extra=fields(
@@ -251,6 +267,52 @@ class Hosting:
             partition.follow(state)
         else:
             partition.become_offline(state.leader, state.leader_epoch)
+
+    # -- what is damaged
+
+    def note_unsound(self, hosted: HostedPartition) -> None:
+        """The disk of this replica failed, or lost bytes: it fetches nothing from here on, so that
+        no fetch of it counts in a later leader epoch than the present one.
+        """
+        if hosted.unsound_since is None:
+            hosted.unsound_since = hosted.partition.leader_epoch
+            if self._following is not None:
+                self._following.remove(hosted)
+
+    def _maybe_repair(
+        self, hosted: HostedPartition, state: PartitionImage, *, last_epoch: int
+    ) -> bool:
+        """Cut a damaged log that counts nowhere, so that it is fetched from its leader again.
+        ``last_epoch``: the last in which this replica may have fetched.
+        """
+        if hosted.log.damage is None or hosted.partition.role is not Role.FOLLOWER:
+            return False
+        if hosted.unsound_since is None:
+            hosted.unsound_since = last_epoch
+        if not may_repair(state, self._node.broker_id, unsound_since=hosted.unsound_since):
+            return False
+        damage, before = hosted.log.damage, hosted.partition.log_end
+        try:
+            hosted.log.repair()
+        except DiskError as failure:
+            self._node.fence_directory(hosted.manager, failure)
+            return False
+        if hosted.log.log_start == hosted.partition.log_start:
+            hosted.partition.truncated(hosted.log.log_end, hosted.log.synced_end)
+        else:
+            hosted.partition.started_at(hosted.log.log_start)
+        hosted.unsound_since = None
+        log.warning(
+            "damaged log cut, to be fetched again",
+            extra=fields(
+                partition=str(hosted.topic_partition),
+                leader=state.leader,
+                log_end=hosted.log.log_end,
+                was=before,
+                reason=damage,
+            ),
+        )
+        return True
 
     # -- what goes
 

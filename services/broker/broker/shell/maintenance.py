@@ -15,6 +15,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
+from broker.shell.replica_reports import ReplicaReports
 from broker.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 FLUSH_LOOK_MS = 1_000
 """How often flush.ms and flush.messages are looked at; a look that finds nothing is cheap."""
 HEAL_INTERVAL_MS = 1_000
+FAILED_REPORT_MS = 10_000
+"""How long the end of a broker without a usable directory waits for the controller's answer."""
 EXPIRY_INTERVAL_MS = 60_000
 EXPIRED_AT_ONCE = 200
 
@@ -39,6 +42,7 @@ class Maintenance:
         self._group_writes = asyncio.Event()
         self._rounds = {manager: asyncio.Lock() for manager in node.log_managers}
         """A manager has one flush round at a time; the next waits for it."""
+        self._reports = ReplicaReports(node, hosting)
         node.on_group_write = self._group_writes.set
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
@@ -47,6 +51,7 @@ class Maintenance:
         loops = [
             tasks.create_task(self._flush_groups(), name="flush-groups"),
             tasks.create_task(self._heal(), name="heal"),
+            tasks.create_task(self._reports.run(), name="replica-reports"),
             tasks.create_task(self._expire_producers(), name="expire-producers"),
             tasks.create_task(
                 self._every(min(config.log_flush_interval_ms, FLUSH_LOOK_MS), self._flush_all),
@@ -150,7 +155,9 @@ class Maintenance:
                 if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     self._hosting.retry()
-            if all(one.fenced is not None and not one.is_full for one in self._node.log_managers):
+            if all(one.failure is not None for one in self._node.log_managers):
+                # Whoever starts next may not know of it: the note on the disk may be lost as well.
+                await self._reports.settle(FAILED_REPORT_MS)
                 raise ServiceError(
                     "every log directory has failed; see the log above, replace the disks and"
                     " start again",

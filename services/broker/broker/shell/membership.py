@@ -30,6 +30,7 @@ from tidemark.runtime.zk_session import (
 )
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from broker.shell.held_logs import held_logs
 from broker.shell.internal_topics import wanted_topics
 from broker.shell.node import MEMBERSHIP
 
@@ -263,6 +264,7 @@ class Membership:
                 )
                 for name, wanted in wanted_topics(node.config).items()
             ],
+            held=held_logs(node.log_managers),
         )
         try:
             epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)

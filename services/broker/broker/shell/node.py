@@ -30,7 +30,6 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError, DiskFullError
 
 from broker.config import BrokerConfig
@@ -38,13 +37,13 @@ from broker.core.authorizer import Authorizer
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.partition import AppendPlan, Partition, Refusal, Repeated, Role
 from broker.core.quotas import Quotas
+from broker.shell.disk_health import DiskHealth
 from broker.shell.groups.coordinator import Groups
 from broker.shell.hosted import AppendOutcome as AppendOutcome
 from broker.shell.hosted import HostedPartition as HostedPartition
 from broker.shell.hosted import ReadOutcome as ReadOutcome
 from broker.shell.leader_throttle import LeaderThrottle
 from broker.shell.limits import ConnectionLimits
-from broker.shell.metrics import BrokerCounters
 from broker.shell.parking_lot import ParkingLot, parked_limits
 from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.txn_relay import TxnRelay
@@ -82,7 +81,7 @@ _NO_BATCH: Final = Refusal(
 )
 
 
-class BrokerNode:
+class BrokerNode(DiskHealth):
     """One broker: its partitions, the current image, and the services that handlers use."""
 
     def __init__(
@@ -99,14 +98,15 @@ class BrokerNode:
         channels: ChannelPool | None = None,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
+        failed_directories: Sequence[str] = (),
     ) -> None:
+        """``failed_directories``: those of log.dirs that could not be opened."""
+        super().__init__(log_managers, failed_directories)
         self.config = config
         self.broker_id = BrokerId(config.broker_id)
         self.broker_epoch = -1
         self.metadata = MetadataCache(first=ACT_FIRST, then=ACT_THEN)
-        self.hosted: dict[tuple[str, int], HostedPartition] = {}
         self.hosted_by_id: dict[tuple[bytes, int], HostedPartition] = {}
-        self.log_managers = tuple(log_managers)
         self.clock = clock
         self.controller = controller
         self.producer_ids = producer_ids
@@ -118,7 +118,6 @@ class BrokerNode:
         self.quotas = quotas or Quotas()
         self.leader_throttle = LeaderThrottle(config)
         self.follower_throttle = FollowerThrottle(config)
-        self.counters = BrokerCounters()
         self.metrics = self.counters
         self.limits = ConnectionLimits(
             connections_max=config.max_connections,
@@ -355,31 +354,6 @@ class BrokerNode:
             must_wait=False,
             message=refusal.message,
             refused_records=refusal.records,
-        )
-
-    def fence_directory(self, manager: LogManager, failure: DiskError) -> None:
-        """Take a log directory out of service: writes only when it is full, all of it otherwise."""
-        manager.fence(failure)
-        if isinstance(failure, DiskFullError):
-            return
-        for hosted in self.hosted.values():
-            if hosted.manager is manager and hosted.partition.role is not Role.FAILED:
-                hosted.partition.become_failed()
-                self.parked.gone(hosted)
-
-    def note_damage(self, hosted: HostedPartition, damage: LogDamagedError) -> None:
-        """Bytes of one partition are not what was written: told once a request, the others serve
-        on.
-        """
-        self.counters.damaged_reads += 1
-        log.error(
-            "log damaged",
-            extra=fields(
-                partition=str(hosted.topic_partition),
-                path=damage.path,
-                position=damage.position,
-                reason=damage.reason,
-            ),
         )
 
     # -- read

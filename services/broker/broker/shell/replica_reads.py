@@ -59,6 +59,11 @@ def read_replica(
     if is_throttled and not throttle.may_send(now):
         return ReadOutcome(_NO_ERROR, None, high_watermark, high_watermark, log_start)
     outcome = node.read_log(hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end)
+    if outcome.read is not None:
+        known = partition.progress[replica.broker_id]
+        if arrived_at is not None and known.sent_from == want.fetch_offset:
+            node.suspects.add(hosted, want.fetch_offset, outcome.read)
+        known.sent_from = want.fetch_offset
     if is_throttled and outcome.read is not None:
         throttle.sent(outcome.read.length_bytes, now)
     return outcome

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import InstantMs
 from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S: Final = 5.0
-FEED_WAIT_MS: Final = 2_000
+FEED_WAIT_S: Final = 2.0
 LOOK_MS: Final = 1_000
 SETTLE_LOOK_MS: Final = 50
 
@@ -143,8 +142,7 @@ class ReplicaReports:
                 reason=replicas[0].reason,
             ),
         )
-        due = InstantMs(clock.now_ms() + FEED_WAIT_MS)
-        await node.wait_for_feed(read_position(answer.position), due)
+        await node.metadata.wait_for(read_position(answer.position), FEED_WAIT_S)
         self._reports.answered(clock.now_ms())
 
     # -- what a follower could not use

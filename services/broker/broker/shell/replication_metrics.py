@@ -51,9 +51,14 @@ def families(node: "BrokerNode") -> Iterator[Metric]:
         "tidemark_lease_held", "1 while nobody else can lead what is led here", node.has_lease()
     )
     yield _follower_lags(node)
-    offline = sum(1 for manager in node.log_managers if manager.fenced is not None)
     yield GaugeMetricFamily(
-        "kafka_log_logmanager_offlinelogdirectorycount", "log directories fenced", offline
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "log directories fenced, or not opened",
+        node.offline_directories,
+    )
+    damaged = sum(1 for hosted in node.hosted.values() if hosted.log.damage is not None)
+    yield GaugeMetricFamily(
+        "tidemark_replicas_damaged", "hosted partitions whose log is known to be damaged", damaged
     )
 
 

@@ -5,19 +5,23 @@ import logging
 import os
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tidemark.model.topic_configs import topic_config
+from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
-from tidemark.runtime.os_disk import OsDisk, kernel_boot_id
+from tidemark.runtime.os_disk import DirectoryInUseError, OsDisk, kernel_boot_id
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk import Disk, DiskError, DiskFullError
 
 from broker.config import BrokerConfig
 from broker.storage.checkpoint import NewerVersionError
+from broker.storage.disk_failures import DiskFailures
+from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.stamp import StampError
 
@@ -32,6 +36,8 @@ class OpenedDirectories(NamedTuple):
     boot_id: str
     """Of the machine's kernel: unsynced bytes are still there while it is the same."""
     locked: Sequence[OsDisk] = ()
+    failed: tuple[str, ...] = ()
+    """Those that could not be opened, as log.dirs names them."""
 
     @property
     def cluster_id(self) -> str:
@@ -80,37 +86,110 @@ def directory_id(text: str) -> bytes:
 
 
 def open_directories(config: BrokerConfig) -> OpenedDirectories:
-    """Lock and load every directory. Raises ServiceError for one that must not be used, DiskError
-    for a failing one.
+    """Lock and load every directory; one of several that fails is left out. Raises ServiceError for
+    one that must not be used, DiskError when none is left.
     """
-    managers: list[LogManager] = []
-    locked: list[OsDisk] = []
-    boot_id = kernel_boot_id()
+    disks: dict[str, OsDisk] = {}
+    failed: dict[str, DiskError] = {}
     dice = random.Random(os.urandom(8))
     for path in config.log_dirs:
-        disk = OsDisk(path)
-        disk.lock()
         try:
+            disk = OsDisk(path)
+            disk.lock()
+        except DirectoryInUseError:
+            raise
+        except DiskError as failure:
+            failed[path] = failure
+        else:
+            disks[path] = disk
+    opened = load_directories(
+        config,
+        disks,
+        boot_id=kernel_boot_id(),
+        clock=Clock(),
+        jitter=lambda maximum: dice.randint(0, maximum),
+        failed=failed,
+    )
+    return opened._replace(locked=tuple(disks.values()))
+
+
+def load_directories(
+    config: BrokerConfig,
+    disks: Mapping[str, Disk],
+    *,
+    boot_id: str,
+    clock: Clock,
+    jitter: Callable[[int], int],
+    failed: Mapping[str, DiskError] = MappingProxyType({}),
+    new_directory_ids: Mapping[str, str] = MappingProxyType({}),
+) -> OpenedDirectories:
+    """Directories by path, locked already. ``failed``: those that could not be locked.
+    ``new_directory_ids``: for empty ones; as is drawn where none is given. Raises as
+    ``open_directories``.
+    """
+    managers: list[LogManager] = []
+    failures: DiskFailures | None = None
+    failed = dict(failed)
+    for path, disk in disks.items():
+        try:
+            failures = failures or DiskFailures(disks.values())
             manager = open_manager(
                 config,
                 disk,
                 boot_id=boot_id,
-                clock=Clock(),
-                jitter=lambda maximum: dice.randint(0, maximum),
+                clock=clock,
+                jitter=jitter,
+                new_directory_id=new_directory_ids.get(path, ""),
+                failures=failures,
             )
         except (StampError, NewerVersionError) as refused:
-            raise ServiceError(f"{disk.root}: {refused}", ExitCode.IO) from refused
+            raise ServiceError(f"{path}: {refused}", ExitCode.IO) from refused
+        except DiskFullError:
+            raise
+        except DiskError as failure:
+            failed[path] = failure
+            continue
         managers.append(manager)
-        locked.append(disk)
         log.info(
             "log directory open",
-            extra=fields(path=disk.root, logs=len(manager.logs), clean=manager.clean_start),
+            extra=fields(path=path, logs=len(manager.logs), clean=manager.clean_start),
         )
-    directories = OpenedDirectories(tuple(managers), boot_id, locked)
+    for path, reason in failed.items():
+        if not managers:
+            raise reason
+        log.error("log directory left out", extra=fields(path=path, reason=str(reason)))
+    directories = OpenedDirectories(tuple(managers), boot_id, failed=tuple(failed))
     for manager in managers:
         if manager.stamp.cluster_id not in ("", directories.cluster_id):
             raise ServiceError("log.dirs belong to different clusters; check log.dirs", ExitCode.IO)
+    set_copies_aside(managers)
     return directories
+
+
+def set_copies_aside(managers: Sequence[LogManager]) -> None:
+    """Where two directories have a log of the same partition, which happens when one of them was
+    away for a while, the one that reaches further in the later leader epoch is kept, and counts as
+    lost. Raises DiskError.
+    """
+    kept: dict[tuple[bytes, TopicPartition], tuple[LogManager, Log]] = {}
+    for manager in managers:
+        for topic_partition, one in tuple(manager.logs.items()):
+            key = (one.topic_id, topic_partition)
+            known = kept.setdefault(key, (manager, one))
+            if known[1] is one:
+                continue
+            worse, better = sorted((known, (manager, one)), key=_reach)
+            kept[key] = better
+            better[1].end_lost = True
+            name = worse[0].mark_stray(topic_partition)
+            log.warning(
+                "second log of a partition set aside",
+                extra=fields(partition=str(topic_partition), name=name),
+            )
+
+
+def _reach(copy: tuple[LogManager, Log]) -> tuple[int, int]:
+    return int(copy[1].epochs.latest), copy[1].log_end
 
 
 def open_manager(
@@ -121,6 +200,7 @@ def open_manager(
     clock: Clock,
     jitter: Callable[[int], int],
     new_directory_id: str = "",
+    failures: DiskFailures | None = None,
 ) -> LogManager:
     """One directory, with this broker's settings. ``new_directory_id`` is for an empty one; '': as
     is drawn. Raises StampError, NewerVersionError, DiskError.
@@ -135,6 +215,7 @@ def open_manager(
         now_ms=clock.wall_ms(),
         config_of=lambda _: defaults,
         jitter=jitter,
+        failures=failures,
     )
     manager.flush_interval_ms = config.log_flush_interval_ms
     return manager

@@ -38,7 +38,8 @@ class NewerVersionError(CheckpointError):
     """A file of a newer release. Never ignored, never overwritten."""
 
 
-def _check_version(path: str, text: str) -> None:
+def check_version(path: str, text: str) -> None:
+    """Raises CheckpointError, NewerVersionError unless it is this release's."""
     try:
         version = int(text)
     except ValueError:
@@ -55,7 +56,7 @@ def _read_lines(disk: Disk, path: str) -> list[str] | None:
         lines = disk.read_whole(path).decode("utf-8", "replace").split("\n")
     except FileNotFoundError:
         return None
-    _check_version(path, lines[0])
+    check_version(path, lines[0])
     entries = [line for line in lines[2:] if line]
     if len(lines) < 2 or lines[1] != str(len(entries)):
         raise CheckpointError(path, "the number of entries is not what the second line says")
@@ -116,7 +117,7 @@ def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
     except FileNotFoundError:
         return None
     fields = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
-    _check_version(path, fields.get("version", ""))
+    check_version(path, fields.get("version", ""))
     try:
         topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
     except (binascii.Error, ValueError):
@@ -153,7 +154,7 @@ def take_clean_shutdown(disk: Disk) -> CleanShutdown | None:
     marker = None
     try:
         fields = json.loads(disk.read_whole(CLEAN_SHUTDOWN))
-        _check_version(CLEAN_SHUTDOWN, str(int(fields["version"])))
+        check_version(CLEAN_SHUTDOWN, str(int(fields["version"])))
         marker = CleanShutdown(int(fields["broker_epoch"]))
     except FileNotFoundError:
         return None

@@ -1,7 +1,7 @@
 """LogDirectory: what the logs of one directory share: the disk, its fence, open files, removals."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.topics import TopicPartition
@@ -44,6 +44,8 @@ class LogDirectory:
         "fence_error",
         "gaps_below",
         "jitter",
+        "logs_end",
+        "note_failure",
         "now_ms",
         "removals",
         "save_log_starts",
@@ -65,6 +67,10 @@ class LogDirectory:
         """Writes the log-start checkpoint; set by the manager."""
         self.save_recovery_points: Callable[[], None] = _nothing
         """Writes the recovery-point checkpoint, durably; set by the manager."""
+        self.logs_end: Callable[[Mapping[TopicPartition, int]], None] = _nothing_cut
+        """Keeps checkpoints from naming what was cut off on purpose; set by the manager."""
+        self.note_failure: Callable[[DiskError], None] = _nothing_noted
+        """Remembers over restarts that the disk failed; set by the manager."""
         self.jitter = jitter
         """Given a maximum in ms, how much earlier a segment rolls: chance comes from outside."""
         self.fence_error: DiskError | None = None
@@ -85,6 +91,8 @@ class LogDirectory:
         ):
             # A copy: a traceback would hold the failed file open, and with it the space it takes.
             self.fence_error = type(error)(error.path, error.reason)
+            if not isinstance(error, DiskFullError):
+                self.note_failure(self.fence_error)
             _log.error("log directory fenced: %s", self.fence_error)
 
     def raise_if_fenced(self) -> None:
@@ -146,4 +154,12 @@ class LogDirectory:
 
 
 def _nothing() -> None:
+    """Before a manager is there."""
+
+
+def _nothing_cut(_: Mapping[TopicPartition, int]) -> None:
+    """Before a manager is there."""
+
+
+def _nothing_noted(_: DiskError) -> None:
     """Before a manager is there."""

@@ -31,6 +31,14 @@ def rename_away(disk: Disk, directory: str, unique: str, suffix: str) -> str:
     return name
 
 
+def was_deleted(disk: Disk, topic_partition: TopicPartition) -> bool:
+    """Whether a directory of this partition is on its way out."""
+    return any(
+        name.startswith(f"{topic_partition}.") and name.endswith(DELETE_SUFFIX)
+        for name in disk.list("")
+    )
+
+
 def has_records(disk: Disk, directory: str) -> bool:
     """Whether a directory holds a segment that is not empty."""
     return any(

@@ -8,13 +8,14 @@ from tidemark.codec.record_batch import Buffer
 from tidemark.model.ids import TopicId
 from tidemark.model.topic_configs import TopicConfig
 from tidemark.model.topics import TopicPartition
+from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import DiskError, DiskFullError, File
 
 from broker.storage import checkpoint
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.flush import FlushRound, LogSync, UnsyncedBytes
 from broker.storage.readable_log import ReadableLog
-from broker.storage.recovery import Recovered, replay_producers
+from broker.storage.recovery import OFFSET_MAX, Recovered, replay_producers
 from broker.storage.retention import removable_count, roll_ms
 from broker.storage.segment import RELATIVE_OFFSET_MAX, AppendInfo, Segment, SegmentView
 from broker.storage.segment_files import new_segment, remove_cleaned, retire, swap_in
@@ -42,6 +43,7 @@ class Log(ReadableLog):
         "_epoch_written",
         "_snapshots",
         "config",
+        "end_lost",
         "epochs",
         "producers",
         "size_bytes",
@@ -76,7 +78,10 @@ class Log(ReadableLog):
         self.producers = recovered.producers
         self.damage = recovered.damage
         """What is known to be wrong with synced bytes, in words; None when nothing is."""
+        self.damage_at = recovered.damage_at
         self.tail_lost = recovered.tail_lost
+        self.end_lost = recovered.end_lost or recovered.tail_lost
+        """The log once ended further, for all that is known: others must not be cut to it."""
         self._epoch_written = self.epochs.latest
         self._snapshots = recovered.snapshots
         self._settle(recovered, now_ms)
@@ -294,22 +299,30 @@ class Log(ReadableLog):
         segments = self._segments
         kept = segments.index_of(offset) + 1
         last = segments.segments[kept - 1]
-        with self._guarded():
+        with self._guarded(offset):
             position, end = segments.cut_point(last, offset)
-            if end < self.recovery_point:
-                # Durable before anything is cut: recovery must not miss bytes that had to go.
-                self.unsynced.cut_to(end)
-                self._shared.save_recovery_points()
-            segments.cut(last, position, self.config.index_interval_bytes)
-            last.txns.cut_to(self._shared.disk, end)
-            self._retire(segments.segments[kept:])
-            segments.replace(segments.segments[:kept])
-            self.files_changed()
-            self._ends_at(end)
-            self._arm(last)
-            if end < self.log_start:
-                self.log_start = end
-                self._shared.save_log_starts()
+            self._cut(kept, position, end)
+
+    def _cut(self, kept: int, position: int, end: int) -> None:
+        """Keep so many segments, the last of them up to ``position``, so that the log ends at
+        ``end``. Raises DiskError, FrameError.
+        """
+        segments = self._segments
+        last = segments.segments[kept - 1]
+        if end < self.recovery_point:
+            # Durable before anything is cut: recovery must not miss bytes that had to go.
+            self.unsynced.cut_to(end)
+            self._shared.save_recovery_points()
+        segments.cut(last, position, self.config.index_interval_bytes)
+        last.txns.cut_to(self._shared.disk, end)
+        self._retire(segments.segments[kept:])
+        segments.replace(segments.segments[:kept])
+        self.files_changed()
+        self._ends_at(end)
+        self._arm(last)
+        if end < self.log_start:
+            self.log_start = end
+            self._shared.save_log_starts()
         if not last.dirty:
             self._became_dirty(last, self._shared.now_ms)
 
@@ -327,12 +340,46 @@ class Log(ReadableLog):
         self.log_start = offset
         self._ends_at(offset)
         self.unsynced.synced_end = offset
-        self.damage, self.tail_lost = None, False
+        self._is_sound()
         self._shared.save_log_starts()
+
+    def repair(self) -> None:
+        """Cut the log before its damage, so that a follower copies what comes then from its leader;
+        empty it where nothing before the damage can be kept. Raises DiskError.
+        """
+        self._shared.raise_if_fenced()
+        at = self.damage_at
+        try:
+            if at > self.log_start:
+                self._cut_before(at)
+            else:
+                self.truncate_fully_and_start_at(0)
+        except LogDamagedError:
+            self.truncate_fully_and_start_at(0)
+        self._is_sound()
+
+    def _cut_before(self, at: int) -> None:
+        """Batches of the segment before the damage can be read, and end below ``at``."""
+        if at >= self.log_end:
+            return
+        kept = self._segments.index_of(at) + 1
+        with self._guarded(at):
+            try:
+                position, end = self._segments.cut_point(self._segments.segments[kept - 1], at)
+            except FrameError as error:
+                position, end = error.position, at
+            self._cut(kept, position, end)
+
+    def _is_sound(self) -> None:
+        self.damage, self.damage_at = None, OFFSET_MAX
+        self.tail_lost = self.end_lost = False
 
     def _ends_at(self, end: int) -> None:
         """Everything that knew of offsets at or beyond the new end forgets them."""
         self.log_end = end
+        self._shared.logs_end({self.topic_partition: end})
+        if end <= self.damage_at:
+            self._is_sound()
         self.size_bytes = sum(one.size_bytes for one in self._segments.segments)
         self.unsynced.cut_to(end)
         if self.epochs.truncate_to(end):

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemark.model.ids import TopicId
 from tidemark.model.topic_configs import TopicConfig, topic_config
@@ -16,7 +16,6 @@ from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError, NewerVersionError
-from broker.storage.compaction import CHECKPOINT_NAME
 from broker.storage.directory import OPEN_FILES_MAX, LogDamagedError, LogDirectory
 from broker.storage.directory_names import (
     DELETE_SUFFIX,
@@ -24,40 +23,21 @@ from broker.storage.directory_names import (
     has_records,
     partition_of,
     rename_away,
+    was_deleted,
 )
+from broker.storage.disk_failures import DiskFailures
 from broker.storage.flush import FlushRound, is_due
 from broker.storage.log import Log
+from broker.storage.offset_checkpoints import OffsetCheckpoints
 from broker.storage.producer_snapshot import ProducerSnapshots
 from broker.storage.recovery import OFFSET_MAX, Recovered, RecoveryPlan, recover
+from broker.storage.recovery_reports import RecoveryReport, log_recovery
 from broker.storage.segment_files import new_segment
 from broker.storage.stamp import DiskStamp, check_stamp, settle_stamp, write_stamp
 
 _log: Final = logging.getLogger(__name__)
 FLUSH_INTERVAL_MS: Final = 60_000
 HEAL_FREE_BYTES: Final = 8 * 1024 * 1024
-
-
-class RecoveryReport(NamedTuple):
-    """What a start found in one log."""
-
-    topic_partition: TopicPartition
-    scanned_bytes: int
-    truncated_bytes: int
-    truncated_because: str
-    damage: str | None
-
-
-def _tell(report: RecoveryReport) -> None:
-    """A torn tail is what a crash leaves; damage is a disk that does not keep what it was given."""
-    if report.truncated_bytes:
-        _log.warning(
-            "%s: cut %d bytes off its end: %s",
-            report.topic_partition,
-            report.truncated_bytes,
-            report.truncated_because,
-        )
-    if report.damage is not None:
-        _log.error("%s: damage found: %s", report.topic_partition, report.damage)
 
 
 def _no_jitter(_maximum_ms: int) -> int:
@@ -67,16 +47,19 @@ def _no_jitter(_maximum_ms: int) -> int:
 class LogManager:
     """One log directory. Synchronous; time comes as an argument, chance by ``jitter``."""
 
-    def __init__(self, shared: LogDirectory, stamp: DiskStamp) -> None:
+    def __init__(self, shared: LogDirectory, stamp: DiskStamp, failures: DiskFailures) -> None:
         self._shared = shared
         self.stamp = stamp
         self.logs: dict[TopicPartition, Log] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        """As loaded, then as last checkpointed."""
         self.clean_start = False
         """The last process stopped in order."""
         self.same_boot = False
         """The kernel has not restarted since the directory was last used."""
+        self.distrusted: str | None = None
+        """Why no replica in it counts before the controller has answered: the disk failed."""
+        self.missing: set[TopicPartition] = set()
+        """Partitions that a checkpoint names, and of which the start found no log."""
+        self._is_rewritten = False
         self.previous_broker_epoch = -1
         """Of the last process, if it stopped in order."""
         self.reports: list[RecoveryReport] = []
@@ -84,13 +67,13 @@ class LogManager:
         """Directories that no topic owns; never served, for people to look at."""
         self.flush_interval_ms = FLUSH_INTERVAL_MS
         self.heal_free_bytes = HEAL_FREE_BYTES
-        self._recovery_points: dict[TopicPartition, int] | None = None
-        self._compacted: dict[TopicPartition, int] = {}
-        """As loaded: offsets below may be missing because they were compacted."""
-        self._log_starts: dict[TopicPartition, int] = {}
+        self._offsets = OffsetCheckpoints(shared.disk, self.logs)
+        self._failures = failures
         self._round: FlushRound | None = None
-        shared.save_log_starts = self._save_log_starts
-        shared.save_recovery_points = partial(self._save_recovery_points, sync=True)
+        shared.save_log_starts = self._offsets.save_log_starts
+        shared.save_recovery_points = partial(self._offsets.save_recovery_points, sync=True)
+        shared.logs_end = self._offsets.logs_end
+        shared.note_failure = self._note_failure
 
     # -- start
 
@@ -108,9 +91,11 @@ class LogManager:
         topic_ids: Callable[[TopicPartition], TopicId | None] | None = None,
         jitter: Callable[[int], int] = _no_jitter,
         open_files_max: int = OPEN_FILES_MAX,
+        failures: DiskFailures | None = None,
     ) -> "LogManager":
         """Load a log directory, recovering every log that was not closed in order.
 
+        ``failures``: shared by the directories of a broker that has several.
         ``directory_id`` is for an empty directory; ``cluster_id`` None: the stamp's, or not known
         yet (``join_cluster``). ``topic_ids``, if the metadata are known: a partition of another
         topic id becomes a stray. Raises StampError, NewerVersionError, DiskError.
@@ -122,8 +107,9 @@ class LogManager:
             directory_id=directory_id,
         )
         shared = LogDirectory(disk, jitter=jitter, now_ms=now_ms, open_files_max=open_files_max)
-        manager = cls(shared, stamp)
+        manager = cls(shared, stamp, DiskFailures([disk]) if failures is None else failures)
         manager.same_boot = bool(boot_id) and stamp.boot_id == boot_id
+        manager.distrusted = manager._failures.reason(stamp.directory_id)
         manager._load(config_of or _default_config, topic_ids)
         manager._started(boot_id)
         return manager
@@ -134,13 +120,11 @@ class LogManager:
         topic_ids: Callable[[TopicPartition], TopicId | None] | None,
     ) -> None:
         disk = self._shared.disk
-        self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINTS)
-        self._compacted = self._read_offsets(CHECKPOINT_NAME) or {}
-        self._shared.gaps_below = (self.same_boot and self._read_offsets(checkpoint.GAPS)) or {}
-        self.high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARKS) or {}
-        self._log_starts = self._read_offsets(checkpoint.LOG_STARTS) or {}
+        self._offsets.load()
+        gaps = self._offsets.read(checkpoint.GAPS) if self.same_boot else None
+        self._shared.gaps_below = gaps or {}
         marker = checkpoint.take_clean_shutdown(disk)
-        self.clean_start = marker is not None
+        self.clean_start = marker is not None and self.distrusted is None
         self.previous_broker_epoch = marker.broker_epoch if marker else -1
         for name in disk.list(""):
             if name.endswith(DELETE_SUFFIX):
@@ -151,28 +135,39 @@ class LogManager:
                 topic_id = self._owner(name, topic_partition, topic_ids)
                 if topic_id is not None:
                     self._recover(topic_partition, topic_id, config_of(topic_partition))
+        self.missing = {
+            one
+            for one in self._offsets.named()
+            if one not in self.logs and not was_deleted(disk, one)
+        }
 
     def _started(self, boot_id: str) -> None:
         """Recovery is complete: what it trusted, and where logs begin now, is kept."""
         self.stamp = replace(self.stamp, boot_id=boot_id)
+        cut_short = next((log for log in self.logs.values() if log.end_lost), None)
+        if cut_short is not None:
+            # What shows it, the checkpoints, is overwritten before the controller is told.
+            self._note_failure(DiskError(cut_short.directory, str(cut_short.damage)))
         try:
+            if self.distrusted is not None:
+                self._sync_all()
             write_stamp(self._shared.disk, self.stamp)
-            self._save_recovery_points(sync=False)
-            self._save_log_starts()
+            self._offsets.save_recovery_points(sync=False)
+            self._offsets.save_log_starts()
         except DiskFullError as error:
             self._shared.fence(error)
 
-    def _read_offsets(self, path: str) -> dict[TopicPartition, int] | None:
-        """None without a usable checkpoint: more is scanned then, nothing is lost."""
-        if not self._shared.disk.exists(path):
-            return None
-        try:
-            return checkpoint.read_offsets(self._shared.disk, path)
-        except NewerVersionError:
-            raise
-        except CheckpointError as error:
-            _log.warning("checkpoint ignored: %s", error)
-            return None
+    def _sync_all(self) -> None:
+        """What was written again is on disk before anyone relies on it. Raises DiskError."""
+        syncs = []
+        for log in self._shared.dirty:
+            with contextlib.suppress(LogDamagedError):  # kept in log.damage
+                syncs.append(log.begin_sync())
+        self._shared.dirty.clear()
+        FlushRound(self._shared.disk, tuple(syncs)).run_or_raise()
+        for sync in syncs:
+            sync.log.unsynced.finish()
+        self._is_rewritten = True
 
     def _owner(
         self,
@@ -204,17 +199,20 @@ class LogManager:
     def _recover(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> None:
-        points = self._recovery_points
+        offsets, points = self._offsets, self._offsets.recovery_points
         recovery_point = points.get(topic_partition, 0) if points else 0
-        compacted = self._compacted.get(topic_partition, 0) if points is not None else OFFSET_MAX
+        compacted = offsets.compacted.get(topic_partition, 0) if points is not None else OFFSET_MAX
         gaps = self._shared.gaps_below.get(topic_partition, 0)
+        kept = self.clean_start or self.same_boot
         plan = RecoveryPlan(
             directory=str(topic_partition),
             recovery_point=recovery_point,
-            log_start=self._log_starts.get(topic_partition, 0),
+            log_start=offsets.log_starts.get(topic_partition, 0),
             gaps_below=max(recovery_point, compacted, gaps),
             clean=self.clean_start,
-            trust_indexes=self.same_boot,
+            trust_indexes=self.same_boot and self.distrusted is None,
+            committed=offsets.high_watermarks.get(topic_partition, 0) if kept else 0,
+            rewrites=self.same_boot and not self.clean_start,
             interval_bytes=config.index_interval_bytes,
             now_ms=self._shared.now_ms,
         )
@@ -228,7 +226,7 @@ class LogManager:
                 found.damage,
             )
             self.reports.append(report)
-            _tell(report)
+            log_recovery(report)
         self._add(topic_partition, topic_id, config, found, recovery_point)
 
     def _add(
@@ -250,12 +248,29 @@ class LogManager:
         )
         return log
 
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As loaded, then as last checkpointed."""
+        return self._offsets.high_watermarks
+
     def join_cluster(self, cluster_id: str) -> None:
-        """Stamp a new directory with its cluster; raises StampError when it belongs to another."""
+        """The controller has answered a registration. Stamp a new directory with its cluster; what
+        is known against a directory that failed before has been told. Raises StampError when it
+        belongs to another cluster.
+        """
         check_stamp(self.stamp, cluster_id=cluster_id, broker_id=self.stamp.broker_id)
         if not self.stamp.cluster_id:
             self.stamp = replace(self.stamp, cluster_id=cluster_id)
             write_stamp(self._shared.disk, self.stamp)
+        if (self.distrusted is None or self._is_rewritten) and (
+            self.fenced is None or self.is_full
+        ):
+            self.distrusted = None
+            self.missing.clear()
+            for log in self.logs.values():
+                log.end_lost = log.end_lost and log.damage is not None
+            self._offsets.logs_end({one: log.log_end for one, log in self.logs.items()})
+            self._failures.forget(self.stamp.directory_id)
 
     @property
     def disk(self) -> Disk:
@@ -275,7 +290,7 @@ class LogManager:
         disk, name = self._shared.disk, str(topic_partition)
         self._shared.now_ms = max(self._shared.now_ms, now_ms)
         try:
-            self._forget_offsets(topic_partition)
+            self._offsets.forget(topic_partition, self._shared.gaps_below)
             if disk.exists(name):
                 self._make_stray(name, "")
             disk.make_directory(name)
@@ -296,19 +311,6 @@ class LogManager:
         log = self._add(topic_partition, topic_id, config, found, 0)
         log.files_changed()
         return log
-
-    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
-        """Checkpoints go by name: those of a deleted topic must not meet a new one's log."""
-        stale = (
-            (checkpoint.RECOVERY_POINTS, self._recovery_points),
-            (checkpoint.HIGH_WATERMARKS, self.high_watermarks),
-            (checkpoint.LOG_STARTS, self._log_starts),
-            (checkpoint.GAPS, self._shared.gaps_below),
-            (CHECKPOINT_NAME, self._read_offsets(CHECKPOINT_NAME)),  # compaction's, as it is now
-        )
-        for path, offsets in stale:
-            if offsets and offsets.pop(topic_partition, None) is not None:
-                checkpoint.write_offsets(self._shared.disk, path, offsets, sync=False)
 
     def delete(self, topic_partition: TopicPartition, now_ms: int | None = None) -> None:
         """Stop serving a partition at once; its directory goes after file.delete.delay.ms."""
@@ -342,9 +344,17 @@ class LogManager:
         """Fenced only because no space is left: reads go on, and it heals."""
         return isinstance(self._shared.fence_error, DiskFullError)
 
+    @property
+    def failure(self) -> DiskError | None:
+        """What took this directory out of service; None when nothing did, or it is only full."""
+        return None if self.is_full else self._shared.fence_error
+
     def fence(self, error: DiskError) -> None:
         """Take no more writes. A full disk may heal, anything else stays until the next start."""
         self._shared.fence(error)
+
+    def _note_failure(self, error: DiskError) -> None:
+        self._failures.note(self.stamp.directory_id, self._shared.disk, error)
 
     def try_heal(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
@@ -407,34 +417,12 @@ class LogManager:
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down recovery points, high watermarks and log starts; skips files that say so."""
-        disk = self._shared.disk
-        marks = {one: mark for one, mark in high_watermarks.items() if mark > 0}
         try:
-            self._save_recovery_points(sync=False)
-            if marks != self.high_watermarks:
-                checkpoint.write_offsets(disk, checkpoint.HIGH_WATERMARKS, marks, sync=False)
-                self.high_watermarks = marks
-            self._save_log_starts()
+            self._offsets.save_recovery_points(sync=False)
+            self._offsets.save_high_watermarks(high_watermarks)
+            self._offsets.save_log_starts()
         except DiskError as error:
             self._shared.fence(error)
-
-    def _save_recovery_points(self, *, sync: bool) -> None:
-        points = {one: log.recovery_point for one, log in self.logs.items() if log.recovery_point}
-        if points != self._recovery_points:
-            path = checkpoint.RECOVERY_POINTS
-            checkpoint.write_offsets(self._shared.disk, path, points, sync=sync)
-            self._recovery_points = points
-
-    def _save_log_starts(self) -> None:
-        """Only those that the first segment's name does not tell."""
-        logs = self.logs.items()
-        starts = {one: log.log_start for one, log in logs if log.log_start > log.first_base_offset}
-        if starts == self._log_starts:
-            return
-        # A start that a crash took back must not come again: it would hide what is written since.
-        sync = any(log.log_start < self._log_starts.get(one, 0) for one, log in logs)
-        checkpoint.write_offsets(self._shared.disk, checkpoint.LOG_STARTS, starts, sync=sync)
-        self._log_starts = starts
 
     # -- time
 

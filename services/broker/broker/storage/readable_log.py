@@ -22,7 +22,15 @@ from broker.storage.txn_index import AbortedTxn
 class ReadableLog:
     """What readers ask of a log. ``Log`` adds all that changes it."""
 
-    __slots__ = ("_segments", "_shared", "damage", "directory", "log_end", "log_start")
+    __slots__ = (
+        "_segments",
+        "_shared",
+        "damage",
+        "damage_at",
+        "directory",
+        "log_end",
+        "log_start",
+    )
 
     _segments: SegmentMap
     _shared: LogDirectory
@@ -31,6 +39,8 @@ class ReadableLog:
     log_end: int
     damage: str | None
     """What is known to be wrong with synced bytes, in words; None when nothing is."""
+    damage_at: int
+    """No damage that is known begins below this offset."""
 
     def read(self, offset: int, bytes_max: int, *, end: int) -> LogRead:
         """Whole batches from the one that holds ``offset`` on, up to offset ``end`` (exclusive).
@@ -46,7 +56,7 @@ class ReadableLog:
         try:
             return self._segments.read(offset, bytes_max, end, self.log_end)
         except FrameError as error:
-            self._raise_damaged(error)
+            self._raise_damaged(error, offset)
 
     def batch_for_timestamp(
         self, timestamp: int, *, end: int, start: int | None = None
@@ -57,7 +67,7 @@ class ReadableLog:
         start, go on with ``start`` behind the batch.
         """
         first = self.log_start if start is None else max(start, self.log_start)
-        with self._guarded():
+        with self._guarded(first):
             return self._segments.first_at_or_after(timestamp, first, end)
 
     def max_timestamp_batch(self, *, end: int) -> LogSlice | None:
@@ -73,29 +83,36 @@ class ReadableLog:
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
         """Aborted transactions with a record in [start, end), in the order of their markers."""
-        with self._guarded():
+        with self._guarded(start):
             return self._segments.aborted_between(start, end)
 
     def segments(self) -> tuple[SegmentView, ...]:
         """All segments, oldest first; the last one is active."""
         return self._segments.views(self.log_end)
 
-    def report_damage(self, what: str) -> None:
-        """Someone found bytes that are not what was written. The first finding is kept."""
+    def report_damage(self, what: str, at: int = 0) -> None:
+        """Bytes were found that are not what was written, none of them below offset ``at``. The
+        first finding is told.
+        """
         if self.damage is None:
             self.damage = what
+        self.damage_at = min(self.damage_at, at)
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """A disk that fails fences the directory; a bad batch is this log's own."""
+    def _guarded(self, offset: int = 0) -> Iterator[None]:
+        """A disk that fails fences the directory; a bad batch, met from ``offset`` on, is this
+        log's own.
+        """
         try:
             yield
         except FrameError as error:
-            self._raise_damaged(error)
+            self._raise_damaged(error, offset)
         except DiskError as error:
             self._shared.fence(error)
             raise
 
-    def _raise_damaged(self, error: FrameError) -> NoReturn:
-        self.report_damage(f"{self.directory} at byte {error.position}: {error.what}")
+    def _raise_damaged(self, error: FrameError, offset: int) -> NoReturn:
+        """The bad batch is in the segment of ``offset`` or behind it."""
+        at = self._segments.segments[self._segments.index_of(offset)].base_offset
+        self.report_damage(f"{self.directory} at byte {error.position}: {error.what}", at)
         raise LogDamagedError(self.directory, error.position, error.what) from error

@@ -9,6 +9,7 @@ point is the log's end, so that only the last few headers are looked at.
     batch with its CRC        |----------->  all
 """
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from tidemark.codec.control_record import ControlRecord, read_control
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import RecordsError
 from tidemark.storage.batch_walk import FrameError, walk_batches
-from tidemark.storage.disk import Disk, File
+from tidemark.storage.disk import Disk, DiskFullError, File
 
 from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import ProducerTable
@@ -36,6 +37,7 @@ from broker.storage.segment import (
 from broker.storage.segment_files import LogFiles, new_segment, tidy_files
 
 OFFSET_MAX: Final = 2**63 - 1
+_REWRITE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -54,6 +56,12 @@ class RecoveryPlan:
     """
     interval_bytes: int
     now_ms: int
+    committed: int = 0
+    """The high watermark last written down: a log that ends before it has lost its end."""
+    rewrites: bool = False
+    """Write what lies beyond the recovery point again: after a sync that failed, the kernel takes
+    pages for written that are not, and a later sync leaves them out.
+    """
 
 
 @dataclass(slots=True)
@@ -73,10 +81,19 @@ class Recovered:
     damage: str | None = None
     tail_lost: bool = False
     """The damage hides where the log ends: nothing may be appended."""
+    damage_at: int = OFFSET_MAX
+    """The damage is not below this offset."""
+    end_lost: bool = False
+    """The log ends before what it once held for certain."""
     unsynced: list[Segment] = field(default_factory=list)
     """Segments of which something, be it an index, may not be on disk."""
     removed: list[str] = field(default_factory=list)
     """Paths that were renamed away and can go."""
+
+    def note_damage(self, what: str, at: int) -> None:
+        """The first finding is told; what follows may be where the lowest is."""
+        self.damage = self.damage or what
+        self.damage_at = min(self.damage_at, at)
 
 
 def recover(disk: Disk, plan: RecoveryPlan) -> Recovered:
@@ -147,6 +164,16 @@ def control_at(file: File, position: int, header: BatchHeader) -> ControlRecord 
         raise FrameError(position, str(problem)) from problem
 
 
+def rewrite(file: File, start: int, end: int) -> None:
+    """Write the bytes between two positions once more, as they are, so that the next sync has them.
+
+    Raises DiskError.
+    """
+    for position in range(start, end, _REWRITE_BYTES):
+        content = file.read_at(position, min(_REWRITE_BYTES, end - position))
+        file.write_at(position, (content,))
+
+
 class _Scan:
     """One pass over the segments from the recovery point on."""
 
@@ -172,8 +199,12 @@ class _Scan:
                 self._drop_segments(at + 1)
                 break
         found.log_end = self._expected
-        if found.log_end < plan.recovery_point and found.damage is None:
-            found.damage = f"synced up to offset {plan.recovery_point}, ends at {found.log_end}"
+        if found.log_end < max(plan.recovery_point, plan.committed):
+            is_synced = found.log_end < plan.recovery_point
+            known = "synced" if is_synced else "committed"
+            end = plan.recovery_point if is_synced else plan.committed
+            found.note_damage(f"{known} up to offset {end}, ends at {found.log_end}", found.log_end)
+            found.end_lost = True
         if first > 0 or plan.recovery_point > found.segments[0].base_offset:
             self._complete_epochs(known_epoch, epochs_whole)
         if found.epochs.truncate_to(found.log_end + 1):
@@ -211,7 +242,8 @@ class _Scan:
         try:
             replay_producers(self._disk, found.segments, span, found.producers, self._plan.now_ms)
         except FrameError as error:
-            found.damage = f"{self._plan.directory}: {error.what} at byte {error.position}"
+            what = f"{self._plan.directory}: {error.what} at byte {error.position}"
+            found.note_damage(what, found.segments[0].base_offset)
 
     def _lacks_records_before(self, segment: Segment) -> bool:
         """Whether the segment before it lost its end, as only the kernel's stop can bring about.
@@ -306,6 +338,9 @@ class _Scan:
         except FrameError as error:
             position, problem = error.position, error.what
         self._found.scanned_bytes += position - start
+        if self._plan.rewrites:
+            with contextlib.suppress(DiskFullError):  # it copies on write: told by the next append
+                rewrite(segment.file, start, position)
         if problem:
             self._cut(segment, position, problem)
         return not problem
@@ -326,7 +361,8 @@ class _Scan:
 
     def _damaged(self, segment: Segment, error: FrameError) -> bool:
         """A bad batch among the synced ones: what follows cannot be found, and is not touched."""
-        self._found.damage = f"{segment.stem}{LOG} at byte {error.position}: {error.what}"
+        what = f"{segment.stem}{LOG} at byte {error.position}: {error.what}"
+        self._found.note_damage(what, self._expected)
         self._expected = max(self._expected, self._plan.recovery_point)
         self._found.tail_lost = segment is self._found.segments[-1]
         return True
@@ -372,6 +408,8 @@ class _Scan:
                     if header.partition_leader_epoch > epochs.latest:
                         epochs.assign(header.partition_leader_epoch, header.base_offset)
         except FrameError as error:
-            found.damage = found.damage or f"{self._plan.directory}: {error.what}"
+            found.note_damage(
+                f"{self._plan.directory}: {error.what}", found.segments[0].base_offset
+            )
         found.epochs.restore(epochs.entries())
         found.epochs_changed = True

@@ -21,20 +21,30 @@ UNKNOWN_BYTES: Final = -1
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
-    """One result for each directory, with all partitions or those asked for; a fenced one says
-    KAFKA_STORAGE_ERROR.
+    """One result for each directory, with all partitions or those asked for; one that is fenced, or
+    could not be opened, says KAFKA_STORAGE_ERROR.
     """
     if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
     asked = None
     if request.topics is not None:
         asked = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
+    opened = [path for path in node.config.log_dirs if path not in node.failed_directories]
     return {
         "error_code": int(ErrorCode.NONE),
         "results": [
             _directory(node, path, manager, asked)
-            for path, manager in zip(node.config.log_dirs, node.log_managers, strict=True)
-        ],
+            for path, manager in zip(opened, node.log_managers, strict=True)
+        ]
+        + [_failed(path) for path in node.failed_directories],
+    }
+
+
+def _failed(path: str) -> dict[str, object]:
+    return {
+        "error_code": int(ErrorCode.KAFKA_STORAGE_ERROR),
+        "log_dir": os.path.abspath(path),
+        "topics": [],
     }
 
 
@@ -43,7 +53,7 @@ def _directory(
 ) -> dict[str, object]:
     log_dir = os.path.abspath(path)
     if manager.fenced is not None:
-        return {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR), "log_dir": log_dir, "topics": []}
+        return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
     for hosted in node.hosted.values():
         name, partition = hosted.topic_partition

@@ -7,7 +7,6 @@ import logging
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
@@ -198,17 +197,7 @@ class FetchStream:
                 b""  # cut while it was read: nothing there any more, the next pull sees the new end
             )
         except DamagedBatchError as damage:
-            log.error(
-                "damaged batch",
-                extra=fields(
-                    partition=str(hosted.topic_partition),
-                    path=damage.path,
-                    position=damage.position,
-                    offset=damage.offset,
-                ),
-            )
-            hosted.log.report_damage(str(damage))
-            self._node.counters.damage_found += 1
+            self._node.found_damage(hosted, str(damage), damage.offset)
             raise TidemarkError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
         except DiskError as failure:
             self._node.fence_directory(hosted.manager, failure)

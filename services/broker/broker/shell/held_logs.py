@@ -1,0 +1,36 @@
+"""What a broker's log directories hold, as it registers with it."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from tidemark.model.topics import TopicPartition
+from tidemark_wire.v1 import controller_pb2 as pb
+
+from broker.storage.log import Log
+from broker.storage.log_manager import LogManager
+
+Kind = Literal["sound", "damaged", "lost"]
+
+
+def held_logs(managers: Iterable[LogManager]) -> pb.HeldLogs:
+    """Every log by what it is worth, and those that only a checkpoint names."""
+    topics: dict[bytes, pb.HeldLogs.Topic] = {}
+    missing: dict[str, pb.HeldLogs.Missing] = {}
+    lacking: set[TopicPartition] = set()
+    there: set[TopicPartition] = set()
+    for manager in managers:
+        lacking |= manager.missing
+        there |= manager.logs.keys()
+        for topic_partition, one in manager.logs.items():
+            topic = topics.setdefault(one.topic_id, pb.HeldLogs.Topic(topic_id=one.topic_id))
+            getattr(topic, worth(manager, one)).append(topic_partition.partition)
+    for name, number in sorted(lacking - there):
+        missing.setdefault(name, pb.HeldLogs.Missing(topic=name)).partitions.append(number)
+    return pb.HeldLogs(topics=topics.values(), missing=missing.values())
+
+
+def worth(manager: LogManager, one: Log) -> Kind:
+    """A log whose end may be missing is lost as a witness, however much of it is there."""
+    if manager.failure is not None or manager.distrusted is not None or one.end_lost:
+        return "lost"
+    return "sound" if one.damage is None else "damaged"

@@ -1,0 +1,81 @@
+"""What is known of log directories that failed, kept over restarts.
+
+After a failed read, write or sync nothing is known of bytes that were not on disk yet: the kernel
+may have dropped them, or hold them as if they were written. A broker therefore notes the directory
+in ``failed-disks``, a small file in each of its log directories, before it does anything else. A
+later start does not trust what the page cache or a marker says of a directory that is named there:
+it scans, writes the tails again, and registers without the directory's replicas. The note goes once
+the controller has answered that registration.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from tidemark.storage.disk import Disk, DiskError
+
+from broker.storage.checkpoint import CheckpointError, NewerVersionError, check_version
+
+_log: Final = logging.getLogger(__name__)
+FAILED_DISKS: Final = "failed-disks"
+_VERSION: Final = 0
+
+
+class DiskFailures:
+    """Of all log directories of one broker, by directory id. Shared by their managers."""
+
+    def __init__(self, disks: Iterable[Disk]) -> None:
+        """Read the notes of earlier processes. Raises NewerVersionError."""
+        self._disks = list(disks)
+        self._reasons: dict[str, str] = {}
+        for disk in self._disks:
+            self._reasons.update(_read(disk))
+
+    def reason(self, directory_id: str) -> str | None:
+        """Why a directory is not to be trusted; None when nothing is known against it."""
+        return self._reasons.get(directory_id)
+
+    def note(self, directory_id: str, disk: Disk, error: DiskError) -> None:
+        """A directory failed. On its own disk the note is not synced: a disk that fails may not
+        come back from that call.
+        """
+        if directory_id not in self._reasons:
+            self._reasons[directory_id] = str(error)
+            self._write(but_not_synced=disk)
+
+    def forget(self, directory_id: str) -> None:
+        """Its replicas are relied on no longer, and the tails of its logs were written again."""
+        if self._reasons.pop(directory_id, None) is not None:
+            _log.info("log directory in use again after a failure: %s", directory_id)
+            self._write(but_not_synced=None)
+
+    def _write(self, *, but_not_synced: Disk | None) -> None:
+        """As well as can be: of several directories one is likely to take it."""
+        for disk in self._disks:
+            try:
+                if self._reasons:
+                    note = {"version": _VERSION, "directories": self._reasons}
+                    content = (json.dumps(note) + "\n").encode()
+                    disk.replace_whole(FAILED_DISKS, content, sync=disk is not but_not_synced)
+                elif disk.exists(FAILED_DISKS):
+                    disk.remove(FAILED_DISKS)
+            except DiskError as error:
+                _log.warning("a disk's failure could not be noted: %s", error)
+
+
+def _read(disk: Disk) -> dict[str, str]:
+    """Directory ids and reasons. A note that cannot be read distrusts nobody by itself: whoever
+    cannot be read at all does not start.
+    """
+    try:
+        fields = json.loads(disk.read_whole(FAILED_DISKS))
+        check_version(FAILED_DISKS, str(int(fields["version"])))
+        return {str(one): str(reason) for one, reason in fields["directories"].items()}
+    except FileNotFoundError:
+        return {}
+    except NewerVersionError:
+        raise
+    except (DiskError, CheckpointError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.warning("%s ignored: %s", FAILED_DISKS, error)
+        return {}

@@ -1,0 +1,167 @@
+"""What a broker does with replicas whose disk failed or lost bytes: it reports them, gives up what
+counts nowhere, and makes nothing anew that may still be somewhere.
+"""
+
+import asyncio
+from typing import cast
+
+import pytest
+from broker.core.partition import Role
+from broker.shell.held_logs import held_logs
+from broker.shell.replica_reports import ReplicaReports
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.storage.disk import DiskError
+from tidemark.storage.mem_disk import MemDisk
+from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
+from unit.broker.shell.test_hosting_roles import Followed
+from virtual_time import run_virtual
+
+EIO = DiskError("orders-0/0.log", "Input/output error")
+
+
+class Controller:
+    """Takes reports; before ``answers_after`` of them it cannot be reached."""
+
+    def __init__(self, answers_after: int = 0) -> None:
+        self.asked: list[pb.ReportReplicasRequest] = []
+        self._answers_after = answers_after
+        self.reached = asyncio.Event()
+
+    async def report_replicas(
+        self, request: pb.ReportReplicasRequest, _: float
+    ) -> pb.ReportReplicasResponse:
+        self.asked.append(request)
+        if len(self.asked) <= self._answers_after:
+            raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "nobody is active")
+        self.reached.set()
+        return pb.ReportReplicasResponse()
+
+
+def led(controller: Controller) -> LeaderWorld:
+    world = LeaderWorld()
+    world.node.controller = cast("ControllerClient", controller)
+    world.node.broker_epoch = 10
+    return world
+
+
+async def until_reported(world: World, controller: Controller) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(ReplicaReports(world.node, world.hosting).run())
+        while not controller.reached.is_set():
+            world.clock.advance(20)
+            await asyncio.sleep(0.001)
+        running.cancel()
+
+
+@pytest.mark.feature("G17", "B04")
+def test_a_failed_directory_is_reported_until_the_controller_answers() -> None:
+    async def story() -> None:
+        controller = Controller(answers_after=2)
+        world = led(controller)
+        world.node.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
+        await until_reported(world, controller)
+        assert world.hosted().partition.role is Role.FAILED
+        (one,) = controller.asked[-1].replicas
+        assert (one.partition, one.leader_epoch, one.offline) == (0, 0, True)
+        assert "Input/output error" in one.reason
+
+    run_virtual(story())
+
+
+@pytest.mark.feature("G17", "B09")
+def test_damage_is_reported_and_the_leader_leads_on_meanwhile() -> None:
+    async def story() -> None:
+        controller = Controller()
+        world = led(controller)
+        world.node.found_damage(world.hosted(), "a batch does not match its CRC", 0)
+        await until_reported(world, controller)
+        assert world.hosted().partition.role is Role.LEADER
+        (one,) = controller.asked[0].replicas
+        assert (one.offline, one.reason) == (False, "a batch does not match its CRC")
+
+    run_virtual(story())
+
+
+@pytest.mark.feature("G17", "B09")
+def test_a_follower_asking_twice_makes_the_leader_look_at_its_batch() -> None:
+    async def story() -> None:
+        controller = Controller()
+        world = led(controller)
+        for _ in range(3):
+            world.append()
+        hosted = world.hosted()
+        view = hosted.log.segments()[-1]
+        world.disks[0].flip_bit(view.path, view.size_bytes - 1)
+        assert world.fetch(2, 0).read is not None
+        assert controller.asked == []
+        world.fetch(2, 0)
+        await until_reported(world, controller)
+        assert hosted.log.damage_at == 2
+
+    run_virtual(story())
+
+
+def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhere() -> None:
+    followed = Followed()
+    world = World(following=followed)
+    world.show(replicated(partition()))
+    for _ in range(5):
+        world.append()
+    hosted = world.hosted()
+    world.node.found_damage(hosted, "a batch does not match its CRC", 3)
+    world.hosting.note_unsound(hosted)
+    world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
+    assert hosted.partition.log_end == 5, "the ISR still counts on it"
+    world.change(topics_changed=(replicated(partition(leader=2, epoch=2, version=2, isr=(2, 3))),))
+    assert (hosted.partition.log_end, hosted.log.damage, hosted.unsound_since) == (3, None, None)
+    assert followed.heard == [("LEADER", 1), ("removed", 1), ("removed", 2), ("FOLLOWER", 2)]
+
+
+@pytest.mark.feature("Y09")
+def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
+    world = World(MemDisk(), MemDisk())
+    world.show(topic(partitions=4))
+    first, second = world.node.log_managers
+    world.hosted(partition=1).log.report_damage("flipped", 0)
+    world.hosted(partition=3).log.end_lost = True
+    first.missing.add(world.hosted(partition=3).topic_partition._replace(partition=7))
+    (held,) = (told := held_logs((first, second))).topics
+    assert (list(held.sound), list(held.damaged), list(held.lost)) == ([0, 2], [1], [3])
+    assert [(one.topic, list(one.partitions)) for one in told.missing] == [("orders", [7])]
+    first.fence(EIO)
+    (held,) = held_logs((first, second)).topics
+    assert sorted(held.lost) == sorted({3, *(key.partition for key in first.logs)})
+
+
+def test_nothing_is_made_anew_while_a_directory_is_out_of_service() -> None:
+    world = World(MemDisk(), MemDisk())
+    world.node.log_managers[0].fence(EIO)
+    world.show(replicated(partition(leader=2, epoch=3, version=3, isr=(2, 3))))
+    assert world.node.hosted == {}, "it may be in the directory that failed"
+    world.change(topics_changed=(topic("fresh", number=2),))
+    assert world.hosted("fresh").manager is world.node.log_managers[1]
+
+
+def test_a_broker_without_a_usable_directory_ends_once_its_report_is_answered() -> None:
+    async def story() -> None:
+        controller = Controller()
+        world = led(controller)
+        world.node.fence_directory(world.node.log_managers[0], EIO)
+        reports = ReplicaReports(world.node, world.hosting)
+        world.hosting.note_unsound(world.hosted())
+        assert not await reports.settle(0), "the image still counts on it"
+        world.change(
+            topics_changed=(replicated(partition(leader=2, epoch=1, version=1, isr=(2, 3))),)
+        )
+        assert await reports.settle(0)
+
+    run_virtual(story())
+
+
+def test_a_broker_that_is_not_registered_waits_for_nothing() -> None:
+    world = LeaderWorld()
+    world.node.fence_directory(world.node.log_managers[0], EIO)
+    assert asyncio.run(ReplicaReports(world.node, world.hosting).settle(10_000))

@@ -1,0 +1,80 @@
+import pytest
+from broker.storage.checkpoint import NewerVersionError
+from broker.storage.disk_failures import FAILED_DISKS, DiskFailures
+from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.storage.log_worlds import ORDERS, append, flush, new_log, opened
+
+EIO = DiskError("orders-0/0.log", "Input/output error")
+
+
+@pytest.mark.feature("Y10")
+def test_a_failure_is_noted_before_anything_else_and_survives_kill_9() -> None:
+    disk, manager, _ = new_log()
+    manager.fence(EIO)
+    disk.kill()
+    again = opened(disk)
+    assert (again.distrusted, again.clean_start, again.fenced) == (str(EIO), False, None)
+
+
+def test_a_full_disk_is_no_failure() -> None:
+    disk, manager, _ = new_log()
+    manager.fence(DiskFullError("orders-0/0.log", "No space left on device"))
+    assert not disk.exists(FAILED_DISKS)
+    assert manager.failure is None
+
+
+def test_the_note_goes_with_the_answer_of_the_controller() -> None:
+    disk, manager, _ = new_log()
+    manager.fence(EIO)
+    disk.kill()
+    opened(disk)
+    disk.kill()
+    manager = opened(disk)
+    assert manager.distrusted == str(EIO), "started, but not registered"
+    manager.join_cluster("c")
+    disk.kill()
+    assert opened(disk).distrusted is None
+
+
+def test_a_directory_that_failed_before_the_answer_stays_distrusted() -> None:
+    disk, manager, _ = new_log()
+    manager.fence(EIO)
+    manager.join_cluster("c")
+    disk.kill()
+    assert opened(disk).distrusted is not None
+
+
+def test_another_directory_keeps_the_note_that_the_failed_one_did_not_take() -> None:
+    failing, healthy = MemDisk(), MemDisk()
+    failures = DiskFailures([failing, healthy])
+    failing.writes_fail = failing.syncs_fail = True
+    failures.note("a", failing, EIO)
+    healthy.crash()
+    assert DiskFailures([MemDisk(), healthy]).reason("a") == str(EIO)
+
+
+def test_a_note_of_a_newer_release_is_refused_and_a_torn_one_ignored() -> None:
+    disk = MemDisk()
+    disk.replace_whole(FAILED_DISKS, b'{"version": 1, "directories": {}}')
+    with pytest.raises(NewerVersionError):
+        DiskFailures([disk])
+    disk.replace_whole(FAILED_DISKS, b'{"version": 0, "dir')
+    assert DiskFailures([disk]).reason("a") is None
+
+
+@pytest.mark.feature("Y10")
+def test_a_tail_that_a_failed_sync_left_out_is_written_again_at_the_next_start() -> None:
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    append(log, records=3)
+    disk.syncs_fail = disk.drops_pages = True
+    flush(manager)
+    assert manager.failure is not None
+    disk.repair()
+    disk.kill()
+    again = opened(disk)
+    flush(again)
+    disk.crash()
+    assert opened(disk).logs[ORDERS].log_end == 4

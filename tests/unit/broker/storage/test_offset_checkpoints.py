@@ -1,0 +1,39 @@
+from broker.storage import checkpoint
+from broker.storage.log import Log
+from broker.storage.offset_checkpoints import OffsetCheckpoints
+from tidemark.storage.mem_disk import MemDisk
+from unit.broker.storage.log_worlds import ORDERS, append, flush, new_log, opened
+
+
+def test_what_the_checkpoints_name_has_had_a_log() -> None:
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    offsets = OffsetCheckpoints(disk, manager.logs)
+    offsets.load()
+    assert set(offsets.named()) == {ORDERS}
+
+
+def test_a_high_watermark_is_lowered_with_the_log_and_else_left_alone() -> None:
+    disk, logs = MemDisk(), dict[object, Log]()
+    offsets = OffsetCheckpoints(disk, logs)  # type: ignore[arg-type]
+    offsets.save_high_watermarks({ORDERS: 9})
+    offsets.logs_end({ORDERS: 12})
+    assert offsets.high_watermarks == {ORDERS: 9}
+    offsets.logs_end({ORDERS: 4})
+    assert checkpoint.read_offsets(disk, checkpoint.HIGH_WATERMARKS) == {ORDERS: 4}
+
+
+def test_a_log_that_was_removed_by_hand_is_missing_and_a_deleted_one_is_not() -> None:
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    disk.kill()
+    disk.remove("orders-0")
+    assert opened(disk).missing == {ORDERS}
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    manager.delete(ORDERS)
+    disk.kill()
+    assert opened(disk).missing == set()
