@@ -12,6 +12,7 @@ from sim.report import Trace
 from sim.simulator import Options, Simulator
 
 SLIPS: Final = (TypeError, AttributeError, NameError, LookupError, NotImplementedError)
+FINDINGS_SHOWN: Final = 10
 TESTS: Final = Path(__file__).parents[1]
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
 
@@ -35,9 +36,10 @@ class Outcome:
 
     def fail(self, found: BaseException) -> None:
         """Note the exception that ended the run."""
-        found = next((one for one in leaves(found) if promise_of(one)), found)
+        all_found = leaves(found)
+        found = next((one for one in all_found if promise_of(one)), all_found[0])
         self.promise = promise_of(found)
-        self.is_slip = any(isinstance(one, SLIPS) for one in leaves(found))
+        self.is_slip = any(isinstance(one, SLIPS) for one in all_found)
         is_checker = isinstance(found, BrokenError)
         self.broken = str(found) if is_checker else f"{type(found).__name__}: {found}"
         self.where = _frames(found)
@@ -108,7 +110,8 @@ def first_broken(outcomes: Iterable[Outcome], promises: Collection[str]) -> Outc
             return outcome
         if outcome.has_failed:
             others.append(f"seed {outcome.seed}: {outcome.broken}")
-    raise AssertionError("\n".join([f"nothing breaks any of {promises}", *others]))
+    shown = others[:FINDINGS_SHOWN]
+    raise AssertionError("\n".join([f"nothing breaks any of {promises}", *shown]))
 
 
 def _is_product(file: str) -> bool:
