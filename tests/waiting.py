@@ -4,8 +4,10 @@ A test fails by what it sees, never by how long that took: ``PATIENCE_S`` ends o
 """
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 Found = TypeVar("Found")
@@ -38,22 +40,40 @@ def wait_for(
     return found
 
 
-async def until(
-    holds: Callable[[], object],
-    story: str | Callable[[], str] = "",
-    *,
-    wait_s: float = PATIENCE_S,
-) -> None:
+async def until(holds: Callable[[], object], story: str | Callable[[], str] = "") -> None:
     """Return once ``holds`` does, which others on the same loop bring about.
 
-    Raises AssertionError with ``story`` after ``wait_s``.
+    Raises AssertionError with ``story`` after ``PATIENCE_S``.
     """
-    deadline = asyncio.get_running_loop().time() + wait_s
-    poll_s = _POLL_S_FIRST
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, f"waited {wait_s:g} s: {_told(story)}"
+
+    async def ask() -> object:
+        return holds()
+
+    await until_told(ask, story)
+
+
+async def until_told(
+    ask: Callable[[], Awaitable[object]], story: str | Callable[[], str] = ""
+) -> None:
+    """As ``until``, of what others have to be asked."""
+    loop = asyncio.get_running_loop()
+    deadline, poll_s = loop.time() + PATIENCE_S, _POLL_S_FIRST
+    while not await ask():
+        assert loop.time() < deadline, f"waited {PATIENCE_S:g} s: {_told(story)}"
         await asyncio.sleep(poll_s)
         poll_s = min(2 * poll_s, POLL_S)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used: what a bound on work is measured with."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def idle_s() -> float:
+    """Seconds in which the machine's CPUs had nothing to do, on the average, since it started."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
 
 
 def _told(story: str | Callable[[], str]) -> str:

@@ -35,8 +35,8 @@ _RATE: Final = 15.0
 """Transactions a second of one writer, at most."""
 FOLLOWED: Final = TRANSACTIONAL_PARTITIONS + COPY_PARTITIONS
 _BOUNDED: Final = (*FOLLOWED, *OFFSETS_PARTITIONS, *STATE_PARTITIONS)
-_FINISH_S: Final = 90.0
-_ANSWER_S: Final = 60.0
+_FINISH_S: Final = 300.0
+_ANSWER_S: Final = 300.0
 
 Say = Callable[[str], None]
 

@@ -34,8 +34,8 @@ from chaos.transactions import TransactionFindings, TransactionHistory, check_tr
 from chaos.watch import Watcher
 
 WRITERS: Final = 2
-FLUSH_S: Final = 90.0
-READ_BACK_S: Final = 180.0
+FLUSH_S: Final = 300.0
+READ_BACK_S: Final = 300.0
 _AFTERWARDS_S: Final = 2.0
 _LOOK_S: Final = 0.1
 

@@ -9,6 +9,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.bounded_librdkafka import BoundedConsumer as Consumer
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from waiting import PATIENCE_S
 
 PLAIN: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}
 """Partitions and flush policy."""
@@ -43,7 +44,7 @@ def create_topics(cluster: ChaosCluster) -> None:
     bootstrap: dict[str, str | int | float | bool] = {"bootstrap.servers": cluster.bootstrap}
     admin = AdminClient(bootstrap)
     for created in admin.create_topics(_new_topics()).values():
-        created.result(30)
+        created.result(PATIENCE_S)
     producer = Producer({**bootstrap, "transactional.id": "chaos-first"})
     producer.init_transactions(START_S)
     consumer = Consumer({**bootstrap, "group.id": "chaos-first", "enable.auto.commit": False})

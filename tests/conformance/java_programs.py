@@ -15,11 +15,12 @@ from typing import Final
 
 import pytest
 from tidemark.cli.dev.process import pause_process
+from waiting import PATIENCE_S
 
 PROJECT: Final = Path(__file__).parent / "java"
 BUILD_S: Final = 400
 RUN_S: Final = 150
-STOP_S: Final = 40
+STOP_S: Final = PATIENCE_S
 TAIL: Final = 6_000
 # A small machine, many short lives: the first compiler and the simplest collector are enough.
 _JVM: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from conformance.java_programs import JavaPrograms, build
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import transactional_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -19,8 +19,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from conformance.java_programs import JavaPrograms, RunningProgram, build, started
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import COMMITTED, WAIT_S, create, transactional_cluster
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -28,7 +29,7 @@ PARTITIONS = 4
 WORDS = 40
 FEED = 1_000
 UPDATES_BEFORE_KILL = 200
-PROGRESS_S = 120.0
+PROGRESS_S = PATIENCE_S
 QUICK = {"group.initial.rebalance.delay.ms": 100, "zookeeper.session.timeout.ms": 4_000}
 
 

@@ -44,6 +44,7 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.zk_session import ZkSession
 from tidemark_wire.v1 import common_pb2, controller_pb2
+from waiting import PATIENCE_S
 
 CLUSTER_ID = "harness-cluster-0000001"
 BROKER = BrokerId(1)
@@ -157,7 +158,7 @@ class RunningBroker:
         async def run() -> Any:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     def publish(self, delta: ClusterDelta) -> None:
         """Change the image."""
@@ -256,14 +257,14 @@ def running_broker(
     thread = threading.Thread(target=run, name="broker")
     thread.start()
     try:
-        assert ready.wait(30), "the broker did not start"
+        assert ready.wait(PATIENCE_S), "the broker did not start"
         if outcome.error is not None:
             raise outcome.error
         yield outcome.broker
     finally:
         if outcome.loop is not None and thread.is_alive():
             outcome.loop.call_soon_threadsafe(outcome.stop.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the broker did not stop"
     if outcome.error is not None:
         raise outcome.error

@@ -4,19 +4,19 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from e2e.controllers import ControllerProcess
 from e2e.zookeeper import HOST, free_port, running_zookeeper
+from waiting import PATIENCE_S, wait_for
 
-READY_S: Final = 90.0
-STOP_S: Final = 40.0
+READY_S: Final = PATIENCE_S
+STOP_S: Final = PATIENCE_S
 
 
 class BrokerProcess:
@@ -32,7 +32,8 @@ class BrokerProcess:
         self._argv += ["--zookeeper.connect", connect, "--log.format", "json"]
         self._argv += ["--zookeeper.session.timeout.ms", "2000", "--node", f"machine-{number}"]
         self._argv += ["--listeners", f"CLIENT://{HOST}:{self.port}", "--grpc.listen", self.grpc]
-        self._argv += ["--ops.listen", f"{HOST}:{self.ops}", "--log.dirs", str(self.data), *extra]
+        self._argv += ["--ops.listen", f"{HOST}:{self.ops}", "--log.dirs", str(self.data)]
+        self._argv += ["--shutdown.deadline.ms", "300000", *extra]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,7 +59,7 @@ class BrokerProcess:
 
     def wait_ready(self) -> None:
         """Until /readyz says so."""
-        wait_until(lambda: self.http("/readyz")[0] == 200, self._story)
+        wait_for(lambda: self.http("/readyz")[0] == 200, self._story)
 
     def _story(self) -> str:
         return f"broker {self.number} is not ready:\n{self.log_path.read_text()[-4_000:]}"
@@ -84,14 +85,6 @@ class BrokerProcess:
             for line in self.log_path.read_text().splitlines()
             if line.startswith("{")
         ]
-
-
-def wait_until(come: Callable[[], bool], story: Callable[[], str]) -> None:
-    """Poll until ``come()``; at the deadline, fail with ``story()``."""
-    deadline = time.monotonic() + READY_S
-    while not come():
-        assert time.monotonic() < deadline, story()
-        time.sleep(0.05)
 
 
 @contextmanager

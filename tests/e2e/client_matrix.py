@@ -18,12 +18,14 @@ import kafka
 import kafka.codec
 import pytest
 from aiokafka.errors import KafkaError as AiokafkaError
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from kafka.errors import KafkaError as KafkaPythonError
 from tidemark.client import TidemarkError, sync
+from waiting import PATIENCE_S
 
 CODECS: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
+LINGER_MS = 20
 BIG = 8 * 1024 * 1024  # the client must not be the one who refuses
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -73,6 +75,7 @@ class Client(Protocol):
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         """Write in order and wait for the acknowledgements. Raises WriteRefused."""
 
@@ -118,6 +121,7 @@ class Confluent(_KafkaAddressed):
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         producer = confluent_kafka.Producer(
             {
@@ -127,7 +131,7 @@ class Confluent(_KafkaAddressed):
                 "enable.idempotence": acks == -1,
                 "message.max.bytes": BIG,
                 "partitioner": "murmur2_random",
-                "linger.ms": 20,
+                "linger.ms": linger_ms,
             }
         )
         problems: list[confluent_kafka.KafkaError] = []
@@ -204,6 +208,7 @@ class KafkaPython(_KafkaAddressed):
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         producer = kafka.KafkaProducer(
             bootstrap_servers=bootstrap.split(","),
@@ -211,7 +216,7 @@ class KafkaPython(_KafkaAddressed):
             acks="all" if acks == -1 else acks,
             enable_idempotence=acks == -1,
             max_request_size=BIG,
-            linger_ms=20,
+            linger_ms=linger_ms,
         )
         try:
             sent = [
@@ -276,6 +281,7 @@ class Aiokafka(_KafkaAddressed):
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         async def write() -> None:
             producer = aiokafka.AIOKafkaProducer(
@@ -284,7 +290,7 @@ class Aiokafka(_KafkaAddressed):
                 acks="all" if acks == -1 else acks,
                 enable_idempotence=acks == -1,
                 max_request_size=BIG,
-                linger_ms=20,
+                linger_ms=linger_ms,
             )
             await producer.start()
             try:
@@ -346,11 +352,12 @@ class Kcat(_KafkaAddressed):
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         for (partition, headers, nulls), alike in itertools.groupby(messages, self._run_of):
             argv = ["-P", "-t", topic, "-z", codec, "-X", f"acks={acks}", "-D", "<<end>>"]
             argv += ["-K", "<<key>>", "-X", f"message.max.bytes={BIG}"]
-            argv += ["-X", "topic.partitioner=murmur2_random"]
+            argv += ["-X", "topic.partitioner=murmur2_random", "-X", f"linger.ms={linger_ms}"]
             argv += ["-X", f"enable.idempotence={str(acks == -1).lower()}"]
             argv += [] if partition is None else ["-p", str(partition)]
             argv += ["-Z"] if nulls else []
@@ -400,7 +407,7 @@ class Kcat(_KafkaAddressed):
     @staticmethod
     def _kcat(bootstrap: str, argv: list[str], data: bytes) -> bytes:
         done = subprocess.run(
-            ["kcat", "-b", bootstrap, *argv], input=data, capture_output=True, timeout=30
+            ["kcat", "-b", bootstrap, *argv], input=data, capture_output=True, timeout=PATIENCE_S
         )
         words = done.stderr.decode(errors="replace")
         if done.returncode != 0 or "Delivery failed" in words:
@@ -431,12 +438,14 @@ class Tidemark:
         *,
         codec: str = "none",
         acks: int = -1,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         settings: dict[str, Any] = {
             "transport": self.transport,
             "compression_type": codec,
             "acks": acks,
             "max_request_size": BIG,
+            "linger_ms": linger_ms,
         }
         try:
             with sync.Producer(bootstrap, **settings) as producer:
@@ -493,8 +502,13 @@ CLIENTS = {client.name: client for client in _ALL}
 KAFKA_CLIENTS = tuple(name for name in CLIENTS if name != TidemarkGrpc.name)
 
 
+def is_installed(name: str) -> bool:
+    """Whether the client's command is on this machine; the others are libraries."""
+    return name != Kcat.name or shutil.which("kcat") is not None
+
+
 def installed(name: str) -> Client:
     """A client by name; skips the test where its command is not on this machine."""
-    if name == Kcat.name and shutil.which("kcat") is None:
-        pytest.skip("kcat is not installed")
+    if not is_installed(name):
+        pytest.skip(f"{name} is not installed")
     return CLIENTS[name]

@@ -6,27 +6,20 @@ its own names (`topic_name`). A test that hurts processes, or needs other config
 own with `start_cluster`.
 """
 
-import contextlib
-import itertools
 import signal
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from types import FrameType
-from typing import Protocol
 
 import pytest
-from e2e.bounded_librdkafka import bound_librdkafka
+from e2e.clusters import (  # noqa: F401 - fixtures
+    Cluster,
+    cluster_defaults,
+    start_cluster,
+    started_cluster,
+    topic_name,
+)
 from e2e.kafka_python_leak import close_refused_sockets
-from tidemark.cli.dev.cluster import Config, DevCluster
-from tidemark.cli.dev.layout import HOST, Layout
-from tidemark.cli.failure import CommandError
-
-START_SECONDS = 60.0
-STOP_SECONDS = 20.0
-LOG_LINES_SHOWN = 40
-
-bound_librdkafka()  # before any test module imports the consumer
+from tidemark.cli.dev.cluster import Config
 
 
 def pytest_sessionstart() -> None:
@@ -38,56 +31,6 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, terminated)
 
 
-class Cluster(DevCluster):
-    """A DevCluster that knows where its doors are. `kill`, `restart`, `terminate`, `configure`,
-    `pid` are inherited.
-    """
-
-    def kafka(self, broker: int = 1) -> str:
-        """host:port of one broker's Kafka listener."""
-        return f"{HOST}:{self.layout.member(f'broker-{broker}').ports['client']}"
-
-    def grpc(self, broker: int = 1) -> str:
-        """host:port of one broker's gRPC server."""
-        return f"{HOST}:{self.layout.member(f'broker-{broker}').ports['grpc']}"
-
-    def controller_grpc(self, controller: int = 1) -> str:
-        """host:port of one controller's gRPC server."""
-        return f"{HOST}:{self.layout.member(f'controller-{controller}').ports['grpc']}"
-
-    def ops(self, name: str, path: str) -> str:
-        """What a process answers at its ops port: `cluster.ops("broker-1", "/metrics")`."""
-        url = f"http://{HOST}:{self.layout.member(name).ports['ops']}{path}"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return str(answer.read(), "utf-8")
-
-    def log(self, name: str) -> str:
-        """Everything that a process has logged."""
-        return self.layout.log_path(name).read_text(encoding="utf-8", errors="replace")
-
-    def data_directory(self, broker: int = 1) -> Path:
-        """Where a broker keeps its partitions."""
-        return self.layout.data_path(f"broker-{broker}")
-
-    def end(self) -> None:
-        """Stop everything, and what does not stop is killed: nothing outlives the test."""
-        try:
-            self.stop(STOP_SECONDS)
-        finally:
-            for name in self.running():
-                with contextlib.suppress(CommandError):
-                    self.kill(name)
-
-    def logs_tail(self) -> str:
-        """The last lines of every process, for a test's report."""
-        tails = []
-        for member in self.layout.members():
-            with contextlib.suppress(FileNotFoundError):
-                lines = self.log(member.name).splitlines()[-LOG_LINES_SHOWN:]
-                tails.append(f"--- {member.name}\n" + "\n".join(lines))
-        return "\n".join(tails)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _kafka_python_closes_its_sockets() -> Iterator[None]:
     """See kafka_python_leak.py."""
@@ -96,45 +39,10 @@ def _kafka_python_closes_its_sockets() -> Iterator[None]:
         yield
 
 
-class StartCluster(Protocol):
-    """Starts a cluster that ends with the test. ``overrides``: keys by process or kind
-    (``broker-1``, ``broker``).
-    """
-
-    def __call__(
-        self,
-        *,
-        brokers: int = 1,
-        controllers: int = 1,
-        txn_coordinators: int = 0,
-        overrides: Mapping[str, Config] | None = None,
-    ) -> Cluster: ...
-
-
-def _started(
-    directory: Path,
-    brokers: int,
-    controllers: int,
-    overrides: Mapping[str, Config] | None,
-    txn_coordinators: int = 0,
-) -> Cluster:
-    layout = Layout.on_free_ports(
-        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
-    )
-    cluster = Cluster(layout, overrides=overrides)
-    try:
-        cluster.start(START_SECONDS)
-    except BaseException as problem:
-        cluster.end()
-        problem.add_note(cluster.logs_tail())
-        raise
-    return cluster
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers, a controller and a txn-coordinator, shared: leave them as they were."""
-    shared = _started(tmp_path_factory.mktemp("cluster"), 3, 1, None, txn_coordinators=1)
+    shared = started_cluster(tmp_path_factory.mktemp("cluster"), brokers=3, txn_coordinators=1)
     yield shared
     shared.end()
 
@@ -154,34 +62,6 @@ def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         "broker-1": {"num.partitions": 3},
         "broker-2": {"auto.create.topics.enable": False},
     }
-    shared = _started(tmp_path_factory.mktemp("mortal"), 2, 1, overrides)
+    shared = started_cluster(tmp_path_factory.mktemp("mortal"), brokers=2, overrides=overrides)
     yield shared
     shared.end()
-
-
-@pytest.fixture
-def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
-    """Clusters of the test's own, ended with it whatever it did to them."""
-    numbers = itertools.count(1)
-    with contextlib.ExitStack() as ending:
-
-        def start(
-            *,
-            brokers: int = 1,
-            controllers: int = 1,
-            txn_coordinators: int = 0,
-            overrides: Mapping[str, Config] | None = None,
-        ) -> Cluster:
-            directory = tmp_path / f"cluster-{next(numbers)}"
-            own = _started(directory, brokers, controllers, overrides, txn_coordinators)
-            ending.callback(own.end)
-            return own
-
-        yield start
-
-
-@pytest.fixture
-def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Names that no other test of the session uses: ``topic_name("orders")``."""
-    test = "".join(char if char.isalnum() else "-" for char in request.node.name)
-    return lambda name: f"{test[:100]}.{name}"

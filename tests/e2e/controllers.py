@@ -23,10 +23,11 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.zk_session import ZkSession
 from tidemark_wire.v1 import controller_pb2 as pb
+from waiting import PATIENCE_S, until_told
 
 SESSION_MS: Final = 2_000
-WAIT_S: Final = 20.0
-STOP_S: Final = 15.0
+WAIT_S: Final = PATIENCE_S
+STOP_S: Final = PATIENCE_S
 
 
 class ControllerProcess:
@@ -112,11 +113,13 @@ def controllers(
                 process.stop()
 
 
-async def until(happened: Callable[[], bool], *, wait_s: float = WAIT_S) -> None:
+async def until(happened: Callable[[], bool]) -> None:
     """Ask another process again and again."""
-    async with asyncio.timeout(wait_s):
-        while not await asyncio.to_thread(happened):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+
+    async def ask() -> bool:
+        return await asyncio.to_thread(happened)
+
+    await until_told(ask)
 
 
 class FakeBroker:

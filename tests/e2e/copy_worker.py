@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import confluent_kafka
+from waiting import PATIENCE_S
 
 POLL_S = 0.5
 
@@ -44,7 +45,7 @@ class Worker:
             more = {"transactional.id": plan["transactional_id"], "transaction.timeout.ms": 10_000}
         self.producer = confluent_kafka.Producer({**common, "acks": "all", "linger.ms": 0, **more})
         if more:
-            self.producer.init_transactions(60)
+            self.producer.init_transactions(PATIENCE_S)
 
     def run(self) -> None:
         """Until the other end of standard output is gone, or the worker is fenced."""
@@ -63,7 +64,7 @@ class Worker:
     def write(self, messages: list[confluent_kafka.Message]) -> None:
         for message in messages:
             self.producer.produce(self.plan["output"], key=message.key(), value=message.value())
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(PATIENCE_S) == 0
 
     def hold(self) -> None:
         if self.holds:

@@ -10,8 +10,9 @@ import sys
 from tidemark.runtime.channel import open_channel
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
+from waiting import PATIENCE_S
 
-ANSWER_S = 15
+ANSWER_S = PATIENCE_S
 
 
 async def create(address: str, name: str) -> int:

@@ -11,8 +11,7 @@ import random
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -22,16 +21,17 @@ from typing import Any, Final, NamedTuple
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, batch, end_of
 from tidemark.cli.dev.layout import Layout
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import read_records
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from waiting import PATIENCE_S, wait_for
 
 BROKER: Final = "broker-1"
-WAIT_S: Final = 30.0
+WAIT_S: Final = PATIENCE_S
 MIB: Final = 1024 * 1024
 NEVER_MS: Final = 24 * 3_600_000
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D
@@ -43,17 +43,9 @@ UNSYNCED: Final[Mapping[str, object]] = {
     "log.flush.interval.ms": NEVER_MS,
     "log.flush.offset.checkpoint.interval.ms": NEVER_MS,
     "zookeeper.session.timeout.ms": 4_000,
-    "shutdown.deadline.ms": 10_000,
+    "shutdown.deadline.ms": 120_000,
     "log.level": "INFO",
 }
-
-
-def wait_until(come: Callable[[], object], story: str, *, seconds: float = WAIT_S) -> None:
-    """Poll until ``come()`` is true; fail with ``story`` at the deadline."""
-    deadline = time.monotonic() + seconds
-    while not come():
-        assert time.monotonic() < deadline, f"waited {seconds} s: {story}"
-        time.sleep(0.02)
 
 
 # -- one broker
@@ -103,7 +95,7 @@ class OneBroker(Cluster):
                 ended.append(os.waitstatus_to_exitcode(status))
             return bool(found)
 
-        wait_until(gone, f"pid {pid} does not end\n{self.logs_tail()}", seconds=seconds)
+        wait_for(gone, f"pid {pid} does not end\n{self.logs_tail()}", wait_s=seconds)
         return ended[0]
 
     @property

@@ -5,7 +5,6 @@ are wanted.
 import itertools
 import socket
 import struct
-import time
 from types import TracebackType
 from typing import Any
 
@@ -15,17 +14,15 @@ from tidemark.kafka import fetch, list_offsets, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
 from tidemark.model.errors import ErrorCode
+from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 NO_ID = bytes(16)
-
-
-END_KNOWN_WITHIN_S = 10.0
 
 
 class Wire:
     """One connection. Every call waits for its own answer; ``send``/``receive`` pipeline."""
 
-    def __init__(self, port: int, *, timeout_s: float = 10) -> None:
+    def __init__(self, port: int, *, timeout_s: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._numbers = itertools.count(1)
         self._buffer = bytearray()
@@ -135,7 +132,7 @@ def produce_body(
     version: int = 9,
     partition: int = 0,
     acks: int = 1,
-    timeout_ms: int = 5_000,
+    timeout_ms: int = PATIENCE_MS,
     topic_id: bytes = NO_ID,
     transactional_id: str | None = None,
 ) -> bytes:
@@ -195,13 +192,19 @@ def batch(
     return build_batch([(timestamp, key, value, ()) for value in values], **fields)
 
 
+_NOT_YET = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
 def end_of(wire: Wire, topic: str, partition: int = 0) -> int:
-    """The partition's next offset. A leader that has just begun may not know it yet (KIP-207)."""
-    deadline = time.monotonic() + END_KNOWN_WITHIN_S
-    found = wire.offset(topic, partition, -1)
-    while found.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and time.monotonic() < deadline:
-        time.sleep(0.01)
+    """The partition's next offset, of its leader: a broker that has just started may not lead yet,
+    and a leader that has just begun may not know it yet (KIP-207).
+    """
+
+    def known() -> Any:
         found = wire.offset(topic, partition, -1)
+        return None if found.error_code in _NOT_YET else found
+
+    found = wait_for(known, f"the end of {topic}-{partition} is known")
     assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
     return int(found.offset)
 

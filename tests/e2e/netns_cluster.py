@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.kafka_wire import Wire, batch, end_of
 from e2e.netns import Names, Network, network
 from tidemark.cli.dev.zookeeper import find_jars, find_java
+from waiting import PATIENCE_S, wait_for
 
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 CONTROLLERS: Final = ("controller-1", "controller-2")
@@ -32,18 +33,10 @@ LAG_MS: Final = 1_500
 KAFKA_PORT, GRPC_PORT, HTTP_PORT, ZOOKEEPER_PORT = 9_092, 9_292, 8_080, 2_181
 ACKS_ALL: Final = -1
 
-READY_S: Final = 60.0
+READY_S: Final = PATIENCE_S
 QUIET_S: Final = 1.5
-STOP_S: Final = 20.0
+STOP_S: Final = PATIENCE_S
 _DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def wait_until(come: Callable[[], object], story: Callable[[], str], seconds: float = 30.0) -> None:
-    """Poll until ``come()``; at the deadline, fail with ``story()``."""
-    deadline = time.monotonic() + seconds
-    while not come():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s: {story()}"
-        time.sleep(0.05)
 
 
 class _RemoteWire(Wire):
@@ -123,7 +116,7 @@ class Broker(Member):
         """Where Kafka clients connect."""
         return f"{self.address}:{KAFKA_PORT}"
 
-    def wire(self, timeout_s: float = 5.0) -> Wire:
+    def wire(self, timeout_s: float = PATIENCE_S) -> Wire:
         """A bare connection."""
         return _RemoteWire(self.address, timeout_s)
 
@@ -242,7 +235,7 @@ class Cluster:
 
     def wait_whole(self) -> None:
         """Until nothing is amiss."""
-        wait_until(lambda: self.problem() is None, self._story, READY_S)
+        wait_for(lambda: self.problem() is None, self._story)
 
     def settle(self) -> None:
         """Until nothing is left of earlier cuts. Connections that broke meanwhile may still be
@@ -270,7 +263,7 @@ class Cluster:
         # Bare batches carry an old timestamp: time must not remove them.
         config = {"min.insync.replicas": str(min_isr), "retention.ms": "-1"}
         new = NewTopic(name, num_partitions=1, replica_assignment=[list(replicas)], config=config)
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(PATIENCE_S)
         made = Topic(self, name)
         self.topics.append(made)
         self.wait_whole()
@@ -289,26 +282,24 @@ class Topic:
         with witness.wire() as wire:
             return wire.metadata(self.name).topics[0].partitions[0]
 
-    def wait_isr(self, witness: Broker, *members: int, seconds: float = 20.0) -> None:
+    def wait_isr(self, witness: Broker, *members: int) -> None:
         """Until a broker says that the ISR is this one."""
-        wait_until(
+        wait_for(
             lambda: sorted(self.state(witness).isr) == sorted(members),
             lambda: f"{self.name}: wanted ISR {members}: {self.state(witness)}",
-            seconds,
         )
 
-    def wait_leader(self, witness: Broker, *candidates: int, seconds: float = 20.0) -> Any:
+    def wait_leader(self, witness: Broker, *candidates: int) -> Any:
         """Until a broker says that one of these leads; the state that it showed."""
-        wait_until(
+        wait_for(
             lambda: self.state(witness).leader_id in candidates,
             lambda: f"{self.name}: wanted leader {candidates}: {self.state(witness)}",
-            seconds,
         )
         return self.state(witness)
 
-    def produce(self, broker: Broker, value: bytes, *, acks: int, timeout_ms: int = 1_000) -> int:
+    def produce(self, broker: Broker, value: bytes, *, acks: int, timeout_ms: int = 60_000) -> int:
         """One record to one broker; the error code."""
-        with broker.wire(timeout_s=timeout_ms / 1_000 + 5) as wire:
+        with broker.wire() as wire:
             answer = wire.produce(
                 self.name, batch(value), version=10, acks=acks, timeout_ms=timeout_ms
             )
@@ -321,7 +312,7 @@ class Topic:
 
     def wait_logs_agree(self) -> None:
         """Until all replicas are the same, byte by byte."""
-        wait_until(
+        wait_for(
             lambda: len({broker.log_bytes(self.name) for broker in self.cluster.brokers}) == 1,
             lambda: (
                 f"{self.name}: {[len(one.log_bytes(self.name)) for one in self.cluster.brokers]}"

@@ -3,7 +3,6 @@ real cluster.
 """
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -19,15 +18,16 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import ConfigResource as KafkaConfigResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e]
 
-WAIT = 20
+WAIT = PATIENCE_S
 Names = Callable[[str], str]
 
 
@@ -357,11 +357,9 @@ def test_without_a_controller_a_change_fails_in_time_and_the_rest_goes_on(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     create(admin, "before")
     cluster.kill("controller-1")
-    started = time.monotonic()
     with pytest.raises(KafkaException) as problem:
         admin.create_topics([NewTopic("during", 1, 1)], operation_timeout=1)["during"].result(WAIT)
-    assert code_of(problem) in ("REQUEST_TIMED_OUT", "_TIMED_OUT")
-    assert time.monotonic() - started < 10
+    assert code_of(problem) == "REQUEST_TIMED_OUT", "not answered by the broker"
     produce(cluster, "before", 1, idempotent=False)
     cluster.restart("controller-1")
     create(admin, "after")

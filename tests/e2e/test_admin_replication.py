@@ -3,8 +3,7 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from e2e.kafka_wire import Wire
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import NotLeaderForPartitionError
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerPro
 def create(brokers: list[BrokerProcess], name: str, replicas: list[int]) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
     new = NewTopic(name, num_partitions=1, replica_assignment=[replicas])
-    admin.create_topics([new])[name].result(30)
+    admin.create_topics([new])[name].result(PATIENCE_S)
     return admin
 
 
@@ -37,18 +37,11 @@ def state(broker: BrokerProcess, name: str) -> Any:
         return wire.metadata(name).topics[0].partitions[0]
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-
-
 @pytest.mark.feature("H11")
 def test_a_preferred_leader_that_leads_need_not_be_elected(brokers: list[BrokerProcess]) -> None:
     admin = create(brokers, "led", [1, 2])
     asked = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("led", 0)])
-    ((_, error),) = asked.result(30).items()
+    ((_, error),) = asked.result(PATIENCE_S).items()
     assert error.name() == "ELECTION_NOT_NEEDED"
 
 
@@ -59,12 +52,12 @@ def test_replicas_move_with_their_records_and_the_leader_goes_along(
     producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "acks": "all"})
     for number in range(100):
         producer.produce("moves", value=b"%d" % number)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     admin = KafkaAdminClient(bootstrap_servers=brokers[0].bootstrap)
     try:
         admin.alter_partition_reassignments({KafkaTopicPartition("moves", 0): [3, 2]})
-        wait_until(lambda: list(state(brokers[0], "moves").replicas) == [3, 2])
-        wait_until(lambda: state(brokers[0], "moves").leader_id == 3)
+        wait_for(lambda: list(state(brokers[0], "moves").replicas) == [3, 2])
+        wait_for(lambda: state(brokers[0], "moves").leader_id == 3)
         assert admin.list_partition_reassignments() == {}
     finally:
         admin.close()
@@ -76,7 +69,7 @@ def test_every_replica_tells_which_producers_it_remembers(brokers: list[BrokerPr
     create(brokers, "remembered", [1, 2])
     producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "enable.idempotence": True})
     producer.produce("remembered", value=b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     admin = KafkaAdminClient(bootstrap_servers=brokers[0].bootstrap)
     partition = KafkaTopicPartition("remembered", 0)
     try:
@@ -96,14 +89,14 @@ def test_every_replica_tells_which_producers_it_remembers(brokers: list[BrokerPr
 def test_the_preferred_replica_leads_again_when_asked(brokers: list[BrokerProcess]) -> None:
     admin = create(brokers, "returns", [2, 3])
     brokers[1].stop()
-    wait_until(lambda: state(brokers[0], "returns").leader_id == 3)
+    wait_for(lambda: state(brokers[0], "returns").leader_id == 3)
     brokers[1].start()
     brokers[1].wait_ready()
-    wait_until(lambda: sorted(state(brokers[0], "returns").isr) == [2, 3])
+    wait_for(lambda: sorted(state(brokers[0], "returns").isr) == [2, 3])
     asked = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("returns", 0)])
-    ((_, error),) = asked.result(30).items()
+    ((_, error),) = asked.result(PATIENCE_S).items()
     assert error is None
-    wait_until(lambda: state(brokers[0], "returns").leader_id == 2)
+    wait_for(lambda: state(brokers[0], "returns").leader_id == 2)
 
 
 @pytest.mark.feature("H11")
@@ -111,18 +104,18 @@ def test_the_command_line_shows_health_and_gives_leaders_back(
     brokers: list[BrokerProcess],
 ) -> None:
     create(brokers, "commanded", [3, 1])
-    wait_until(lambda: cluster(brokers, "health").returncode == 0)
+    wait_for(lambda: cluster(brokers, "health").returncode == 0)
     brokers[2].stop()
-    wait_until(lambda: state(brokers[0], "commanded").leader_id == 1)
+    wait_for(lambda: state(brokers[0], "commanded").leader_id == 1)
     hurt = cluster(brokers, "health")
     assert hurt.returncode == 1
     assert "commanded-0" in json.loads(hurt.stdout)["under_replicated"]
     brokers[2].start()
     brokers[2].wait_ready()
-    wait_until(lambda: cluster(brokers, "health").returncode == 0)
+    wait_for(lambda: cluster(brokers, "health").returncode == 0)
     asked = ("--topic", "commanded", "--partition", "0")
     assert cluster(brokers, "elect-leaders", *asked).returncode == 0
-    wait_until(lambda: state(brokers[0], "commanded").leader_id == 3)
+    wait_for(lambda: state(brokers[0], "commanded").leader_id == 3)
     (row,) = json.loads(cluster(brokers, "elect-leaders", *asked).stdout)
     assert row["error"] == "ELECTION_NOT_NEEDED"
     assert len(json.loads(cluster(brokers, "brokers").stdout)) == 3
@@ -131,4 +124,4 @@ def test_the_command_line_shows_health_and_gives_leaders_back(
 def cluster(brokers: list[BrokerProcess], *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tidemark.cli.main", "cluster", *words, "-o", "json"]
     argv = [*command, "--bootstrap", brokers[0].bootstrap]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

@@ -14,13 +14,14 @@ from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire
 from e2e.unique_values import Writer, check_promises, read_back
 from e2e.zookeeper import HOST
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
 from tidemark.cli.dev.process import pause_process
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -32,8 +33,8 @@ PARTITIONS: Final = 4
 KEYS: Final = 8
 BEHIND_PROXY: Final = "broker-3"
 QUICK: Final = {"zookeeper.session.timeout.ms": SESSION_MS, "lease.ms": LEASE_MS}
-READY_S: Final = 60.0
-START_S: Final = 60.0
+READY_S: Final = PATIENCE_S
+START_S: Final = PATIENCE_S
 
 
 class StallingProxy:
@@ -121,7 +122,7 @@ class Bounced:
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         config = {"min.insync.replicas": "2"}
         new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=3, config=config)
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(PATIENCE_S)
         self.wait_whole(name)
         return name
 
@@ -152,12 +153,9 @@ class Bounced:
         self.cluster.wait_healthy(READY_S)
         self.wait(lambda: self.is_whole(topic), "not whole again")
 
-    def wait(self, come: Callable[[], bool], story: str, seconds: float = READY_S) -> None:
+    def wait(self, come: Callable[[], bool], story: str) -> None:
         """Poll until ``come()``."""
-        deadline = time.monotonic() + seconds
-        while not come():
-            assert time.monotonic() < deadline, f"{story}\n{self.cluster.logs_tail()}"
-            time.sleep(0.05)
+        wait_for(come, lambda: f"{story}\n{self.cluster.logs_tail()}")
 
     def led_by(self, topic: str, broker: int, witness: int) -> int:
         """How many partitions a broker leads, as another one has it."""
@@ -180,7 +178,7 @@ class Bounced:
         """Until more is acknowledged."""
         begun = time.monotonic()
         enough = 5 * KEYS
-        self.wait(lambda: writer.acknowledged_since(begun) > enough, "nothing is acknowledged", 30)
+        self.wait(lambda: writer.acknowledged_since(begun) > enough, "nothing is acknowledged")
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +237,6 @@ def test_a_leader_that_sleeps_beyond_its_session_loses_nothing(bounced: Bounced)
                 "nobody took over",
             )
             bounced.wait_progress(writer)
-            time.sleep(SESSION_S)
         finally:
             os.kill(pid, signal.SIGCONT)
 

@@ -91,7 +91,6 @@ def test_a_reader_that_does_not_read_is_bounded_and_harms_nobody(
     start = wire.produce("t", batch(os.urandom(900_000))).base_offset
     with Wire(broker.port) as lazy:
         numbers = [lazy.send(ApiKey.FETCH, 12, fetch_body(("t", 0, start))) for _ in range(40)]
-        lazy.socket.settimeout(10)
         assert wire.metadata("t").topics[0].error_code == 0
         for number in numbers:
             body = lazy.receive(ApiKey.FETCH, 12, number)
@@ -122,7 +121,7 @@ def test_large_frames_take_turns_when_buffers_are_full(tmp_path: Path) -> None:
     ) as small:
 
         def produce_large(partition: int, results: list[int]) -> None:
-            with Wire(small.port, timeout_s=20) as wire:
+            with Wire(small.port) as wire:
                 for _ in range(4):
                     one = batch(os.urandom(1_500_000))
                     results.append(wire.produce("t", one, partition=partition).error_code)
@@ -134,7 +133,7 @@ def test_large_frames_take_turns_when_buffers_are_full(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert results == [0] * 16
         assert small.node.limits.connections == 0 or small.call(lambda: True)
         assert not small.node.limits.contended

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
-from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
+from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch
 from tidemark.codec.record_batch import iterate_headers, read_header
 from tidemark.runtime.exit_codes import ExitCode
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ def create(brokers: list[BrokerProcess], topic: str, *, at: int = 0) -> int:
     assert made.error_code == 0, made
     for broker in brokers:
         with Wire(broker.port) as wire:
-            wait_until(lambda: wire.metadata(topic).topics[0].error_code == 0, str)
+            wait_for(lambda: wire.metadata(topic).topics[0].error_code == 0, str)
     return made.partitions[0].leader_id
 
 
@@ -61,11 +62,11 @@ def test_kcat_produces_and_consumes(brokers: list[BrokerProcess]) -> None:
     create(brokers, "cats", at=1)
     lines = b"".join(b"key%d:value %d\n" % (number, number) for number in range(500))
     kcat = ["kcat", "-b", brokers[0].bootstrap, "-t", "cats"]
-    subprocess.run([*kcat, "-P", "-K:", "-z", "lz4"], input=lines, check=True, timeout=30)
+    subprocess.run([*kcat, "-P", "-K:", "-z", "lz4"], input=lines, check=True, timeout=PATIENCE_S)
     read = subprocess.run(
         [*kcat, "-C", "-e", "-q", "-o", "beginning", "-K:"],
         check=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         capture_output=True,
     )
     assert sorted(read.stdout.splitlines()) == sorted(lines.splitlines())
@@ -99,7 +100,7 @@ def test_a_broker_without_options_has_the_intervals_of_the_design(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
     asked = ConfigResource(ResourceType.BROKER, "1")
-    found = admin.describe_configs([asked])[asked].result(30)
+    found = admin.describe_configs([asked])[asked].result(PATIENCE_S)
     lag, wait = (found[f"replica.{name}.max.ms"] for name in ("lag.time", "fetch.wait"))
     assert (lag.value, lag.source) == ("10000", ConfigSource.DEFAULT_CONFIG.value)
     assert (wait.value, wait.source) == ("500", ConfigSource.DEFAULT_CONFIG.value)
@@ -142,5 +143,5 @@ def test_a_directory_of_another_broker_is_refused(
     (thief.data / ".lock").unlink()
     thief.start()
     assert thief.process is not None
-    assert thief.process.wait(60) == ExitCode.IO
+    assert thief.process.wait(PATIENCE_S) == ExitCode.IO
     assert "belongs to broker 1" in thief.log_path.read_text()

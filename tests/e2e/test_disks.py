@@ -43,7 +43,6 @@ from e2e.disk_fixtures import (
     tmpfs_problem,
     under_load,
     values_of,
-    wait_until,
 )
 from e2e.kafka_wire import Wire
 from tidemark.cli.dev.process import pause_process
@@ -52,6 +51,7 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service import ServiceError
 from tidemark_wire.v1 import controller_pb2
+from waiting import PATIENCE_MS, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -137,10 +137,10 @@ def _full_disk(broker: OneBroker, filler: Path) -> None:
         assert ready(broker) is not None
         assert values_of(read_log(wire, "filled")) == filled
         assert values_of(read_log(wire, "synced")) == [b"%d" % offset for offset in synced]
-    settings = {"enable_idempotence": True, "message_timeout_ms": 60_000}
+    settings = {"enable_idempotence": True, "message_timeout_ms": 300_000}
     with under_load(broker, "retried", 1, **settings) as loads:
         broker.create("late")
-        wait_until(lambda: all(len(load.sent) > 200 for load in loads), "the producers produce")
+        wait_for(lambda: all(len(load.sent) > 200 for load in loads), "the producers produce")
         assert not any(load.acknowledged for load in loads)
 
         # Killed and started again while it is full: as before.
@@ -151,10 +151,10 @@ def _full_disk(broker: OneBroker, filler: Path) -> None:
             assert wire.produce("filled", make_batch(bytes(300_000))).error_code
 
             filler.unlink()
-            wait_until(lambda: produced("filled", wire), "the directory heals")
-            wait_until(lambda: produced("late", wire), "what was made meanwhile is hosted")
+            wait_for(lambda: produced("filled", wire), "the directory heals")
+            wait_for(lambda: produced("late", wire), "what was made meanwhile is hosted")
             assert values_of(read_log(wire, "filled"))[: len(filled)] == filled
-        wait_until(lambda: all(load.acknowledged for load in loads), "the producers get through")
+        wait_for(lambda: all(load.acknowledged for load in loads), "the producers get through")
     assert ready(broker) is None
     assert broker.metric(OFFLINE_DIRECTORIES) == 0
     assert not any(load.failed for load in loads)
@@ -164,11 +164,11 @@ def _full_disk(broker: OneBroker, filler: Path) -> None:
         fill_up(wire, "filled", dice)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.delete_topics(["filled"])["filled"].result(WAIT_S)
-        wait_until(lambda: produced("late", wire), "the directory heals")
+        wait_for(lambda: produced("late", wire), "the directory heals")
     broker.kill_broker()
     broker.restart_with_same_keys()
     with broker.wire() as wire:
-        wait_until(lambda: log_end(wire, "synced") == len(synced), "all that was synced is served")
+        wait_for(lambda: log_end(wire, "synced") == len(synced), "all that was synced is served")
         assert values_of(read_log(wire, "synced")) == [b"%d" % offset for offset in synced]
         check_everything_arrived_once(loads, wire)
 
@@ -229,13 +229,13 @@ def test_what_was_synced_survives_a_device_that_drops_the_rest(
             assert all(shares(path, topic) for path in directories)
         first = {topic: shares(directories[0], topic) for topic in FLUSHED.values()}
 
-        settings = {"acks": -1, "retries": 0, "message_timeout_ms": 60_000}
+        settings = {"acks": -1, "retries": 0, "message_timeout_ms": 300_000}
         with ExitStack() as producing:
             loads = {
                 topic: producing.enter_context(under_load(cluster, topic, SPREAD, **settings))
                 for topic in FLUSHED.values()
             }
-            wait_until(
+            wait_for(
                 lambda: all(
                     len(load.acknowledged) > 400 for pair in loads.values() for load in pair
                 ),
@@ -289,7 +289,7 @@ def check_what_is_left(
     assert acknowledged
     if topic == FLUSHED["group"]:
         # Readable once a round has synced again what recovery found.
-        wait_until(lambda: log_end(wire, topic, partition) > max(acknowledged), "all is served")
+        wait_for(lambda: log_end(wire, topic, partition) > max(acknowledged), "all is served")
     stored = {
         offset: value
         for one in read_log(wire, topic, partition)
@@ -393,10 +393,9 @@ def test_a_disk_that_is_not_ours_ends_the_process_with_a_reason(
     outputs = {name: tmp_path / f"{name}.txt" for name in cases}
     started = {name: start_other(broker, path, outputs[name]) for name, (path, _) in cases.items()}
     try:
-        wait_until(
+        wait_for(
             lambda: all(process.poll() is not None for process in started.values()),
             f"all {len(started)} end of their own accord",
-            seconds=90,
         )
     finally:
         for process in started.values():
@@ -438,7 +437,7 @@ def tell_controller(broker: OneBroker, method: str, request: Any) -> Any:
 
 def delete_while_down(broker: OneBroker, *topics: str) -> None:
     named = [controller_pb2.DeleteTopicsRequest.Topic(name=topic) for topic in topics]
-    request = controller_pb2.DeleteTopicsRequest(topics=named, timeout_ms=5_000)
+    request = controller_pb2.DeleteTopicsRequest(topics=named, timeout_ms=PATIENCE_MS)
     answer = tell_controller(broker, "DeleteTopics", request)
     assert [one.error_code for one in answer.topics] == [0] * len(topics)
 
@@ -447,7 +446,7 @@ def create_while_down(broker: OneBroker, topic: str) -> None:
     kind = controller_pb2.CreateTopicsRequest
     assigned = [kind.Assignment(partition=0, replicas=[1])]
     asked = kind.Topic(name=topic, partition_count=-1, replication_factor=-1, assignments=assigned)
-    answer = tell_controller(broker, "CreateTopics", kind(topics=[asked], timeout_ms=5_000))
+    answer = tell_controller(broker, "CreateTopics", kind(topics=[asked], timeout_ms=PATIENCE_MS))
     assert [one.error_code for one in answer.topics] == [0], answer
 
 

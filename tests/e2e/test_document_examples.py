@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e]
 
@@ -20,5 +21,7 @@ def test_the_examples_for_clients_run(cluster: Cluster) -> None:
         code = example.replace("127.0.0.1:9092", cluster.kafka())
         code = code.replace("127.0.0.1:9292", cluster.grpc())
         command = [sys.executable, "-W", "error", "-c", code]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert run.returncode == 0, f"example {number}:\n{run.stderr}"

@@ -16,7 +16,8 @@ from typing import Any
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
+from waiting import PATIENCE_S, wait_for
 
 COUNT = 100
 QUICK = {
@@ -48,15 +49,12 @@ class WorkerProcess:
         for line in self.process.stdout:
             self.lines.append(line.strip())
 
-    def wait_for(self, what: str, wait_s: float = 60) -> str:
+    def wait_for(self, what: str) -> str:
         """The first line that begins so."""
-        deadline = time.monotonic() + wait_s
-        while time.monotonic() < deadline:
-            found = next((line for line in list(self.lines) if line.startswith(what)), None)
-            if found is not None:
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"no {what!r} in {self.lines[-20:]}")
+        return wait_for(
+            lambda: next((line for line in list(self.lines) if line.startswith(what)), None),
+            lambda: f"no {what!r} in {self.lines[-20:]}",
+        )
 
     def go_on(self) -> None:
         assert self.process.stdin is not None
@@ -65,8 +63,8 @@ class WorkerProcess:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -81,11 +79,11 @@ class Copying:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.kafka()})
         topics = [confluent_kafka.admin.NewTopic(name, 2, 1) for name in ("input", "output")]
         for made in admin.create_topics(topics).values():
-            made.result(30)
+            made.result(PATIENCE_S)
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.kafka()})
         for number in range(COUNT):
             producer.produce("input", key=str(number), value=str(number))
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def worker(self, mode: str, transactional_id: str = "", *, hold: bool = False) -> WorkerProcess:
         plan = {
@@ -114,7 +112,7 @@ class Copying:
         reader.assign([confluent_kafka.TopicPartition("output", each, 0) for each in range(2)])
         quiet_since = time.monotonic()
         while len(found) < COUNT or time.monotonic() < quiet_since + 3:
-            assert time.monotonic() < quiet_since + 60, f"{len(found)} of {COUNT}"
+            assert time.monotonic() < quiet_since + PATIENCE_S, f"{len(found)} of {COUNT}"
             message = reader.poll(0.5)
             if message is not None and message.error() is None:
                 found[(message.value() or b"").decode()] += 1

@@ -13,12 +13,12 @@ import pytest
 from broker.core.parked import READ, WRITE
 from broker.shell.node import BrokerNode
 from e2e.broker_harness import BROKER, RunningBroker, running_broker, topic_id_of
-from e2e.disk_fixtures import wait_until
 from e2e.kafka_wire import Wire, batch, fetch_body, produce_body, records_of
 from tidemark.kafka import fetch, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tidemark.model.metadata import ClusterDelta, PartitionImage, TopicImage
+from waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -45,7 +45,7 @@ def narrow_broker(directory: Path, **settings: Any) -> Iterator[tuple[RunningBro
 
 
 def until(broker: RunningBroker, holds: Callable[[BrokerNode], bool]) -> None:
-    wait_until(lambda: broker.call(lambda: holds(broker.node)), "the broker gets there")
+    wait_for(lambda: broker.call(lambda: holds(broker.node)), "the broker gets there")
 
 
 def write(wire: Wire) -> int:

@@ -20,7 +20,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from e2e.broker_harness import running_broker, topic_image
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from e2e.fuzz.driver import DEADLINE_S, Driver, FuzzError
 from e2e.fuzz.frames import Frame, Frames, Verdict
 from e2e.fuzz.values import World
@@ -29,6 +29,7 @@ from tidemark.kafka import api_versions, fetch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
 from tidemark.model.topics import INTERNAL_TOPICS
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -36,7 +37,7 @@ SEED: Final = int(os.environ.get("SEED") or 20_261_121)
 FRAMES: Final = int(os.environ.get("FRAMES") or 200_000)
 WARM_UP_FRAMES: Final = 4_000
 RSS_GROWTH_BYTES_MAX: Final = 50 * 1024 * 1024
-SETTLE_S: Final = 30.0
+SETTLE_S: Final = PATIENCE_S
 TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "plain": {},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
@@ -91,12 +92,12 @@ class Subject:
 
     def wait_settled(self, before: Mapping[str, float]) -> None:
         """Until nothing more is held than ``before``."""
-        deadline = time.monotonic() + SETTLE_S
-        while (now := self.gauges()) != dict(before):
-            if all(now[name] <= value for name, value in before.items()):
-                return
-            assert time.monotonic() < deadline, f"still held: {now}, before: {before}"
-            time.sleep(0.1)
+
+        def settled() -> bool:
+            now = self.gauges()
+            return all(now[name] <= value for name, value in before.items())
+
+        wait_for(settled, lambda: f"still held: {self.gauges()}, before: {before}")
 
     def check_log(self) -> None:
         """No traceback, no failed task, no error."""
@@ -115,7 +116,7 @@ def make_world(subject: Subject) -> World:
         for name, config in TOPICS.items()
     ]
     for made in admin.create_topics(topics).values():
-        made.result(20)
+        made.result(PATIENCE_S)
     with Wire(subject.port) as wire:
         for name in TOPICS:
             wire.produce(name, batch(b"one", b"two", b"three", key=b"k"))
@@ -218,11 +219,11 @@ def check_normal_clients(cluster: Cluster, port: int) -> None:
     topic = f"after-{time.monotonic_ns()}"
     bootstrap: dict[str, str | int | float | bool] = {"bootstrap.servers": cluster.kafka(1)}
     admin = confluent_kafka.admin.AdminClient(bootstrap)
-    admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
     producer = confluent_kafka.Producer({**bootstrap, "enable.idempotence": True})
     for number in range(500):
         producer.produce(topic, b"%d" % number)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     consumer = confluent_kafka.Consumer({**bootstrap, "group.id": "none"})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     read: list[bytes | None] = []
@@ -236,7 +237,7 @@ def check_normal_clients(cluster: Cluster, port: int) -> None:
     with Wire(port) as wire:
         assert wire.produce(topic, batch(b"last")).base_offset == 500
         assert wire.offset(topic, 0, -1).offset == 501
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
 FLOODS: Final = (
@@ -319,7 +320,7 @@ def test_a_long_poll_does_not_outlive_its_client(tmp_path: Path) -> None:
     with running_broker(tmp_path, {"t": 1}, connections_max_idle_ms=1_000) as broker:
         with Wire(broker.port) as wire:
             wire.send(ApiKey.FETCH, 12, fetch_body(("t", 0, 0), wait_ms=2**31 - 1))
-        wait_until(lambda: broker.node.limits.connections == 0)
+        wait_for(lambda: broker.node.limits.connections == 0)
         assert broker.node.parked.count == 0
 
 
@@ -331,12 +332,4 @@ def test_a_client_that_does_not_read_is_idle(tmp_path: Path) -> None:
         with contextlib.suppress(TimeoutError):
             while True:
                 wire.send(ApiKey.METADATA, 12, b"\0\0\0\0")
-        wait_until(lambda: broker.node.limits.connections == 0)
-
-
-def wait_until(come: Callable[[], bool]) -> None:
-    """Poll until it has come, or fail."""
-    deadline = time.monotonic() + SETTLE_S
-    while not come():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        wait_for(lambda: broker.node.limits.connections == 0)

@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from e2e.conftest import Cluster, _started
-from e2e.wire import WAIT_S, ask, connect, create_topic, eventually
+from e2e.clusters import Cluster, started_cluster
+from e2e.wire import WAIT_S, ask, connect, create_topic
 from kafka.admin import ConfigResource as KafkaConfigResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 from tidemark.cli.group import admin as group_commands
@@ -25,6 +25,7 @@ from tidemark.client.errors import ClientConfigError
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "group.consumer.min.heartbeat.interval.ms": 100,
         "offsets.topic.num.partitions": 2,
     }
-    own = _started(tmp_path_factory.mktemp("group-configs"), 1, 1, {"broker": broker})
+    own = started_cluster(tmp_path_factory.mktemp("group-configs"), overrides={"broker": broker})
     create_topic(own, "read")
     yield own
     own.end()
@@ -82,7 +83,7 @@ def join(cluster: Cluster, group: str, member_id: str) -> Struct:
     with connect(cluster.kafka()) as wire:
         find = {"key_type": 0, "coordinator_keys": [group]}
         ask(wire, ApiKey.FIND_COORDINATOR, 4, find)
-    return eventually(joined, "a member joins")
+    return wait_for(joined, "a member joins")
 
 
 def set_by(cluster: Cluster, group: str, **settings: int) -> None:
@@ -109,7 +110,7 @@ def test_a_groups_session_and_interval_are_its_own(cluster: Cluster, group: str)
             (described,) = ask(wire, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked).groups
         return bool(described.group_state == "Empty")
 
-    eventually(is_gone, "the silent member is out")
+    wait_for(is_gone, "the silent member is out")
     assert heartbeat(cluster, group, "m", quick.member_epoch).error_code in (
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,

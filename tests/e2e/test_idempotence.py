@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import pytest
 from e2e.client_matrix import CLIENTS, Message, installed
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, produce_body
-from e2e.wire import ask, connect, create_topic, eventually, stored, stored_records, to_leader
+from e2e.wire import ask, connect, create_topic, stored, stored_records, to_leader
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.produce import ProducePartitionResult
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -219,7 +220,7 @@ def test_a_write_whose_answer_was_lost_in_a_crash_is_there_once_after_the_retry(
         producer = Idempotent(wire, topic, producer_id)
         body = produce_body(topic, producer.batch(0, b"once"), acks=-1)
         wire.send(ApiKey.PRODUCE, 9, body)
-        eventually(lambda: stored(reader, topic), "the record is in the log")
+        wait_for(lambda: stored(reader, topic), "the record is in the log")
         mortal_cluster.kill("broker-2")  # the answer was never read
     mortal_cluster.restart("broker-2")
     with connect(mortal_cluster.kafka(2)) as wire:

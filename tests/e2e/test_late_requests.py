@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from e2e.kafka_wire import Wire
 from e2e.txn_wire import end, init, write
 from e2e.wire_proxy import HOST, WireProxy, never
 from tidemark.client import TransactionalProducer
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from waiting import PATIENCE_S, wait_for
 
 SMALL = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
 
@@ -30,7 +31,7 @@ class Delayed:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
         topics = [confluent_kafka.admin.NewTopic(name, 1, 1) for name in ("a", "b")]
         for made in admin.create_topics(topics).values():
-            made.result(30)
+            made.result(PATIENCE_S)
 
     @property
     def bootstrap(self) -> str:
@@ -46,19 +47,18 @@ class Delayed:
                 "socket.timeout.ms": 10_000,
             }
         )
-        made.init_transactions(30)
+        made.init_transactions(PATIENCE_S)
         return made
 
     def wait_decided(self, topic: str) -> None:
         """Until every transaction in the topic has its marker."""
-        deadline = time.monotonic() + 20
         with Wire(self.proxy.broker_port) as wire:
-            while True:
+
+            def decided() -> bool:
                 (found,) = wire.fetch((topic, 0, 0), isolation_level=1).topics[0].partitions
-                if found.result.last_stable_offset == found.result.high_watermark:
-                    return
-                assert time.monotonic() < deadline, found.result
-                time.sleep(0.02)
+                return bool(found.result.last_stable_offset == found.result.high_watermark)
+
+            wait_for(decided, f"every transaction in {topic} is decided")
 
     def committed(self, topic: str) -> list[str]:
         """What a reader of committed records finds."""
@@ -72,7 +72,7 @@ class Delayed:
         )
         reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         found: list[str] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             message = reader.poll(1)
             if message is None:
@@ -97,9 +97,9 @@ def commit_late(delayed: Delayed) -> confluent_kafka.Producer:
     producer = delayed.producer()
     producer.begin_transaction()
     producer.produce("a", value="first")
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     delayed.proxy.hold_next(ApiKey.END_TXN)
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE_S)
     assert delayed.proxy.caught.is_set()
     return producer
 
@@ -113,11 +113,11 @@ def test_a_late_end_of_a_v1_transaction_leaves_the_next_one_alone(delayed: Delay
     producer = commit_late(delayed)
     producer.begin_transaction()
     producer.produce("a", value="second, to be aborted")
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     delayed.proxy.release()
     delayed.wait_decided("a")
     try:
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE_S)
     finally:
         assert delayed.committed("a") == ["first"]
 
@@ -128,13 +128,13 @@ def test_a_late_partition_of_a_v1_transaction_blocks_no_reader(delayed: Delayed)
     producer.begin_transaction()
     delayed.proxy.hold_next(ApiKey.ADD_PARTITIONS_TO_TXN)
     producer.produce("a", value="first")
-    producer.flush(20)
-    producer.commit_transaction(30)
+    producer.flush(PATIENCE_S)
+    producer.commit_transaction(PATIENCE_S)
     producer.begin_transaction()
     producer.produce("b", value="second")
-    producer.flush(20)
+    producer.flush(PATIENCE_S)
     delayed.proxy.release()
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE_S)
     assert (delayed.committed("a"), delayed.committed("b")) == (["first"], ["second"])
 
 
@@ -146,11 +146,11 @@ def test_a_v1_abort_before_any_partition_came_is_refused(delayed: Delayed) -> No
     producer = delayed.producer()
     producer.begin_transaction()
     producer.produce("a", value="first")
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE_S)
     delayed.proxy.holds = lambda api_key, _frame: api_key == ApiKey.ADD_PARTITIONS_TO_TXN
     producer.begin_transaction()
     producer.produce("a", value="second")
-    assert delayed.proxy.caught.wait(10)
+    assert delayed.proxy.caught.wait(PATIENCE_S)
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         producer.abort_transaction(20)
     problem = refused.value.args[0]

@@ -1,12 +1,11 @@
 """The native client's groups and read_committed, and the commands on both, against processes."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from e2e.conftest import Cluster, _started
+from e2e.clusters import Cluster, started_cluster
 from tidemark.cli.group import admin as group_commands
 from tidemark.cli.group.reset_plan import Goal, Target
 from tidemark.cli.txn import admin as txn_commands
@@ -20,6 +19,7 @@ from tidemark.client import (
     TransactionalProducer,
 )
 from tidemark.client.errors import CommitFailedError, GroupNotEmptyError
+from waiting import patience, until_told
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +35,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "group.consumer.session.timeout.ms": 2_000,
         "offsets.topic.num.partitions": 4,
     }
-    own = _started(tmp_path_factory.mktemp("native"), 1, 1, {"broker": quick}, 1)
+    own = started_cluster(
+        tmp_path_factory.mktemp("native"), txn_coordinators=1, overrides={"broker": quick}
+    )
     yield own
     own.end()
 
@@ -60,7 +62,7 @@ def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
 
 async def values(consumer: Consumer, count: int) -> list[bytes]:
     got: list[bytes] = []
-    async with asyncio.timeout(20):
+    async with patience():
         while len(got) < count:
             got += [record.value or b"" for record in await consumer.poll(timeout_ms=200)]
     return got
@@ -92,12 +94,12 @@ def test_members_share_a_topic_and_the_last_reads_on_where_the_first_stopped(
                 first.subscribe([topic], heard)
                 assert len(await values(first, 40)) == 40
                 second.subscribe([topic])
-                async with asyncio.timeout(20):
+                async with patience():
                     while len(first.assignment()) != 2 or len(second.assignment()) != 2:
                         await first.poll(timeout_ms=20)
                         assert await second.poll(timeout_ms=20) == []
                 assert not set(first.assignment()) & set(second.assignment())
-            async with asyncio.timeout(20):
+            async with patience():
                 while len(second.assignment()) != 4:
                     assert await second.poll(timeout_ms=20) == [], "all was committed at close"
         assert heard.kinds == ["assigned", "revoked", "revoked"]
@@ -232,10 +234,11 @@ def test_who_holds_the_last_stable_offset_is_told_and_ended(
             assert 0 <= row["held_ms"] < 60_000
             assert await txn_commands.list_hanging(servers, [topic], timeout_ms_max=0) == []
             await txn_commands.abort_by_id(servers, topic)
-            deadline = time.monotonic() + 20
-            while await txn_commands.holders(servers, [topic]):
-                assert time.monotonic() < deadline, "the marker has not come"
-                await asyncio.sleep(0.05)
+
+            async def has_ended() -> bool:
+                return not await txn_commands.holders(servers, [topic])
+
+            await until_told(has_ended, "the marker has not come")
             await producer.close(timeout_ms=0)
 
     run(work())

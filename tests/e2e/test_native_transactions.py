@@ -4,7 +4,6 @@ readers follow what interleaved transactions write, and must give the same recor
 
 import asyncio
 import random
-import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import create, transactional_cluster, wait_in_sync
 from tidemark.client import (
     Admin,
@@ -22,6 +21,7 @@ from tidemark.client import (
     TopicPartition,
     TransactionalProducer,
 )
+from waiting import PATIENCE_S, until_told
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +30,7 @@ COMMITTED: Final[dict[str, Any]] = QUICK | {
     "isolation_level": "read_committed",
     "auto_offset_reset": "earliest",
 }
-WAIT_S: Final = 60
+WAIT_S: Final = PATIENCE_S
 PARTITIONS: Final = 2
 WRITERS: Final = 3
 
@@ -118,13 +118,13 @@ async def all_reach_the_end(readers: list[Follower]) -> None:
 async def all_reach_the_whole(cluster: Cluster, readers: list[Follower]) -> None:
     """Once every marker is written: a commit is answered before."""
     latest = dict.fromkeys(readers[0].partitions, OffsetSpec.LATEST)
-    deadline = time.monotonic() + WAIT_S
     async with Admin(servers(cluster, "kafka"), **QUICK) as admin:
-        while await admin.list_offsets(latest) != await admin.list_offsets(
-            latest, read_committed=True
-        ):
-            assert time.monotonic() < deadline, "a transaction is open"
-            await asyncio.sleep(0.05)
+
+        async def is_decided() -> bool:
+            stable = await admin.list_offsets(latest, read_committed=True)
+            return await admin.list_offsets(latest) == stable
+
+        await until_told(is_decided, "a transaction is open")
     await all_reach_the_end(readers)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from e2e.conftest import Cluster, StartCluster
-from e2e.wire import ask, connect, create_topic, eventually, leader_of, topic_at
+from e2e.clusters import Cluster, StartCluster
+from e2e.wire import ask, connect, create_topic, leader_of, topic_at
 from tidemark.cli.dev.process import pause_process
 from tidemark.client import Consumer
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -53,11 +54,11 @@ def commit(cluster: Cluster, broker: int, offset: int) -> ErrorCode:
 def coordinator(cluster: Cluster) -> int:
     """The broker that keeps the group's offsets, once its follower is in the ISR."""
     with connect(cluster.kafka(1)) as wire:
-        eventually(
+        wait_for(
             lambda: not ask(wire, ApiKey.FIND_COORDINATOR, 3, {"key": GROUP}).error_code,
             "a coordinator",
         )
-    eventually(
+    wait_for(
         lambda: len(topic_at(cluster.kafka(1), OFFSETS).partitions[0].isr) == 2, "two in the ISR"
     )
     return leader_of(cluster, OFFSETS)
@@ -87,7 +88,7 @@ def test_a_commit_that_is_not_replicated_in_time_fails_and_the_consumer_repeats_
     cluster = start_cluster(brokers=2, overrides={"broker": PATIENT})
     create_topic(cluster, "orders", leaders=[1])
     leader = coordinator(cluster)
-    eventually(lambda: commit(cluster, leader, 1) is ErrorCode.NONE, "a first commit")
+    wait_for(lambda: commit(cluster, leader, 1) is ErrorCode.NONE, "a first commit")
     refused: list[ErrorCode] = []
     waited_ms: list[float] = []
 
@@ -103,7 +104,7 @@ def test_a_commit_that_is_not_replicated_in_time_fails_and_the_consumer_repeats_
                     before = refusals(cluster, leader)
                     committing = group.create_task(consumer.commit({where: 3}))
                     await asyncio.to_thread(
-                        eventually, lambda: refusals(cluster, leader) >= before + 2, "two attempts"
+                        wait_for, lambda: refusals(cluster, leader) >= before + 2, "two attempts"
                     )
                     assert not committing.done()
             found = (await consumer.committed([where]))[where]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from tidemark.client import Admin, NewTopic, Producer, TopicPartition, TransactionalProducer
 from tidemark.client.errors import ClientConfigError, UnknownTopicOrPartitionError
 from tidemark.client.range_reader import RangeLostError, RangeReader, RangeReaderConfig, RawBatch

@@ -9,7 +9,7 @@ import confluent_kafka
 import kafka
 import pytest
 from e2e.client_matrix import CLIENTS, CODECS, installed
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, fetch_body, produce_body
 from e2e.wire import (
     ask,
@@ -32,13 +32,14 @@ from tidemark.kafka.produce import ProduceResponse, read_produce_response
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.runtime.clock import Clock
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e]
 
 Names = Callable[[str], str]
 PARKED_MS = 15_000
 FETCH_VERSION = 12
-WAIT_S = 20
+WAIT_S = PATIENCE_S
 
 
 def now_ms() -> int:

@@ -1,5 +1,6 @@
 """Replication end to end: three broker processes, a controller and a real ZooKeeper."""
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from e2e.broker_processes import BrokerProcess, running_cluster, wait_until
+from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch, records_of
 from e2e.wire import ask
 from tidemark.cli.dev.process import pause_process
@@ -23,11 +24,14 @@ from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 LAG_MS = 1_500
-FETCH_WAIT_S = 0.5
+NONE_PARKED = re.compile(r"^kafka_server_delayedoperationpurgatory_purgatorysize\S* 0", re.M)
+ANOTHER_AFTER_S = 10.0
+"""A broker that is paused does not answer: the next one is asked."""
 """replica.fetch.wait.max.ms by default."""
 
 
@@ -59,7 +63,7 @@ class Topic:
         self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         new = NewTopic(name, num_partitions=1, replication_factor=3, config=configs)
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(PATIENCE_S)
         self.wait_isr(3)
 
     def state(self) -> Any:
@@ -68,7 +72,7 @@ class Topic:
             if broker.process is None or broker.process.poll() is not None:
                 continue
             try:
-                with Wire(broker.port) as wire:
+                with Wire(broker.port, timeout_s=ANOTHER_AFTER_S) as wire:
                     (topic,) = wire.metadata(self.name).topics
             except OSError:
                 continue
@@ -79,7 +83,7 @@ class Topic:
     @property
     def leader(self) -> BrokerProcess:
         """Who leads."""
-        wait_until(lambda: self.state() is not None, lambda: f"{self.name} has no leader")
+        wait_for(lambda: self.state() is not None, lambda: f"{self.name} has no leader")
         leader: int = self.state().leader_id
         return self.brokers[leader - 1]
 
@@ -91,7 +95,7 @@ class Topic:
 
     def wait_isr(self, size: int) -> None:
         """Until so many are in sync."""
-        wait_until(
+        wait_for(
             lambda: (state := self.state()) is not None and len(state.isr) == size,
             lambda: f"{self.name}: wanted {size} in sync: {self.state()}",
         )
@@ -103,7 +107,7 @@ class Topic:
                 "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                "message.timeout.ms": 40_000,
+                "message.timeout.ms": PATIENCE_MS,
                 "retry.backoff.ms": 50,
                 **settings,
             }
@@ -121,7 +125,7 @@ class Topic:
         )
         consumer.assign([TopicPartition(self.name, 0, 0)])
         values: list[bytes] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(values) < count and time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is not None and message.error() is None:
@@ -159,12 +163,12 @@ def test_acknowledged_records_survive_kill_9_of_the_leader(
     topic = Topic(whole, "survives", **{"min.insync.replicas": "2"})
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(500), sent)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     killed = topic.leader
     send(producer, topic, range(500, 1_000), sent)
     killed.kill()
     send(producer, topic, range(1_000, 1_500), sent)
-    assert producer.flush(40) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert sent.failures == []
     assert topic.leader is not killed
     assert topic.read_all(1_500) == [b"%06d" % number for number in range(1_500)]
@@ -180,7 +184,7 @@ def test_a_new_leader_knows_every_producers_sequences(whole: list[BrokerProcess]
         assert produced(wire, topic, first) == (ErrorCode.NONE, 0)
         assert produced(wire, topic, sequenced(producer_id, 2, b"c")) == (ErrorCode.NONE, 2)
     old.kill()
-    wait_until(lambda: topic.leader is not old, lambda: f"nobody took over: {topic.state()}")
+    wait_for(lambda: topic.leader is not old, lambda: f"nobody took over: {topic.state()}")
     with Wire(topic.leader.port) as wire:
         # As a producer does that heard no answer: it is told the offset of then.
         assert produced(wire, topic, sequenced(producer_id, 2, b"c")) == (ErrorCode.NONE, 2)
@@ -222,13 +226,13 @@ def test_a_restarted_follower_catches_up_and_rejoins(whole: list[BrokerProcess])
     follower = topic.followers[0]
     follower.kill()
     send(producer, topic, range(300), sent)
-    assert producer.flush(40) == 0
+    assert producer.flush(PATIENCE_S) == 0
     topic.wait_isr(2)
     follower.start()
     follower.wait_ready()
     topic.wait_isr(3)
     send(producer, topic, range(300, 400), sent)
-    assert producer.flush(40) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert topic.read_all(400) == [b"%06d" % number for number in range(400)]
 
 
@@ -250,7 +254,7 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
         assert follower.process is not None
         pause_process(follower.process.pid)
     # A fetch that waits at the leader would still bring them the record: let it be answered first.
-    time.sleep(FETCH_WAIT_S + 0.2)
+    wait_for(lambda: NONE_PARKED.search(old.http("/metrics")[1]), "no fetch waits")
     with Wire(old.port) as wire:
         assert wire.produce(topic.name, batch(b"lost"), version=10, acks=1).error_code == 0
     old.kill()
@@ -260,7 +264,7 @@ def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProces
             follower.process.send_signal(signal.SIGCONT)
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(10), sent)
-    assert producer.flush(40) == 0
+    assert producer.flush(PATIENCE_S) == 0
     old.start()
     old.wait_ready()
     topic.wait_isr(3)
@@ -276,7 +280,7 @@ def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
     admin = AdminClient({"bootstrap.servers": ",".join(broker.bootstrap for broker in whole)})
     admin.create_topics([NewTopic("apart", len(replicas), replica_assignment=replicas)])[
         "apart"
-    ].result(30)
+    ].result(PATIENCE_S)
 
     def states() -> list[tuple[int, list[int]]]:
         with Wire(whole[0].port) as wire:
@@ -284,7 +288,7 @@ def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
         return [(one.leader_id, sorted(one.isr)) for one in found]
 
     def become(wanted: list[tuple[int, list[int]]]) -> None:
-        wait_until(lambda: states() == wanted, lambda: f"wanted {wanted}, found {states()}")
+        wait_for(lambda: states() == wanted, lambda: f"wanted {wanted}, found {states()}")
 
     become([(1, [1, 2]), (2, [2, 3]), (3, [1, 3])])
     whole[2].kill()
@@ -299,7 +303,9 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
 ) -> None:
     first, second, witness = whole
     admin = AdminClient({"bootstrap.servers": witness.bootstrap})
-    admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[1, 2]])])["unclean"].result(30)
+    admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[1, 2]])])["unclean"].result(
+        PATIENCE_S
+    )
 
     def state() -> tuple[int, list[int]]:
         with Wire(witness.port) as wire:
@@ -307,7 +313,7 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
         return found.leader_id, sorted(found.isr)
 
     def become(leader: int, *isr: int) -> None:
-        wait_until(lambda: state() == (leader, list(isr)), lambda: f"unclean is {state()}")
+        wait_for(lambda: state() == (leader, list(isr)), lambda: f"unclean is {state()}")
 
     def write(broker: BrokerProcess, value: bytes) -> int:
         with Wire(broker.port) as wire:
@@ -326,7 +332,7 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
     name = "unclean.leader.election.enable"
     entry = ConfigEntry(name, "true", incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, "unclean", incremental_configs=[entry])
-    admin.incremental_alter_configs([changed])[changed].result(30)
+    admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
     become(2, 2)
     first.start()
     become(2, 1, 2)
@@ -339,11 +345,11 @@ def test_a_stopping_leader_hands_over_first(whole: list[BrokerProcess]) -> None:
     topic = Topic(whole, "handed", **{"min.insync.replicas": "2"})
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(100), sent)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     stopped = topic.leader
     assert stopped.stop() == 0
     assert topic.leader is not stopped
     send(producer, topic, range(100, 200), sent)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert sent.failures == []
     assert topic.read_all(200) == [b"%06d" % number for number in range(200)]

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pytest
 from broker.core.parked import READ, WRITE
 from e2e.broker_harness import RunningBroker, running_broker, topic_image
-from e2e.disk_fixtures import wait_until
 from e2e.kafka_wire import NO_ID, Wire, batch, fetch_body, produce_body, records_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from tidemark.kafka import fetch, list_offsets, long_tail, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
 from tidemark.model.errors import ErrorCode
+from waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 def burst(port: int, requests: list[Request]) -> list[Any]:
     """Send all in one write; what their answers say, in order."""
-    with Wire(port, timeout_s=30) as wire:
+    with Wire(port) as wire:
         return [answer(wire, one) for one in send(wire, requests)]
 
 
@@ -153,11 +153,11 @@ def test_what_a_worker_looks_at_is_there_for_the_next_request(broker: RunningBro
 
 
 def test_a_long_poll_holds_up_no_effect(broker: RunningBroker) -> None:
-    with Wire(broker.port, timeout_s=30) as wire:
+    with Wire(broker.port) as wire:
         waiting, *_ = requests = send(
             wire, [read_all("quiet", 0, wait_ms=600_000), create("later"), write("later")]
         )
-        wait_until(
+        wait_for(
             lambda: broker.call(lambda: "later" in broker.node.image.topics), "the topic is made"
         )
         assert broker.node.parked.counts[READ] == 1
@@ -169,14 +169,14 @@ def test_a_long_poll_holds_up_no_effect(broker: RunningBroker) -> None:
 def test_a_write_that_waits_for_its_acknowledgement_holds_up_no_effect(
     broker: RunningBroker,
 ) -> None:
-    with Wire(broker.port, timeout_s=30) as wire:
+    with Wire(broker.port) as wire:
         requests = send(wire, [write("slow", acks=-1), create("meanwhile")])
         assert [answer(wire, one) for one in requests] == [0, 0]
     assert broker.node.parked.counts[WRITE] == 0
 
 
 def test_a_client_that_sends_and_ends_is_answered_in_full(broker: RunningBroker) -> None:
-    with Wire(broker.port, timeout_s=30) as wire:
+    with Wire(broker.port) as wire:
         requests = send(wire, [create("ended"), describe("ended"), describe("ended")])
         wire.socket.shutdown(1)
         assert [answer(wire, one) for one in requests] == [0, 0, 0]

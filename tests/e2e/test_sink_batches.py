@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import (
     UNCOMMITTED,
     committed_offset,
@@ -34,8 +34,11 @@ from tidemark.client.sink_batches import (
 )
 from tidemark.client.transaction_handle import WriterReceipt
 from tidemark.model.topics import TopicPartition
+from waiting import PATIENCE_S, until, until_told
 
 COORDINATOR = "txn-coordinator-1"
+TIMEOUT_MS = 6_000
+"""A writer keeps its batch every two seconds: it is not starved for the other four."""
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +72,20 @@ def tidemark(*words: str) -> Any:
         [*command, "--output", "json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+async def given_up(sink: SinkBatches, batch: BatchId) -> None:
+    """Until the coordinator has aborted a batch that nobody keeps alive."""
+
+    async def is_given_up() -> bool:
+        return (await sink.describe(batch.sink_id)).open_batch is None
+
+    await until_told(is_given_up, f"{batch} is given up")
 
 
 async def written(sink: SinkBatches, batch: BatchId, writer: str, *values: str) -> WriterReceipt:
@@ -192,15 +204,18 @@ def test_a_writer_keeps_its_batch_beyond_the_timeout_and_nobody_else_does(
 
     async def use() -> None:
         async with SinkBatches(cluster.grpc()) as sink:
-            async with await sink.enlist(batch, "task-0", timeout_ms=1_500) as writer:
+            async with await sink.enlist(batch, "task-0", timeout_ms=TIMEOUT_MS) as writer:
                 await writer.send(name, b"1", partition=0)
-                await asyncio.sleep(4)
+                # As old, and kept by nobody: once it is given up, so long has passed.
+                twin = batch._replace(sink_id=f"{name}-twin")
+                await sink.enlist(twin, "task-0", timeout_ms=TIMEOUT_MS)
+                await given_up(sink, twin)
                 assert (await sink.commit(batch, [writer.receipt()])).first
             following = batch._replace(batch_id=1)
             async with await sink.enlist(following, "task-0", timeout_ms=500) as writer:
                 await writer.send(name, b"2", partition=0)
                 receipt = writer.receipt()
-            await asyncio.sleep(2)
+            await given_up(sink, following)
             with pytest.raises(InvalidTransactionStateError, match="ran longer than its timeout"):
                 await sink.commit(following, [receipt])
             assert not (await sink.abort(following)).committed
@@ -217,11 +232,11 @@ def test_a_writer_that_is_left_over_learns_that_its_batch_ended(
 
     async def use() -> None:
         async with SinkBatches(cluster.grpc()) as sink:
-            loser = await sink.enlist(batch, "loser", timeout_ms=1_500)
+            loser = await sink.enlist(batch, "loser", timeout_ms=TIMEOUT_MS)
             await loser.start()
             winner = await written(sink, batch, "winner", "1")
             await sink.commit(batch, [winner])
-            await asyncio.sleep(1.5)
+            await until(lambda: loser.failure is not None, "it learns that its batch ended")
             assert isinstance(loser.failure, InvalidTransactionStateError)
             with pytest.raises(InvalidTransactionStateError, match="was committed"):
                 loser.receipt()
@@ -403,13 +418,14 @@ def test_a_batch_beyond_its_timeout_outlives_its_coordinator(cluster: Cluster, n
     async def use() -> None:
         async with (
             SinkBatches(cluster.grpc()) as sink,
-            await sink.enlist(batch, "task-0", timeout_ms=4_000) as writer,
+            await sink.enlist(batch, "task-0", timeout_ms=TIMEOUT_MS) as writer,
         ):
             await writer.send(name, b"1", partition=0)
-            await asyncio.sleep(3)
+            twin = batch._replace(sink_id=f"{name}-twin")
+            await sink.enlist(twin, "task-0", timeout_ms=TIMEOUT_MS)
             await asyncio.to_thread(cluster.kill, COORDINATOR)
             await asyncio.to_thread(cluster.restart, COORDINATOR)
-            await asyncio.sleep(3)
+            await given_up(sink, twin)
             await writer.send(name, b"2", partition=0)
             assert (await sink.commit(batch, [writer.receipt()])).first
 

@@ -9,9 +9,10 @@ import trustme
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from e2e.conftest import START_SECONDS, Cluster
+from e2e.clusters import START_SECONDS, Cluster
 from e2e.zookeeper import free_port
 from tidemark.cli.dev.layout import HOST, Layout
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -68,7 +69,7 @@ def consumer(client: Client, topic: str) -> Iterator[Consumer]:
 def create(client: Client, topic: str) -> None:
     admin = AdminClient(client)
     for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        made.result(20)
+        made.result(PATIENCE_S)
 
 
 def test_what_is_produced_over_tls_is_consumed_over_tls(client: Client) -> None:
@@ -76,11 +77,11 @@ def test_what_is_produced_over_tls_is_consumed_over_tls(client: Client) -> None:
     producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
     for number in range(COUNT):
         producer.produce("secret", VALUE, str(number).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     found: list[Message] = []
     with consumer(client, "secret") as reading:
         while len(found) < COUNT:
-            batch = reading.consume(COUNT, timeout=20)
+            batch = reading.consume(COUNT, timeout=PATIENCE_S)
             assert batch, f"only {len(found)} of {COUNT} came"
             found += batch
     assert [one.key() for one in found] == [str(number).encode() for number in range(COUNT)]

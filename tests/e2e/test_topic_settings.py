@@ -9,14 +9,13 @@ import confluent_kafka
 import kafka
 import pytest
 from e2e.client_matrix import CLIENTS, CODECS, Message, WriteRefused, installed
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire
 from e2e.wire import (
     ask,
     connect,
     create_topic,
     delete_topic,
-    eventually,
     stored,
     stored_records,
     to_leader,
@@ -28,6 +27,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.produce import ProducePartitionResult
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -37,7 +37,7 @@ MIB = 1024 * 1024
 ZSTD = CODECS.index("zstd")
 TOPIC_RESOURCE = 2
 SET = 0
-WAIT_S = 20
+WAIT_S = PATIENCE_S
 
 
 def now_ms() -> int:
@@ -146,7 +146,7 @@ def test_max_message_bytes_is_the_topics_own_and_can_be_raised(
         # It counts as it comes: compressed.
         assert outcome(put(wire, topic, (None, b"v" * 9_000), codec=ZSTD)) is ErrorCode.NONE
         alter(wire, topic, max_message_bytes=4_000)
-        eventually(
+        wait_for(
             lambda: outcome(put(wire, topic, (None, b"v" * 2_000))) is ErrorCode.NONE,
             "the new bound is in force",
         )
@@ -211,7 +211,7 @@ def kept(wire: Wire, topic: str, partition: int = 0) -> list[tuple[bytes | None,
     return [(one.key, one.value) for one in stored_records(wire, topic, partition)]
 
 
-COMPACTION_S = 60.0
+COMPACTION_S = PATIENCE_S
 """It runs at a low priority: on a busy machine it takes its time."""
 
 
@@ -233,7 +233,7 @@ def test_a_compacted_topic_keeps_the_last_value_of_each_key(
                 put(wire, topic, *records, codec=partition, partition=partition)
             put(wire, topic, (b"k0", None), (b"k1", b"last"), codec=partition, partition=partition)
         for partition in range(len(CODECS)):
-            eventually(partial(compacted, wire, partition), "compacted", wait_s=COMPACTION_S)
+            wait_for(partial(compacted, wire, partition), "compacted", wait_s=COMPACTION_S)
             found = stored_records(wire, topic, partition)
             assert [one.offset for one in found] == [10, 11, 12, 13]
             # Offsets stay: whoever asks for one that went reads on behind it.
@@ -255,12 +255,12 @@ def check_read_with_gaps(cluster: Cluster, topic: str) -> None:
     partition = kafka.TopicPartition(topic, 4)
     python.assign([partition])
     python.seek(partition, 0)
-    found = eventually(lambda: python.poll(500).get(partition), "kafka-python reads")
+    found = wait_for(lambda: python.poll(500).get(partition), "kafka-python reads")
     assert [one.offset for one in found] == [10, 11, 12, 13]
     python.close()
     with sync.Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 4)])
-        own = eventually(lambda: consumer.poll() or None, "our own client reads")
+        own = wait_for(lambda: consumer.poll() or None, "our own client reads")
     assert [one.offset for one in own] == [10, 11, 12, 13]
 
 
@@ -271,13 +271,13 @@ def test_tombstones_go_in_the_end(mortal_cluster: Cluster, topic_name: Names) ->
     with to_leader(mortal_cluster, topic) as wire:
         put(wire, topic, (b"dead", b"v"), (b"dead", None), (b"alive", b"v"))
         left = [(b"dead", None), (b"alive", b"v")]
-        eventually(
+        wait_for(
             lambda: kept(wire, topic) in (left, left[1:]),
             "the dead value is gone",
             wait_s=COMPACTION_S,
         )
         put(wire, topic, (b"alive", b"w"))
-        eventually(
+        wait_for(
             lambda: kept(wire, topic) == [(b"alive", b"w")],
             "the tombstone is gone too",
             wait_s=COMPACTION_S,
@@ -317,7 +317,7 @@ def test_records_older_than_retention_ms_go(mortal_cluster: Cluster, topic_name:
     create_topic(mortal_cluster, topic, configs={"retention.ms": HOUR_MS, "segment.ms": 50})
     with to_leader(mortal_cluster, topic) as wire:
         put(wire, topic, (b"k", b"old"), (b"k", b"old"), time=now_ms() - 2 * HOUR_MS)
-        eventually(lambda: earliest(wire, topic) == 2, "what is too old is gone")
+        wait_for(lambda: earliest(wire, topic) == 2, "what is too old is gone")
         put(wire, topic, (b"k", b"young"))
         assert [one.value for one in stored_records(wire, topic, offset=2)] == [b"young"]
         (of_topic,) = wire.fetch((topic, 0, 0)).topics
@@ -341,7 +341,7 @@ def test_what_exceeds_retention_bytes_goes_by_whole_segments(
         def segments() -> list[int]:
             return sorted(int(path.stem) for path in directory.glob("*.log"))
 
-        eventually(lambda: len(segments()) <= 4, "old segments are gone")
+        wait_for(lambda: len(segments()) <= 4, "old segments are gone")
         assert all(path.stat().st_size <= MIB for path in directory.glob("*.log"))
         start = earliest(wire, topic)
         assert start == segments()[0] > 0
@@ -358,7 +358,7 @@ def test_readers_go_on_behind_deleted_records(cluster: Cluster, topic_name: Name
         for number in range(6):
             put(wire, topic, (None, b"%d" % number))
         partition = {"partition_index": 0, "offset": 4}
-        fields = {"topics": [{"name": topic, "partitions": [partition]}], "timeout": 5_000}
+        fields = {"topics": [{"name": topic, "partitions": [partition]}], "timeout": PATIENCE_MS}
         answer = ask(wire, ApiKey.DELETE_RECORDS, 2, fields)
         assert answer.topics[0].partitions[0].low_watermark == 4
         assert earliest(wire, topic) == 4
@@ -371,7 +371,7 @@ def test_readers_go_on_behind_deleted_records(cluster: Cluster, topic_name: Name
     reading = kafka.TopicPartition(topic, 0)
     python.assign([reading])
     python.seek(reading, 0)
-    found = eventually(lambda: python.poll(500).get(reading), "reads on")
+    found = wait_for(lambda: python.poll(500).get(reading), "reads on")
     assert [one.value for one in found] == [b"4", b"5"]
     python.close()
 
@@ -407,7 +407,7 @@ def test_what_was_acknowledged_survives_kill_9(
     mortal_cluster.restart("broker-2")
     with connect(mortal_cluster.kafka(2)) as wire:
         # With flush=group they are readable only once synced anew.
-        eventually(lambda: len(kept(wire, topic)) == len(messages), "readable again")
+        wait_for(lambda: len(kept(wire, topic)) == len(messages), "readable again")
         assert [value for _, value in kept(wire, topic)] == [one.value for one in messages]
 
 
@@ -425,7 +425,7 @@ def test_topics_are_made_by_asking_only_where_that_is_on(
         (topic,) = on.metadata(made, create=False).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         on.metadata(made, create=True)
-        eventually(
+        wait_for(
             lambda: on.metadata(made).topics[0].error_code == ErrorCode.NONE, "the topic is made"
         )
         assert len(on.metadata(made).topics[0].partitions) == 3, "this broker's num.partitions"

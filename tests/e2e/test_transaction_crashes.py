@@ -11,7 +11,7 @@ import confluent_kafka.admin
 import kafka
 import kafka.admin
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, batch
 from e2e.transactional_clients import (
     UNCOMMITTED,

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from e2e.kafka_wire import Wire, batch
 from e2e.txn_wire import init
-from e2e.wire import ask, connect, create_topic, eventually, leader_of, stored
+from e2e.wire import ask, connect, create_topic, leader_of, stored
 from tidemark.cli.dev.process import pause_process
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.txn_records import TransactionRecord, TransactionState, decode
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from waiting import wait_for
 
 TRANSACTIONAL_ID = "late"
 STATE = "__transaction_state"
@@ -73,11 +74,11 @@ def until_taken(request: Callable[[], int], what: str) -> None:
     """Repeat a request of transactions v1 while its coordinator is busy or moves."""
     busy = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR)
 
-    def answer() -> ErrorCode | None:
+    def answer() -> tuple[ErrorCode] | None:
         code = ErrorCode(request())
-        return None if code in busy else code
+        return None if code in busy else (code,)
 
-    assert eventually(answer, what) is ErrorCode.NONE
+    assert wait_for(answer, what) == (ErrorCode.NONE,)
 
 
 def add_partition(wire: Wire, producer: tuple[int, int]) -> int:
@@ -135,7 +136,7 @@ def test_a_commit_is_five_saves_one_after_the_other(start_cluster: StartCluster)
         with paused(cluster, other):
             until_taken(lambda: commit(wire, producer), "the commit is decided")
             assert saves.states() == [ONGOING, PREPARED], "no marker can be written yet"
-        eventually(lambda: len(saves.states()) == 3, "the markers are written")
+        wait_for(lambda: len(saves.states()) == 3, "the markers are written")
         assert saves.states() == [ONGOING, PREPARED, COMPLETE]
         assert saves.appended() == ["data", "marker"]
         assert saves.timestamps()["marker"] <= saves.timestamps()["complete"]

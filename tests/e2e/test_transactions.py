@@ -14,7 +14,7 @@ import kafka
 import kafka.admin
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import (
     UNCOMMITTED,
     WAIT_S,

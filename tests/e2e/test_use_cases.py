@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import confluent_kafka
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.wire import create_topic
 
 pytestmark = [pytest.mark.e2e]

@@ -12,14 +12,15 @@ from typing import Any, Final
 import confluent_kafka
 import confluent_kafka.admin
 from confluent_kafka import TopicPartition
-from e2e.conftest import START_SECONDS, Cluster
+from e2e.clusters import START_SECONDS, Cluster
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
 from tidemark.client import Consumer
+from waiting import PATIENCE_S, wait_for
 
 COMMITTED: Final = "read_committed"
 UNCOMMITTED: Final = "read_uncommitted"
-WAIT_S: Final = 60.0
+WAIT_S: Final = PATIENCE_S
 
 
 @contextmanager
@@ -54,23 +55,21 @@ def create(cluster: Cluster, *topics: str, partitions: int = 1, replicas: int = 
         for topic in topics
     ]
     for done in admin.create_topics(new).values():
-        done.result(30)
+        done.result(PATIENCE_S)
 
 
 def wait_in_sync(cluster: Cluster) -> None:
     """Until every replica is in its ISR: one broker may be lost then."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        partitions = [
-            partition
+
+    def are_in_sync() -> bool:
+        return all(
+            len(partition.isrs) == len(partition.replicas)
             for topic in admin.list_topics(timeout=WAIT_S).topics.values()
             for partition in topic.partitions.values()
-        ]
-        if all(len(one.isrs) == len(one.replicas) for one in partitions):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"replicas are out of sync after {WAIT_S} s")
+        )
+
+    wait_for(are_in_sync, "replicas are out of sync")
 
 
 def producer(cluster: Cluster, transactional_id: str, **more: object) -> confluent_kafka.Producer:
@@ -155,11 +154,15 @@ def read_native(cluster: Cluster, topic: str, **settings: Any) -> list[str]:
 
 
 def read_until(cluster: Cluster, topic: str, expected: list[str]) -> list[str]:
-    """What is committed, once it is what is expected, or when it is too late."""
-    deadline = time.monotonic() + WAIT_S
-    while (found := read(cluster, topic)) != expected and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
+    """What is committed, once it is what is expected."""
+    found: list[list[str]] = []
+
+    def is_all() -> bool:
+        found.append(read(cluster, topic))
+        return found[-1] == expected
+
+    wait_for(is_all, lambda: f"committed: {found[-1]}, not {expected}")
+    return found[-1]
 
 
 def committed_offset(cluster: Cluster, group: str, topic: str) -> int:

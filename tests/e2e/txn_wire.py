@@ -10,6 +10,7 @@ from tidemark.kafka.long_tail import Struct, read_response, write_request
 from tidemark.kafka.produce import read_produce_response
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from waiting import wait_for
 
 END_TXN_V2 = 5
 
@@ -27,11 +28,14 @@ def init(wire: Wire) -> tuple[int, int]:
         "producer_id": -1,
         "producer_epoch": -1,
     }
-    deadline = time.monotonic() + 30
-    while (answer := ask(wire, ApiKey.INIT_PRODUCER_ID, 4, fields)).error_code:
-        assert time.monotonic() < deadline, ErrorCode(answer.error_code)
-        time.sleep(0.05)
-    return answer.producer_id, answer.producer_epoch
+    answers: list[Struct] = []
+
+    def begun() -> bool:
+        answers.append(ask(wire, ApiKey.INIT_PRODUCER_ID, 4, fields))
+        return not answers[-1].error_code
+
+    wait_for(begun, lambda: str(ErrorCode(answers[-1].error_code)))
+    return answers[-1].producer_id, answers[-1].producer_epoch
 
 
 def write(wire: Wire, producer: tuple[int, int], sequence: int, value: bytes) -> ErrorCode:

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from waiting import PATIENCE_S
 
-READ_S: Final = 60.0
+READ_S: Final = PATIENCE_S
 PAUSE_S: Final = 0.01
-DELIVER_S: Final = 60.0
+DELIVER_S: Final = PATIENCE_S
 
 
 class Found(NamedTuple):

@@ -3,12 +3,11 @@
 `kafka_wire.Wire` is one connection to one port; here are the questions about a whole cluster.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import Record, read_records
@@ -18,13 +17,11 @@ from tidemark.kafka.fetch import FetchedPartition
 from tidemark.kafka.long_tail import Struct
 from tidemark.kafka.metadata import MetadataTopic
 from tidemark.model.errors import ErrorCode
+from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
-WAIT_S = 20.0
-POLL_S = 0.02
+WAIT_S = PATIENCE_S
 CREATE_TOPICS_VERSION = 7
 DELETE_TOPICS_VERSION = 6
-
-Found = TypeVar("Found")
 
 
 class Batch(NamedTuple):
@@ -36,17 +33,6 @@ class Batch(NamedTuple):
     @property
     def records(self) -> list[Record]:
         return read_records(self.data, self.header)
-
-
-def eventually(look: Callable[[], Found | None], what: str, *, wait_s: float = WAIT_S) -> Found:
-    """The first result that is neither None nor False."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
-        assert time.monotonic() < deadline, f"{what}: not within {wait_s} s"
-        time.sleep(POLL_S)
 
 
 def connect(address: str) -> Wire:
@@ -108,7 +94,7 @@ def create_topic(
             wire,
             ApiKey.CREATE_TOPICS,
             CREATE_TOPICS_VERSION,
-            {"topics": [asked], "timeout": 15_000},
+            {"topics": [asked], "timeout": PATIENCE_MS},
         )
     (made,) = answer.topics
     assert made.error_code == ErrorCode.NONE, (made.error_code, made.error_message)
@@ -117,7 +103,7 @@ def create_topic(
         return topic_at(cluster.kafka(broker), topic).topic_id == bytes(made.topic_id)
 
     for broker in live:
-        eventually(partial(knows, broker), f"broker {broker} knows {topic}")
+        wait_for(partial(knows, broker), f"broker {broker} knows {topic}")
     return bytes(made.topic_id)
 
 
@@ -128,7 +114,7 @@ def delete_topic(cluster: Cluster, topic: str) -> None:
             wire,
             ApiKey.DELETE_TOPICS,
             DELETE_TOPICS_VERSION,
-            {"topics": [{"name": topic, "topic_id": bytes(16)}], "timeout": 15_000},
+            {"topics": [{"name": topic, "topic_id": bytes(16)}], "timeout": PATIENCE_MS},
         )
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE]
 
@@ -142,7 +128,7 @@ def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
         leaders = {one.partition: one.leader_id for one in found.partitions}
         return leaders[partition] if leaders.get(partition, -1) >= 0 else None
 
-    return eventually(leader, f"{topic}-{partition} has a leader")
+    return wait_for(leader, f"{topic}-{partition} has a leader")
 
 
 def to_leader(cluster: Cluster, topic: str, partition: int = 0) -> Wire:

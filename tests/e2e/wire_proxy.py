@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from waiting import PATIENCE_S
+
 HOST = "127.0.0.1"
 Rule = Callable[[int, bytes], bool]
 """Whether to hold this request back: API key and frame, without its length."""
@@ -52,7 +54,7 @@ class WireProxy:
         for one in self._sockets:
             _close(one)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
     def hold_next(self, api_key: int) -> None:
         """Hold the next request of this API, and no other."""
@@ -67,7 +69,7 @@ class WireProxy:
         """Let what was held first go on; the broker's answer to it, behind its length."""
         upstream, frame = self._held.pop(0)
         upstream.sendall(frame)
-        return self._late.get(timeout=10)[4:]
+        return self._late.get(timeout=PATIENCE_S)[4:]
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 
 from tidemark.cli.dev.process import pause_process
 from tidemark.cli.dev.zookeeper import find_jars, find_java
+from waiting import PATIENCE_S
 
 HOST: Final = "127.0.0.1"
-START_S_MAX: Final = 30.0
-STOP_S_MAX: Final = 10.0
+START_S_MAX: Final = PATIENCE_S
+STOP_S_MAX: Final = PATIENCE_S
 
 
 class RunningZookeeper(NamedTuple):

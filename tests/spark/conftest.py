@@ -6,23 +6,20 @@ cluster of its own with `start_cluster`.
 """
 
 import contextlib
-import itertools
 import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import pytest
-from e2e.conftest import START_SECONDS, Cluster, StartCluster
+from e2e.clusters import Cluster, start_cluster, started_cluster, topic_name  # noqa: F401 - fixtures
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tidemark.cli.dev.cluster import Config
-from tidemark.cli.dev.layout import Layout
 from tidemark_spark import worker_clients
 
 ROOT: Final = Path(__file__).parents[2]
@@ -163,56 +160,14 @@ def _set_environment(patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers, a controller and a txn-coordinator, shared: leave them as they were."""
-    shared = _started(tmp_path_factory.mktemp("cluster"), 2, 1, None, 1)
+    shared = started_cluster(
+        tmp_path_factory.mktemp("cluster"), brokers=2, txn_coordinators=1, overrides=QUICK
+    )
     yield shared
     shared.end()
 
 
-def _started(
-    directory: Path,
-    brokers: int,
-    controllers: int,
-    overrides: Mapping[str, Config] | None,
-    txn_coordinators: int,
-) -> Cluster:
-    layout = Layout.on_free_ports(
-        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
-    )
-    settings = {**QUICK, **(overrides or {})}
-    started = Cluster(layout, overrides=settings)
-    try:
-        started.start(START_SECONDS)
-    except BaseException as problem:
-        started.end()
-        problem.add_note(started.logs_tail())
-        raise
-    return started
-
-
-@pytest.fixture
-def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
-    """Clusters of the test's own, ended with it whatever it did to them."""
-    numbers = itertools.count(1)
-    with contextlib.ExitStack() as ending:
-
-        def start(
-            *,
-            brokers: int = 1,
-            controllers: int = 1,
-            txn_coordinators: int = 0,
-            overrides: Mapping[str, Config] | None = None,
-        ) -> Cluster:
-            directory = tmp_path / f"cluster-{next(numbers)}"
-            own = _started(directory, brokers, controllers, overrides, txn_coordinators)
-            ending.callback(own.end)
-            return own
-
-        yield start
-
-
-@pytest.fixture
-def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Names that nothing else of the session uses: ``topic_name("orders")``."""
-    test = "".join(char if char.isalnum() else "-" for char in request.node.name)
-    unique = uuid.uuid4().hex[:6]
-    return lambda name: f"{test[:80]}.{unique}.{name}"
+@pytest.fixture(scope="session")
+def cluster_defaults() -> Mapping[str, Config]:
+    """Short intervals."""
+    return QUICK

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from spark.spark_records import run
 from tidemark.client import Consumer
 from tidemark.client.positions import ConsumerRecord

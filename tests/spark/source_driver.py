@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterable
 from typing import Any
 
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     DataSourceReader,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from jobs import backfill
 from jobs.backfill import Options
 from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from pyspark.sql.types import StringType, StructField, StructType
 from spark.source_driver import batch_reader, read, rows_of, schema_of, source, values
 from spark.spark_records import create, numbered, produce, with_admin

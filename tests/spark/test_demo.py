@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from tidemark.runtime.exit_codes import ExitCode
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from jobs import offload
 from jobs.offload import Ends, Options
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from jobs.reshard import GrownTopicError, Options, Target, run, settle_plan
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession

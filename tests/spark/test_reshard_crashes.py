@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from spark.conftest import ROOT, SPARK_CONF, WORKER_PATH
 from spark.sink_topics import committed_records
 from spark.spark_records import create, produce

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from jobs import sessions
 from pyspark.sql import SparkSession
 from spark.spark_records import create, produce, reader

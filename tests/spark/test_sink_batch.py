@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from spark.sink_topics import committed_records, committed_values, describe_sink

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from spark.sink_topics import committed_offset, committed_values, describe_sink
 from spark.spark_records import create, numbered
 from tidemark.client.sink_batches import BatchId

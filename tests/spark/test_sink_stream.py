@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from spark.conftest import register_source

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from spark.conftest import configured
 from spark.spark_records import create, numbered, produce, reader, stream, values_of, with_admin
+from waiting import PATIENCE_S
 
 Name = Callable[[str], str]
 NOON_MS: Final = 1_767_268_800_000
 NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
-WAIT_S: Final = 600
+WAIT_S: Final = int(PATIENCE_S)
 QUICK: Final = {"client.unknown_topic_grace_ms": "300"}
 
 

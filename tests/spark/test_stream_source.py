@@ -7,15 +7,15 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from e2e.conftest import Cluster, StartCluster
+from e2e.clusters import Cluster, StartCluster
 from e2e.transactional_clients import wait_in_sync
-from e2e.wire import eventually
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from spark.source_driver import Stream, rows_of
 from spark.spark_records import create, numbered, produce, with_admin
 from tidemark.client import TopicPartition, TransactionalProducer
 from tidemark_spark import worker_clients
 from tidemark_spark.errors import DataLossError, OptionError
+from waiting import wait_for
 
 Name = Callable[[str], str]
 QUICK = {"client.unknown_topic_grace_ms": "300"}
@@ -129,7 +129,7 @@ def test_reading_ends_before_an_open_transaction(cluster: Cluster, topic: str) -
             before = await asyncio.to_thread(query.batch)
             await producer.commit()
             # Committed is the transaction with its outcome; readers pass it with the marker.
-            after = await asyncio.to_thread(eventually, lambda: query.batch() or None, "a batch")
+            after = await asyncio.to_thread(wait_for, query.batch, "a batch")
             return [before, after]
 
     with Stream(cluster, topic) as query:

@@ -14,16 +14,17 @@ from pathlib import Path
 import confluent_kafka
 import pyspark
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from spark.spark_records import create, produce
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
-START_S = 600.0
+START_S = PATIENCE_S
 SUBMIT_S = 1_500.0
-STOP_S = 300.0
+STOP_S = PATIENCE_S
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PARTITIONS = 3
 

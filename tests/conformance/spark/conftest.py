@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conformance.spark.connector_jars import ConnectorMissingError, resolve
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import transactional_cluster
 from pyspark.sql import SparkSession
 from spark.conftest import SPARK_CONF, end_jvm

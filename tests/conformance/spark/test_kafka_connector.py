@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from e2e.conftest import Cluster
+from e2e.clusters import Cluster
 from e2e.transactional_clients import create, producer, wait_in_sync, write, write_plain
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +18,13 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from tidemark.client import TopicPartition
 from tidemark.client.sync import Admin
 from tidemark.runtime.clock import Clock
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 FORMAT = "kafka"
 WAIT_MS = 120_000
-READ_S = 60.0
+READ_S = PATIENCE_S
 
 
 class Connector:

@@ -17,8 +17,9 @@ from e2e.fuzz.frames import Frame, Verdict, read_response
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header
 from tidemark.kafka.primitives import MalformedRequestError
+from waiting import PATIENCE_S
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = PATIENCE_S
 TALKS: Final = 8
 IN_FLIGHT_MAX: Final = 200
 LAST_WORDS_MAX: Final = 64

@@ -39,7 +39,7 @@ class Notes:
         self.fences.append((shard, owner_epoch))
         self.changed.set()
 
-    async def wait(self, count: int = 1) -> None:
+    async def come(self, count: int = 1) -> None:
         while len(self.written) + len(self.fences) < count:
             self.changed.clear()
             await self.changed.wait()
@@ -120,7 +120,7 @@ def run(scenario: Callable[[World], Awaitable[None]], **limits: int) -> None:
 def test_a_marker_says_who_ends_what_and_how() -> None:
     async def scenario(here: World) -> None:
         here.send(ending("t", B0, commit=False))
-        await here.notes.wait()
+        await here.notes.come()
         (marker,) = here.brokers[0].requests[0].markers
         assert (marker.producer_id, marker.producer_epoch, marker.commit) == (70, 5, False)
         assert (marker.coordinator_epoch, marker.transaction_version) == (OWNER_EPOCH, 2)
@@ -132,7 +132,7 @@ def test_a_marker_says_who_ends_what_and_how() -> None:
 def test_each_partition_goes_to_its_leader_and_one_report_comes_back() -> None:
     async def scenario(here: World) -> None:
         here.send(ending("t", A0, A1, B0))
-        await here.notes.wait()
+        await here.notes.come()
         assert [broker.targets() for broker in here.brokers] == [[["a-0", "b-0"]], [["a-1"]]]
         report = MarkersWritten("t", 70, 5, 1_000, (A0, A1, B0))
         assert here.notes.written == [(SHARD, report)]
@@ -150,7 +150,7 @@ def test_what_gathers_during_a_request_goes_out_as_one() -> None:
         await asyncio.sleep(0.01)
         assert len(first.requests) == 1
         first.gate.set()
-        await here.notes.wait(21)
+        await here.notes.come(21)
         assert [len(request.markers) for request in first.requests] == [1, 20]
 
     run(scenario)
@@ -160,10 +160,10 @@ def test_brokers_do_not_wait_for_one_another() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].gate.clear()
         here.send(ending("slow", A0), ending("quick", A1))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.notes.names == ["quick"]
         here.brokers[0].gate.set()
-        await here.notes.wait(2)
+        await here.notes.come(2)
 
     run(scenario)
 
@@ -177,7 +177,7 @@ def test_an_answer_that_waits_for_replicas_does_not_hold_up_the_others_for_long(
         first.gate = asyncio.Event()  # of the requests that follow
         first.gate.set()
         here.send(ending("in sync", B0))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.notes.names == ["in sync"]
 
     run(scenario, patience_ms=20)
@@ -194,7 +194,7 @@ def test_no_more_requests_wait_for_replicas_than_the_bound() -> None:
         await asyncio.sleep(0.03)
         assert len(first.requests) == 2
         first.gate.set()
-        await here.notes.wait(3)
+        await here.notes.come(3)
 
     run(scenario, patience_ms=20)
 
@@ -203,7 +203,7 @@ def test_a_request_holds_no_more_than_its_bound() -> None:
     async def scenario(here: World) -> None:
         here.lead({"a": (1,) * 7})
         here.send(ending("t", *(TopicPartition("a", number) for number in range(7))))
-        await here.notes.wait()
+        await here.notes.come()
         assert [len(targets) for targets in here.brokers[0].targets()] == [3, 3, 1]
 
     run(scenario, targets_max=3)
@@ -252,7 +252,7 @@ def test_what_waits_behind_a_request_follows_its_leader_too() -> None:
         here.send(ending("waiting", A0))
         here.lead({"a": (2, 2), "b": (1,)})
         first.gate.set()
-        await here.notes.wait(2)
+        await here.notes.come(2)
         assert (first.targets(), second.targets()) == ([["b-0"]], [["a-0"]])
 
     run(scenario)
@@ -280,7 +280,7 @@ def test_without_a_leader_a_marker_waits_for_one() -> None:
         here.send(ending("t", A0))
         assert here.sender.parked_count == 1
         here.lead({"a": (2, 2)})
-        await here.notes.wait()
+        await here.notes.come()
         assert here.brokers[1].targets() == [["a-0"]]
 
     run(scenario)
@@ -305,7 +305,7 @@ def test_a_partition_that_the_metadata_do_not_show_is_gone_and_counts_as_written
     async def scenario(here: World) -> None:
         here.lead({"b": (1,)})
         here.send(ending("t", A0, B0))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.brokers[0].targets() == [["b-0"]]
 
     run(scenario)
@@ -315,7 +315,7 @@ def test_a_partition_that_is_past_the_epoch_needs_no_marker() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].refusals = {A0: [ErrorCode.INVALID_PRODUCER_EPOCH]}
         here.send(ending("t", A0))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.notes.names == ["t"]
 
     run(scenario)
@@ -327,7 +327,7 @@ def test_a_fenced_owner_stops_all_of_its_shard() -> None:
         first.refusals = {A0: [ErrorCode.TRANSACTION_COORDINATOR_FENCED]}
         here.lead({"a": (1, -1)})
         here.send(ending("t", A0), ending("u", A1))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.notes.fences == [(SHARD, OWNER_EPOCH)]
         assert here.sender.ending_count == 0
         here.lead({"a": (1, 2)})
@@ -346,7 +346,7 @@ def test_a_forgotten_shard_is_sent_for_no_more_and_hears_nothing() -> None:
         here.sender.forget(SHARD)
         first.gate.set()
         here.sender.send(SHARD + 1, 1, ending("another shard's", B0))
-        await here.notes.wait()
+        await here.notes.come()
         assert here.notes.names == ["another shard's"]
 
     run(scenario)
@@ -358,7 +358,7 @@ def test_what_is_under_way_is_not_sent_twice() -> None:
         here.send(ending("t", A0), ending("t", A0))
         assert here.sender.ending_count == 1
         here.brokers[0].gate.set()
-        await here.notes.wait()
+        await here.notes.come()
         assert here.brokers[0].targets() == [["a-0"]]
 
     run(scenario)
@@ -372,7 +372,7 @@ def test_after_a_reload_markers_go_out_under_the_new_owner_epoch() -> None:
         await first.was_asked.wait()
         here.sender.send(SHARD, OWNER_EPOCH + 1, ending("t", A0))
         first.gate.set()
-        await here.notes.wait()
+        await here.notes.come()
         epochs = [request.markers[0].coordinator_epoch for request in first.requests]
         assert epochs == [OWNER_EPOCH, OWNER_EPOCH + 1]
 
@@ -393,7 +393,7 @@ def test_the_time_to_the_last_marker_is_told() -> None:
         here.send(ending("t", A0))
         here.clock.advance(1_500)
         here.brokers[0].gate.set()
-        await here.notes.wait()
+        await here.notes.come()
         assert here.seconds == [1.5]
 
     run(scenario)

@@ -26,7 +26,7 @@ from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.server import make_server
 from unit.tidemark.runtime import memory_brokers
 from unit.txn_coordinator.shell import marker_brokers
-from waiting import POLL_S, patience, until
+from waiting import patience, until, until_told
 
 TIMEOUT_MS = 60_000
 GROUPS = 7
@@ -129,9 +129,10 @@ class World:
         return list((await self.stub.DescribeTransactions(request)).transactions)
 
     async def wait_state(self, state: str, name: str = "t") -> None:
-        async with patience():
-            while (await self.describe(name))[0].state != state:  # noqa: ASYNC110 - polled
-                await asyncio.sleep(POLL_S)
+        async def has_come() -> bool:
+            return bool((await self.describe(name))[0].state == state)
+
+        await until_told(has_come, f"{name} comes to {state}")
 
 
 A0 = TopicPartition("a", 0)

@@ -1,0 +1,161 @@
+"""Real clusters as processes on free ports of loopback, and the fixtures that start them."""
+
+import contextlib
+import itertools
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from e2e.bounded_librdkafka import bound_librdkafka
+from tidemark.cli.dev.cluster import Config, DevCluster
+from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.failure import CommandError
+from waiting import PATIENCE_S
+
+START_SECONDS = PATIENCE_S
+STOP_SECONDS = PATIENCE_S
+LOG_LINES_SHOWN = 40
+
+bound_librdkafka()  # before any test module imports the consumer
+
+
+class Cluster(DevCluster):
+    """A DevCluster that knows where its doors are. `kill`, `restart`, `terminate`, `configure`,
+    `pid` are inherited.
+    """
+
+    def kafka(self, broker: int = 1) -> str:
+        """host:port of one broker's Kafka listener."""
+        return f"{HOST}:{self.layout.member(f'broker-{broker}').ports['client']}"
+
+    def grpc(self, broker: int = 1) -> str:
+        """host:port of one broker's gRPC server."""
+        return f"{HOST}:{self.layout.member(f'broker-{broker}').ports['grpc']}"
+
+    def controller_grpc(self, controller: int = 1) -> str:
+        """host:port of one controller's gRPC server."""
+        return f"{HOST}:{self.layout.member(f'controller-{controller}').ports['grpc']}"
+
+    def ops(self, name: str, path: str) -> str:
+        """What a process answers at its ops port: `cluster.ops("broker-1", "/metrics")`."""
+        url = f"http://{HOST}:{self.layout.member(name).ports['ops']}{path}"
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            return str(answer.read(), "utf-8")
+
+    def log(self, name: str) -> str:
+        """Everything that a process has logged."""
+        return self.layout.log_path(name).read_text(encoding="utf-8", errors="replace")
+
+    def data_directory(self, broker: int = 1) -> Path:
+        """Where a broker keeps its partitions."""
+        return self.layout.data_path(f"broker-{broker}")
+
+    def terminate(self, name: str, timeout_seconds: float = STOP_SECONDS) -> bool:
+        """SIGTERM, and wait; False when it had to be killed."""
+        return super().terminate(name, timeout_seconds)
+
+    def restart(self, name: str, timeout_seconds: float = START_SECONDS) -> None:
+        """Start a process again and wait for it; one that still runs is stopped first."""
+        super().restart(name, timeout_seconds)
+
+    def wait_healthy(self, timeout_seconds: float = START_SECONDS) -> None:
+        """Until every process says that it is well."""
+        super().wait_healthy(timeout_seconds)
+
+    def end(self) -> None:
+        """Stop everything, and what does not stop is killed: nothing outlives the test."""
+        try:
+            self.stop(STOP_SECONDS)
+        finally:
+            for name in self.running():
+                with contextlib.suppress(CommandError):
+                    self.kill(name)
+
+    def logs_tail(self) -> str:
+        """The last lines of every process, for a test's report."""
+        tails = []
+        for member in self.layout.members():
+            with contextlib.suppress(FileNotFoundError):
+                lines = self.log(member.name).splitlines()[-LOG_LINES_SHOWN:]
+                tails.append(f"--- {member.name}\n" + "\n".join(lines))
+        return "\n".join(tails)
+
+
+class StartCluster(Protocol):
+    """Starts a cluster that ends with the test. ``overrides``: keys by process or kind
+    (``broker-1``, ``broker``).
+    """
+
+    def __call__(
+        self,
+        *,
+        brokers: int = 1,
+        controllers: int = 1,
+        txn_coordinators: int = 0,
+        overrides: Mapping[str, Config] | None = None,
+    ) -> Cluster: ...
+
+
+def started_cluster(
+    directory: Path,
+    *,
+    brokers: int = 1,
+    controllers: int = 1,
+    txn_coordinators: int = 0,
+    overrides: Mapping[str, Config] | None = None,
+) -> Cluster:
+    """A cluster that is well; the caller ends it."""
+    layout = Layout.on_free_ports(
+        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
+    )
+    cluster = Cluster(layout, overrides=overrides)
+    try:
+        cluster.start(START_SECONDS)
+    except BaseException as problem:
+        cluster.end()
+        problem.add_note(cluster.logs_tail())
+        raise
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def cluster_defaults() -> Mapping[str, Config]:
+    """Configuration of every cluster that ``start_cluster`` starts; a folder may have its own."""
+    return {}
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path, cluster_defaults: Mapping[str, Config]) -> Iterator[StartCluster]:
+    """Clusters of the test's own, ended with it whatever it did to them."""
+    numbers = itertools.count(1)
+    with contextlib.ExitStack() as ending:
+
+        def start(
+            *,
+            brokers: int = 1,
+            controllers: int = 1,
+            txn_coordinators: int = 0,
+            overrides: Mapping[str, Config] | None = None,
+        ) -> Cluster:
+            own = started_cluster(
+                tmp_path / f"cluster-{next(numbers)}",
+                brokers=brokers,
+                controllers=controllers,
+                txn_coordinators=txn_coordinators,
+                overrides={**cluster_defaults, **(overrides or {})},
+            )
+            ending.callback(own.end)
+            return own
+
+        yield start
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names that nothing else of the session uses: ``topic_name("orders")``."""
+    test = "".join(char if char.isalnum() else "-" for char in request.node.name)
+    unique = uuid.uuid4().hex[:6]
+    return lambda name: f"{test[:80]}.{unique}.{name}"

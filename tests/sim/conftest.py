@@ -1,0 +1,27 @@
+"""A simulated life costs work, not time: what never ends is ended by the CPU seconds it has used,
+which a busy machine does not change.
+"""
+
+import faulthandler
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+import pytest
+
+CPU_S_MAX: Final = 900.0
+"""Of one test; the longest needs less than a tenth."""
+
+
+@pytest.fixture(autouse=True)
+def _bounded_work() -> Iterator[None]:
+    def spent(_number: int, _frame: FrameType | None) -> None:
+        faulthandler.dump_traceback()
+        pytest.fail(f"not over after {CPU_S_MAX:g} CPU seconds")
+
+    before = signal.signal(signal.SIGPROF, spent)
+    signal.setitimer(signal.ITIMER_PROF, CPU_S_MAX)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, before)
