@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
 MINUTES ?=
+TIMES ?=
+BURN ?=
 INPUT ?=
 FAULTS ?=
 S ?=
@@ -17,7 +19,7 @@ JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_kafk
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo sparkzip bench sim scenario fuzz chaos conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo sparkzip bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print these lines
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -93,6 +95,9 @@ sim: setup ## one simulated life, an event a line: make sim SEED=7; many: make s
 
 chaos: setup ## real faults on a real cluster: make chaos MINUTES=10 SEED=7
 	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: setup ## more seeds, longer chaos, the suite again: make soak SEEDS=2000 MINUTES=30, make soak TIMES=10 BURN=4
+	$(BIN)/python tools/soak.py $(if $(TIMES),--times $(TIMES)) $(if $(BURN),--burn $(BURN)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)
