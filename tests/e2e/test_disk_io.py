@@ -193,7 +193,7 @@ def test_the_first_read_after_a_start_does_not_walk_a_long_log(broker: BrokerPro
     broker.start()
     broker.wait_ready()
     with Wire(broker.port) as wire:
-        wait_until(lambda: wire.offset("reopened", 0, -1).offset == 300, lambda: "not served again")
+        wait_for(lambda: wire.offset("reopened", 0, -1).offset == 300, "not served again")
         offsets = iter(range(5, 300, 15))  # each in another segment
         cost = cost_of(broker, lambda: read_batch(wire, "reopened", next(offsets)))
     assert BATCH_BYTES <= cost.rchar < 2 * BATCH_BYTES

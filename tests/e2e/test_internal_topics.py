@@ -3,14 +3,16 @@ when brokers come to be configured for more.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
-from e2e.conftest import Cluster, StartCluster
-from e2e.wire import ask, connect, eventually, topic_at
+from e2e.clusters import Cluster, StartCluster
+from e2e.wire import ask, connect, topic_at
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -21,7 +23,6 @@ PARTITIONS = {
     "transaction.state.log.num.partitions": 2,
 }
 KEY_TYPES = {CONSUMER_OFFSETS: 0, TRANSACTION_STATE: 1}
-WAIT_S = 60.0
 
 
 def configured(replicas: int, minimum: int) -> Mapping[str, int]:
@@ -33,6 +34,11 @@ def find(cluster: Cluster, topic: str) -> Struct:
     """Ask for the coordinator of something that the topic holds."""
     with connect(cluster.kafka(1)) as wire:
         return ask(wire, ApiKey.FIND_COORDINATOR, 3, {"key": "k", "key_type": KEY_TYPES[topic]})
+
+
+def is_served(cluster: Cluster, topic: str) -> bool:
+    """Whether the topic's coordinator is found."""
+    return not find(cluster, topic).error_code
 
 
 def minimum_of(cluster: Cluster, topic: str) -> str:
@@ -69,11 +75,11 @@ def test_with_too_few_brokers_there_is_no_coordinator_and_it_is_said_why(
 def test_what_was_made_smaller_is_raised_with_its_minimum(start_cluster: StartCluster) -> None:
     cluster = start_cluster(brokers=3, overrides={"broker": configured(1, 1)})
     for topic in KEY_TYPES:
-        eventually(lambda topic=topic: not find(cluster, topic).error_code, topic, wait_s=WAIT_S)  # type: ignore[misc]
+        wait_for(partial(is_served, cluster, topic), topic)
         assert {len(one.replicas) for one in topic_at(cluster.kafka(1), topic).partitions} == {1}
     cluster.configure("broker", configured(3, 2))
     for number in (1, 2, 3):
         cluster.restart(f"broker-{number}")
     for topic in KEY_TYPES:
-        eventually(lambda topic=topic: has_three_in_sync(cluster, topic), topic, wait_s=WAIT_S)  # type: ignore[misc]
-    eventually(lambda: minimum_of(cluster, TRANSACTION_STATE) == "2", MINIMUM, wait_s=WAIT_S)
+        wait_for(partial(has_three_in_sync, cluster, topic), topic)
+    wait_for(lambda: minimum_of(cluster, TRANSACTION_STATE) == "2", MINIMUM)
