@@ -265,7 +265,7 @@ class ClusterImage:
         self, delta: ClusterDelta
     ) -> tuple[Mapping[str, TopicImage], Mapping[TopicId, TopicImage]]:
         """``topics`` and ``topics_by_id`` as a delta leaves them. Of a topic whose partitions
-        changed the tuple of references is copied, 40 us for 5,000; no partition is looked at.
+        changed the tuple of references is copied, 70 us for 5,000; no partition is looked at.
         """
         if not (delta.topics_changed or delta.topics_deleted or delta.partitions_changed):
             return self.topics, self.topics_by_id
