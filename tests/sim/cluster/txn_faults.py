@@ -149,7 +149,6 @@ def compact_state(world: "TxnWorld") -> None:
     """On every replica a segment of a coordinator's state is full: cleaners come to it."""
     names = (TRANSACTION_STATE, CONSUMER_OFFSETS)
     topic = world.dice.pick([one for one in world.topics if one.name in names])
-    topic.ledger.is_compacted = True  # type: ignore[attr-defined]  # a StateLedger
     for machine in world.machines:
         process = machine.process
         hosted = None if process is None else process.node.hosted.get(topic.place)

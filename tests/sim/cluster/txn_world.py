@@ -10,6 +10,7 @@ has one.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from broker.core.groups.consumer_group import ConsumerGroup
@@ -28,9 +29,9 @@ from txn_coordinator.shell.shard_life import ShardLife
 from sim.checkers import require
 from sim.cluster.consumer_member import ConsumerMember, Owners
 from sim.cluster.handle_workload import HandleHistory, Opener
-from sim.cluster.ledger import Ledger, Stored
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.sink_workload import SinkLife
+from sim.cluster.state_ledger import StateLedger
 from sim.cluster.state_log import Ending, Markers, StateLog
 from sim.cluster.txn_client import CommittedReader, TailClient
 from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
@@ -61,27 +62,6 @@ class TxnOptions(Options):
     """Whether clients are the drivers of streaming queries; None: in every sixth seed."""
     has_handles: bool | None = None
     """Whether clients use durable handles; None: in every sixth seed."""
-
-
-class StateLedger(Ledger):
-    """Of a partition that holds a coordinator's state: its records are nobody's values, and
-    compaction takes away what later ones replace, on each replica when it comes to it.
-    """
-
-    is_compacted = False
-
-    def commits(self, broker: int, high_watermark: int, batches: Any) -> None:
-        """Without values."""
-        super().commits(broker, high_watermark, [one._replace(values=()) for one in batches])
-
-    def ends(self, logs: Mapping[int, Any]) -> None:
-        """Whatever compaction has left."""
-        if not self.is_compacted:
-            super().ends({key: [_bare(one) for one in log] for key, log in logs.items()})
-
-
-def _bare(stored: Stored) -> Stored:
-    return stored._replace(values=())
 
 
 def _topics(seed: int) -> list[SimTopic]:
@@ -120,6 +100,9 @@ class TxnWorld(World):
 
     def __init__(self, seed: int, options: TxnOptions) -> None:
         super().__init__(seed, options, _topics(seed), brokers=3)
+        for one in self.topics:
+            if isinstance(one.ledger, StateLedger):
+                one.ledger.may_be_compacted = partial(self._is_rolled, one)
         self.history = TxnHistory()
         self.markers = Markers()
         drawn_v2 = self.dice.chance(0.7)
@@ -159,6 +142,12 @@ class TxnWorld(World):
         from sim.cluster.txn_faults import TXN_FAULTS
 
         return TXN_FAULTS
+
+    def _is_rolled(self, topic: SimTopic) -> bool:
+        """True once a replica has a rolled segment, which its cleaner may have come to."""
+        nodes = [one.process.node for one in self.machines if one.process is not None]
+        hosted = [one for node in nodes if (one := node.hosted.get(topic.place)) is not None]
+        return any(len(one.log.segments()) > 1 for one in hosted)
 
     # -- processes
 
