@@ -1,7 +1,8 @@
 """OsDisk: the real file system behind the Disk protocol. Nothing but this module (and the send
 queue) sees descriptors.
 
-Every failed call becomes a DiskError that names the path; ENOSPC and EDQUOT become DiskFullError.
+Every failed call becomes a DiskError that names the path; ENOSPC and EDQUOT become DiskFullError;
+what the process or the machine has run out of (descriptors, memory) becomes ExhaustedError.
 Nothing is retried: after a failed fsync Linux may have dropped the dirty pages, so that a second
 call would succeed and say nothing.
 """
@@ -21,10 +22,14 @@ from tidemark.storage.disk import (
     DirectoryGoneError,
     DiskError,
     DiskFullError,
+    ExhaustedError,
 )
 
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_ROOM_DESCRIPTORS: Final = 16
+"""More than a change of several steps has open at a time."""
 _PROBE_STEP_BYTES: Final = 128 * 1024  # the kernel reads ahead so far by default
 """At most this far apart are the pages that ``resident`` looks at; the kernel reads ahead in
 larger steps.
@@ -33,7 +38,11 @@ _FILE_MODE: Final = 0o644
 
 
 def _disk_error(path: str, error: OSError) -> DiskError:
-    kind = DiskFullError if error.errno in _FULL else DiskError
+    kind: type[DiskError] = DiskError
+    if error.errno in _FULL:
+        kind = DiskFullError
+    elif error.errno in _EXHAUSTED:
+        kind = ExhaustedError
     return kind(path, error.strerror or str(error))
 
 
@@ -277,7 +286,7 @@ class OsDisk:
                 while view:
                     view = view[file.write(view) or 0 :]
                 if sync:
-                    os.fsync(file.fileno())
+                    _fsync(file.fileno(), path)
             os.replace(full + ".tmp", full)
         except OSError as error:
             raise _disk_error(path, error) from error
@@ -289,13 +298,25 @@ class OsDisk:
         try:
             descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                _fsync(descriptor, path)
             finally:
                 os.close(descriptor)
         except FileNotFoundError as error:
             raise DirectoryGoneError(path, error.strerror or str(error)) from error
         except OSError as error:
-            raise DiskError(path, error.strerror or str(error)) from error
+            raise _disk_error(path, error) from error
+
+    def expect_room(self) -> None:
+        """Raise ExhaustedError unless the files of a change of several steps can be opened now."""
+        held: list[int] = []
+        try:
+            while len(held) < _ROOM_DESCRIPTORS:
+                held.append(os.open(self.root, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise _disk_error("", error) from error
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
     def free_bytes(self) -> int:
         """Space that an ordinary user may still fill."""
@@ -304,6 +325,14 @@ class OsDisk:
         except OSError as error:
             raise _disk_error("", error) from error
         return space.f_bavail * space.f_frsize
+
+
+def _fsync(descriptor: int, path: str) -> None:
+    """Whatever a sync fails by, nothing about unsynced bytes is known then."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise DiskError(path, error.strerror or str(error)) from error
 
 
 def raise_descriptor_limit() -> int:

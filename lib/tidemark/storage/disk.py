@@ -14,7 +14,9 @@ NEVER_TRUNCATED: Final = 2**63 - 1
 
 
 class DiskError(Exception):
-    """A call on the disk failed at ``path``. Fence the log directory; never retry a failed sync."""
+    """A call on the disk failed at ``path``. Fence the log directory (unless it is a subclass that
+    says otherwise); never retry a failed sync.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -28,6 +30,13 @@ class DiskError(Exception):
 
 class DiskFullError(DiskError):
     """No space is left (or a quota is reached); the write in question is to be undone."""
+
+
+class ExhaustedError(DiskError):
+    """The process or the machine has no descriptor or memory left for the call, which did nothing.
+
+    The disk is not to blame: refuse the request in hand, and never fence for it.
+    """
 
 
 class DirectoryGoneError(DiskError):
@@ -107,6 +116,9 @@ class Disk(Protocol):
         """Make creations, renames and removals in a directory durable. Raises DirectoryGoneError,
         DiskError.
         """
+
+    def expect_room(self) -> None:
+        """Raise ExhaustedError unless the files of a change of several steps can be opened now."""
 
     def free_bytes(self) -> int:
         """Space left on the device for us."""

@@ -20,6 +20,7 @@ from tidemark.storage.disk import (
     DirectoryGoneError,
     DiskError,
     DiskFullError,
+    ExhaustedError,
 )
 
 _UNBOUNDED: Final = 2**62
@@ -159,6 +160,8 @@ class MemDisk:
         """Calls that have failed so far."""
         self.drops_pages = False
         """A sync that fails takes the bytes for written; else a later one writes them."""
+        self.exhausted = False
+        """From now on no file can be opened, as when the process has no descriptor left."""
         self.life = 0
         """Raised by every crash: handles of an earlier life are dead."""
         self._tree: _Tree = {"": None}
@@ -169,6 +172,7 @@ class MemDisk:
 
     def open(self, path: str, *, create: bool = False) -> MemFile:
         """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
+        self._check_room(path)
         inode = self._tree.get(path)
         if inode is None:
             if not create or path in self._tree or _parent(path) not in self._tree:
@@ -188,6 +192,7 @@ class MemDisk:
 
     def list(self, directory: str) -> list[str]:
         """Names in a directory, sorted; [] if there is none."""
+        self._check_room(directory)
         start = f"{directory}/" if directory else ""
         return sorted(
             path[len(start) :]
@@ -217,12 +222,14 @@ class MemDisk:
 
     def read_whole(self, path: str) -> bytes:
         """A small file's content. Raises FileNotFoundError."""
+        self._check_room(path)
         inode = self._file(path)
         self.check(path, "read")
         return bytes(inode.written)
 
     def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
         """The new content appears whole; with ``sync`` it is durable on return."""
+        self._check_room(path)
         inode = _Inode()
         self.check(path, "write")
         if self.room_for(len(content)):
@@ -237,16 +244,25 @@ class MemDisk:
 
     def sync_directory(self, path: str) -> None:
         """Commit the journal: all names, as one transaction."""
+        self._check_room(path)
         self.check(path, "sync")
         if path and not self.exists(path):
             raise DirectoryGoneError(path, "No such file or directory")
         self._commit_names()
+
+    def expect_room(self) -> None:
+        """Raise ExhaustedError unless files can be opened."""
+        self._check_room("")
 
     def free_bytes(self) -> int:
         """Space left."""
         return max(self.capacity_bytes - self._used_bytes(), 0)
 
     # -- faults
+
+    def _check_room(self, path: str) -> None:
+        if self.exhausted:
+            raise ExhaustedError(path, "Too many open files")
 
     def room_for(self, growth_bytes: int) -> int:
         """How many of ``growth_bytes`` do not fit."""

@@ -17,6 +17,7 @@ from tidemark.runtime.zk_session import ZkSession
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.broker_service import BrokerService
+from broker.shell.descriptor_budget import divide, within
 from broker.shell.metrics import BrokerCollector
 from broker.shell.seams import machine_seams
 from broker.shell.start import open_directories
@@ -28,11 +29,12 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     """One broker's life: disks, listeners, membership, service; on ``stop`` drain and close
     cleanly.
     """
-    raise_descriptor_limit()
+    budget = divide(config, raise_descriptor_limit())
+    config = within(config, budget)
     collect_young_garbage_only()
     if not config.node:  # shown to clients, who plan replica placements by it
         config = config.model_copy(update={"node": socket.gethostname()})
-    directories = await asyncio.to_thread(open_directories, config)
+    directories = await asyncio.to_thread(open_directories, config, budget.segments_a_directory)
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )

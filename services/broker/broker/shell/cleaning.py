@@ -88,6 +88,7 @@ class Cleaning:
                 await self._clean_one(hosted, plan)
             except DiskError as failure:
                 self._node.fence_directory(hosted.manager, failure)
+                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
             except WorkerDiedError as died:
                 log.warning("compaction cut short", extra=fields(reason=str(died)))
                 await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)

@@ -96,17 +96,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._limits.buffered_bytes += BUFFER_BYTES_MIN
         self._replace_buffer(BUFFER_BYTES_MIN)
-        self._queue = self._make_queue(self._transport)
-
-    def _make_queue(self, transport: asyncio.Transport) -> SendQueue | TransportQueue:
-        """Where there is TLS, bytes go through the transport; else past it, by sendfile."""
-        loop, threads = self.listener.loop, self.listener.cold_readers
-        if transport.get_extra_info("ssl_object") is not None:
-            return TransportQueue(
-                loop, transport, threads, on_drained=self._drained, on_broken=self.close
-            )
-        descriptor = transport.get_extra_info("socket").fileno()
-        return SendQueue(loop, descriptor, threads, on_drained=self._drained, on_broken=self.close)
+        try:
+            self._queue = self.listener.make_queue(self._transport, self._drained, self.close)
+        except OSError as error:  # no descriptor is left
+            self.listener.node.counters.connections_refused += 1
+            self.close(str(error))
 
     def pause_writing(self) -> None:
         """The transport holds enough; nothing is written to it but with TLS."""

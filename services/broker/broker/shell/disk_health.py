@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 
 from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
@@ -40,7 +40,8 @@ class DiskHealth:
     def fence_directory(self, manager: LogManager, failure: DiskError) -> None:
         """Take a log directory out of service: writes only when it is full, all of it otherwise."""
         manager.fence(failure)
-        if isinstance(failure, DiskFullError):
+        self.counters.calls_refused += isinstance(failure, ExhaustedError)
+        if isinstance(failure, DiskFullError | ExhaustedError):
             return
         for hosted in self.hosted.values():
             if hosted.manager is manager and hosted.partition.role is not Role.FAILED:

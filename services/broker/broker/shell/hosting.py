@@ -16,7 +16,7 @@ from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import DiskError
+from tidemark.storage.disk import DiskError, ExhaustedError
 
 from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
@@ -59,6 +59,8 @@ class Hosting:
         self._following = following
         self._complete = True
         self._is_hosting = False
+        self._put_off = False
+        """Some are not hosted because the process had run out of descriptors."""
         self._changed: list[HostedPartition] = []
         """Whose leader changed by the image that is being taken."""
         kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
@@ -90,6 +92,12 @@ class Hosting:
             for _ in self._host_partitions(topic, range(len(topic.partitions)), defaults):
                 pass
         self._wake_changed()
+
+    def retry_put_off(self) -> None:
+        """Host what could not be hosted for want of descriptors; called every now and then."""
+        if self._put_off and not self._is_hosting:
+            self._put_off = False
+            self.retry()
 
     def _wake_changed(self, _: MetadataChange | None = None) -> None:
         """Who is parked hears who leads now: by the new image."""
@@ -147,6 +155,7 @@ class Hosting:
                 extra=fields(partition=str(topic_partition), reason=str(failure)),
             )
             self._complete = False
+            self._put_off = self._put_off or isinstance(failure, ExhaustedError)
             return None
         partition = Partition(
             topic_partition,

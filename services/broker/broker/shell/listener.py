@@ -4,14 +4,16 @@ handlers.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.tls import ServerTls
+from tidemark.runtime.transport_queue import TransportQueue
 
 from broker.config import Listener
 from broker.shell.connection import Connection
@@ -155,6 +157,23 @@ class KafkaListener:
         counters.connections_total += 1
         self._connections[connection] = 0
         return True
+
+    def make_queue(
+        self,
+        transport: asyncio.Transport,
+        on_drained: Callable[[], None],
+        on_broken: Callable[[str], None],
+    ) -> SendQueue | TransportQueue:
+        """Where there is TLS, bytes go through the transport; else past it, by sendfile. Raises
+        OSError without a descriptor.
+        """
+        loop, threads = self.loop, self.cold_readers
+        if transport.get_extra_info("ssl_object") is not None:
+            return TransportQueue(
+                loop, transport, threads, on_drained=on_drained, on_broken=on_broken
+            )
+        descriptor = transport.get_extra_info("socket").fileno()
+        return SendQueue(loop, descriptor, threads, on_drained=on_drained, on_broken=on_broken)
 
     def gone(self, connection: Connection) -> None:
         """A connection is closed."""

@@ -145,6 +145,7 @@ class Maintenance:
         """A full disk that has space again serves on. Raises ServiceError when no disk is left."""
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
+            self._hosting.retry_put_off()
             for manager in self._node.log_managers:
                 if manager.fenced is None:
                     continue

@@ -57,6 +57,7 @@ class BrokerCounters:
     """Everything the network and the handlers count. Written from the event loop alone."""
 
     __slots__ = (
+        "calls_refused",
         "closed_frame",
         "closed_idle",
         "closed_late_frame",
@@ -85,6 +86,7 @@ class BrokerCounters:
         self.connections_total = 0
         self.connections_refused = 0
         self.closed_idle = 0
+        self.calls_refused = 0
         self.closed_frame = 0
         self.closed_late_frame = 0
         self.malformed_requests = 0
@@ -203,6 +205,11 @@ class BrokerCollector(Collector):
             ("connections_accepted", counters.connections_total, "connections accepted"),
             ("connections_refused", counters.connections_refused, "connections beyond a limit"),
             ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
+            (
+                "disk_calls_refused",
+                counters.calls_refused,
+                "requests refused because descriptors or memory had run out",
+            ),
             ("frames_late", counters.closed_late_frame, "connections closed within a frame"),
             ("frames_refused", counters.closed_frame, "frames too large or of negative length"),
             (

@@ -30,7 +30,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 
 from broker.config import BrokerConfig
 from broker.core.authorizer import Authorizer
@@ -332,9 +332,9 @@ class BrokerNode(DiskHealth):
         """A full disk only stops writes, and heals; any other error takes the directory out of
         service.
         """
-        full = isinstance(failure, DiskFullError)
+        stays = isinstance(failure, DiskFullError | ExhaustedError)
         self.fence_directory(hosted.manager, failure)
-        return self.refused(hosted, hosted.partition.append_failed(plan, fenced=not full))
+        return self.refused(hosted, hosted.partition.append_failed(plan, fenced=not stays))
 
     def damaged(self, hosted: HostedPartition, damage: LogDamagedError) -> AppendOutcome:
         """Nothing can be appended to a log whose end is lost."""

@@ -5,7 +5,7 @@ The same three calls as for a producer's batch, without sequences and for acks=a
 
 from typing import TYPE_CHECKING
 
-from tidemark.codec.control_record import ControlRecord
+from tidemark.codec.control_record import ControlRecord, EndTxnMarker
 from tidemark.codec.record_batch import read_header, set_base_offset_and_epoch
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
@@ -44,6 +44,8 @@ def append_own(
     stored = bytearray(batch)
     set_base_offset_and_epoch(stored, 0, plan.first, plan.leader_epoch)  # type: ignore[arg-type]
     try:
+        if isinstance(control, EndTxnMarker):
+            hosted.log.expect_room()  # for the index of what it aborts
         hosted.log.append((stored,), plan, now_ms)  # type: ignore[arg-type]
     except DiskError as failure:
         return node.append_failed(hosted, plan, failure)

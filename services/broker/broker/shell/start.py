@@ -16,10 +16,11 @@ from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.os_disk import DirectoryInUseError, OsDisk, kernel_boot_id
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import Disk, DiskError, DiskFullError
+from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError
 
 from broker.config import BrokerConfig
 from broker.storage.checkpoint import NewerVersionError
+from broker.storage.directory import OPEN_FILES_MAX
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -85,7 +86,9 @@ def directory_id(text: str) -> bytes:
         return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def open_directories(config: BrokerConfig) -> OpenedDirectories:
+def open_directories(
+    config: BrokerConfig, open_files_max: int = OPEN_FILES_MAX
+) -> OpenedDirectories:
     """Lock and load every directory; one of several that fails is left out. Raises ServiceError for
     one that must not be used, DiskError when none is left.
     """
@@ -96,7 +99,7 @@ def open_directories(config: BrokerConfig) -> OpenedDirectories:
         try:
             disk = OsDisk(path)
             disk.lock()
-        except DirectoryInUseError:
+        except (DirectoryInUseError, ExhaustedError):
             raise
         except DiskError as failure:
             failed[path] = failure
@@ -109,6 +112,7 @@ def open_directories(config: BrokerConfig) -> OpenedDirectories:
         clock=Clock(),
         jitter=lambda maximum: dice.randint(0, maximum),
         failed=failed,
+        open_files_max=open_files_max,
     )
     return opened._replace(locked=tuple(disks.values()))
 
@@ -122,6 +126,7 @@ def load_directories(
     jitter: Callable[[int], int],
     failed: Mapping[str, DiskError] = MappingProxyType({}),
     new_directory_ids: Mapping[str, str] = MappingProxyType({}),
+    open_files_max: int = OPEN_FILES_MAX,
 ) -> OpenedDirectories:
     """Directories by path, locked already. ``failed``: those that could not be locked.
     ``new_directory_ids``: for empty ones; as is drawn where none is given. Raises as
@@ -141,10 +146,11 @@ def load_directories(
                 jitter=jitter,
                 new_directory_id=new_directory_ids.get(path, ""),
                 failures=failures,
+                open_files_max=open_files_max,
             )
         except (StampError, NewerVersionError) as refused:
             raise ServiceError(f"{path}: {refused}", ExitCode.IO) from refused
-        except DiskFullError:
+        except (DiskFullError, ExhaustedError):
             raise
         except DiskError as failure:
             failed[path] = failure
@@ -201,6 +207,7 @@ def open_manager(
     jitter: Callable[[int], int],
     new_directory_id: str = "",
     failures: DiskFailures | None = None,
+    open_files_max: int = OPEN_FILES_MAX,
 ) -> LogManager:
     """One directory, with this broker's settings. ``new_directory_id`` is for an empty one; '': as
     is drawn. Raises StampError, NewerVersionError, DiskError.
@@ -216,6 +223,7 @@ def open_manager(
         config_of=lambda _: defaults,
         jitter=jitter,
         failures=failures,
+        open_files_max=open_files_max,
     )
     manager.flush_interval_ms = config.log_flush_interval_ms
     return manager

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.topics import TopicPartition
-from tidemark.storage.disk import Disk, DiskError, DiskFullError, File
+from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError, File
 
 from broker.storage import checkpoint
 from broker.storage.segment import Segment
@@ -84,7 +84,12 @@ class LogDirectory:
         self._open_files_max = open_files_max
 
     def fence(self, error: DiskError) -> None:
-        """Take no more writes. A full disk may heal; any other error stays until the next start."""
+        """Take no more writes. A full disk may heal; any other error stays until the next start.
+        What the process has run out of is no fault of the disk, and only logged.
+        """
+        if isinstance(error, ExhaustedError):
+            _log.warning("a call was refused, nothing is fenced: %s", error)
+            return
         known = self.fence_error
         if known is None or (
             isinstance(known, DiskFullError) and not isinstance(error, DiskFullError)
@@ -137,8 +142,9 @@ class LogDirectory:
         for a loss. Survives this process; after a power failure it is a loss for all we know.
         """
         if below > self.gaps_below.get(topic_partition, 0):
-            self.gaps_below[topic_partition] = below + _GAPS_AHEAD
-            checkpoint.write_offsets(self.disk, checkpoint.GAPS, self.gaps_below, sync=False)
+            gaps = {**self.gaps_below, topic_partition: below + _GAPS_AHEAD}
+            checkpoint.write_offsets(self.disk, checkpoint.GAPS, gaps, sync=False)
+            self.gaps_below = gaps
 
     def remove_later(self, path: str, due_ms: int) -> None:
         """Remove a renamed file or directory once ``due_ms`` has come."""
@@ -146,11 +152,15 @@ class LogDirectory:
 
     def remove_due(self, now_ms: int) -> None:
         """Remove what is due; a path that cannot be removed fences the directory."""
-        due = [path for when, path in self.removals if when <= now_ms]
-        if due:
-            self.removals = [one for one in self.removals if one[0] > now_ms]
-            for path in due:
+        due = [one for one in self.removals if one[0] <= now_ms]
+        for count, (_, path) in enumerate(due):
+            try:
                 self.disk.remove(path)
+            except ExhaustedError:  # they stay due
+                self.removals = [one for one in self.removals if one not in due[:count]]
+                raise
+        if due:
+            self.removals = [one for one in self.removals if one not in due]
 
 
 def _nothing() -> None:

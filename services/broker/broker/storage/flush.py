@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, File
+from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, ExhaustedError, File
 
 from broker.storage.checkpoint import PARTITION_METADATA
 from broker.storage.directory import LogDirectory
@@ -26,6 +26,8 @@ class LogSync(NamedTuple):
     log: "Log"
     files: tuple[File, ...]
     directories: tuple[str, ...]
+    segments: tuple[Segment, ...]
+    """Those that had unsynced bytes."""
 
 
 class FlushRound:
@@ -55,6 +57,16 @@ class FlushRound:
                             self._disk.sync_directory(directory)
         except DiskError as error:
             self.error = error
+
+    def failed(self, shared: LogDirectory) -> None:
+        """Fence, on the loop. A sync that could not even be asked for is no failed one: the next
+        round does it.
+        """
+        assert self.error is not None
+        shared.fence(self.error)
+        if isinstance(self.error, ExhaustedError):
+            for sync in self.syncs:
+                sync.log.sync_put_off(sync)
 
     def run_or_raise(self) -> None:
         """For a stop, when nothing else runs."""
@@ -132,8 +144,9 @@ class UnsyncedBytes:
 
     def begin(
         self, shared: LogDirectory, active: Segment, log_end: int
-    ) -> tuple[tuple[File, ...], tuple[str, ...]]:
-        """Files and directories to sync for all that is there now. Raises DiskError, undone.
+    ) -> tuple[tuple[File, ...], tuple[str, ...], tuple[Segment, ...]]:
+        """Files and directories to sync for all that is there now, and whose bytes those are.
+        Raises DiskError, undone.
 
         Index files of rolled segments come along: they are not looked at again by recovery; so do
         those of aborted transactions, which recovery believes as far as the log is synced.
@@ -152,11 +165,21 @@ class UnsyncedBytes:
             files += _existing(disk, f"{active.directory}/", (PARTITION_METADATA,))
             directories = (active.directory, "")
         self.directory_changed = False
-        for segment in self._segments:
+        dirty = tuple(self._segments)
+        for segment in dirty:
             segment.dirty = False
         self._segments = []
         self._flushing_end = log_end
-        return tuple(files), directories
+        return tuple(files), directories, dirty
+
+    def put_off(self, segments: Sequence[Segment], directories: Sequence[str]) -> None:
+        """What ``begin`` named was not synced, and nothing failed: it stays to be done."""
+        self._flushing_end = _NO_ROUND
+        self.directory_changed = self.directory_changed or bool(directories)
+        again = [one for one in segments if not one.dirty]
+        for segment in again:
+            segment.dirty = True
+        self._segments = again + self._segments
 
     def finish(self) -> int:
         """All that ``begin`` named is on disk; the synced end that makes."""

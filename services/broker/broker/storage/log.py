@@ -134,8 +134,9 @@ class Log(ReadableLog):
     def append(self, buffers: Sequence[Buffer], info: AppendInfo, now_ms: int) -> None:
         """Write one batch at the end, in one call. Raises DiskError, with nothing of it in the log.
 
-        The directory is fenced then: until space returns after DiskFullError, else for good. A
-        follower's batch may begin beyond the end: its leader's log is compacted.
+        The directory is fenced then, unless it raises ExhaustedError: until space returns after
+        DiskFullError, else for good. A follower's batch may begin beyond the end: its leader's log
+        is compacted.
         """
         first, last, size_bytes = info.first, info.last, info.size_bytes
         assert first >= self.log_end, (first, self.log_end)
@@ -222,9 +223,9 @@ class Log(ReadableLog):
         """Cut off what a failed write left, so that the log is as it was before."""
         try:
             file.truncate(segment.size_bytes)
-            segment.reopen(self._shared.disk)
             if not segment.dirty:
                 self._became_dirty(segment, self._shared.now_ms)
+            segment.reopen(self._shared.disk)
         except DiskError as second:
             self._shared.fence(second)
         self._shared.fence(error)
@@ -251,7 +252,7 @@ class Log(ReadableLog):
 
     def index_aborted(self) -> None:
         """Note the transactions that a marker just appended has aborted. Raises DiskError."""
-        with self._guarded():
+        with self._changing(begun=True):
             self._segments.index_aborted(self.producers.newly_aborted)
 
     # -- roll
@@ -262,7 +263,7 @@ class Log(ReadableLog):
         old = segments.active
         if not old.size_bytes:
             return
-        with self._guarded():
+        with self._changing():
             self._shared.warm(old)
             old.seal()
             old.write_indexes(disk)
@@ -299,7 +300,7 @@ class Log(ReadableLog):
         segments = self._segments
         kept = segments.index_of(offset) + 1
         last = segments.segments[kept - 1]
-        with self._guarded(offset):
+        with self._changing(offset):
             position, end = segments.cut_point(last, offset)
             self._cut(kept, position, end)
 
@@ -329,19 +330,19 @@ class Log(ReadableLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``."""
         self._shared.raise_if_fenced()
-        with self._guarded():
+        with self._changing():
             self.unsynced.cut_to(min(offset, self.log_start))
             self._shared.save_recovery_points()
             self._retire(self._segments.segments)
             fresh = new_segment(self._shared.disk, self.directory, offset, self._shared.now_ms)
-        self._segments.replace([fresh])
-        self._shared.note_warm(fresh)
-        self.files_changed()
-        self.log_start = offset
-        self._ends_at(offset)
-        self.unsynced.synced_end = offset
-        self._is_sound()
-        self._shared.save_log_starts()
+            self._segments.replace([fresh])
+            self._shared.note_warm(fresh)
+            self.files_changed()
+            self.log_start = offset
+            self._ends_at(offset)
+            self.unsynced.synced_end = offset
+            self._is_sound()
+            self._shared.save_log_starts()
 
     def repair(self) -> None:
         """Cut the log before its damage, so that a follower copies what comes then from its leader;
@@ -363,7 +364,7 @@ class Log(ReadableLog):
         if at >= self.log_end:
             return
         kept = self._segments.index_of(at) + 1
-        with self._guarded(at):
+        with self._changing(at):
             try:
                 position, end = self._segments.cut_point(self._segments.segments[kept - 1], at)
             except FrameError as error:
@@ -388,7 +389,7 @@ class Log(ReadableLog):
         start = self._snapshots.load_latest(self.producers, end)
         span = (self.log_start if start is None else start, end)
         now_ms, segments = self._shared.now_ms, self._segments
-        with self._guarded():
+        with self._changing(begun=True):
             replay_producers(self._shared.disk, segments.segments, span, self.producers, now_ms)
             segments.index_aborted(self.producers.newly_aborted)
         segments.note_warm()
@@ -456,7 +457,7 @@ class Log(ReadableLog):
             remove_cleaned(self._shared.disk, cleaned_path)
             return False
         due_ms = self._shared.now_ms + self.config.file_delete_delay_ms
-        with self._guarded():
+        with self._changing():
             self._shared.save_recovery_points()
             fresh = swap_in(self._shared, replaced, cleaned_path, due_ms)
         at = segments.index_of(old[0])
@@ -469,6 +470,16 @@ class Log(ReadableLog):
         retire(self._shared, segments, self._shared.now_ms + self.config.file_delete_delay_ms)
 
     # -- sync and close
+
+    def expect_room(self) -> None:
+        """Before an append that more must follow: raises ExhaustedError unless that can be done."""
+        self._shared.disk.expect_room()
+
+    def sync_put_off(self, sync: LogSync) -> None:
+        """A round ended before it came to this log: the next one takes it again."""
+        here = [one for one in sync.segments if one in self._segments.segments]
+        self.unsynced.put_off(here, sync.directories)
+        self._shared.dirty[self] = None
 
     def begin_sync(self) -> LogSync:
         """What a flush round has to sync so that the log is on disk up to its present end."""

@@ -409,7 +409,7 @@ class LogManager:
         assert flush_round is self._round
         self._round = None
         if flush_round.error is not None:
-            self._shared.fence(flush_round.error)
+            flush_round.failed(self._shared)
             return []
         return [(sync.log, sync.log.unsynced.finish()) for sync in flush_round.syncs]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from tidemark.storage.batch_walk import FrameError
-from tidemark.storage.disk import DiskError
+from tidemark.storage.disk import DiskError, ExhaustedError
 
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.segment import SegmentView
@@ -110,6 +110,21 @@ class ReadableLog:
         except DiskError as error:
             self._shared.fence(error)
             raise
+
+    @contextlib.contextmanager
+    def _changing(self, offset: int = 0, *, begun: bool = False) -> Iterator[None]:
+        """Steps that belong together. Raises ExhaustedError before the first unless some are
+        ``begun``; in their midst it counts as a failed disk, for the log would be half changed.
+        """
+        if not begun:
+            self._shared.disk.expect_room()
+        try:
+            with self._guarded(offset):
+                yield
+        except ExhaustedError as error:
+            failed = DiskError(error.path, error.reason)
+            self._shared.fence(failed)
+            raise failed from error
 
     def _raise_damaged(self, error: FrameError, offset: int) -> NoReturn:
         """The bad batch is in the segment of ``offset`` or behind it."""

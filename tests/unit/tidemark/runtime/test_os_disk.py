@@ -1,11 +1,14 @@
 """OsDisk on a real file system: the same contract as MemDisk, and what only a kernel does."""
 
+import contextlib
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tidemark.runtime.os_disk import OsDisk, OsFile, kernel_boot_id, raise_descriptor_limit
-from tidemark.storage.disk import NEVER_TRUNCATED, DiskError, DiskFullError
+from tidemark.storage.disk import NEVER_TRUNCATED, DiskError, DiskFullError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
 
 
@@ -125,3 +128,38 @@ def test_the_kernel_tells_its_boot_and_limits() -> None:
     assert kernel_boot_id() == kernel_boot_id()
     assert raise_descriptor_limit() >= 256
     assert OsDisk("/tmp").free_bytes() > 0
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The kernel gives no number at or above the soft limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/dev/null", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_descriptor_a_call_is_refused_and_the_disk_is_not_to_blame(
+    tmp_path: Path,
+) -> None:
+    disk = OsDisk(tmp_path)
+    disk.replace_whole("a", b"content")
+    went_through = []
+    for call in (
+        lambda: disk.open("a"),
+        lambda: disk.read_whole("a"),
+        lambda: disk.replace_whole("a", b"other"),
+        lambda: disk.list(""),
+        lambda: disk.sync_directory(""),
+        disk.expect_room,
+    ):
+        with no_descriptor_left(), contextlib.suppress(ExhaustedError):
+            call()
+            went_through.append(call)
+    assert went_through == []
+    disk.expect_room()
+    assert disk.read_whole("a") == b"content"

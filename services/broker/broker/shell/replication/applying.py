@@ -32,6 +32,8 @@ def append_records(
     """
     partition, now_ms = hosted.partition, node.clock.wall_ms()
     plans, problem = _admit(hosted, records, leader_epoch)
+    if any(plan.control is not None for plan in plans):
+        hosted.log.expect_room()  # for the index of what markers abort
     position, taken = 0, 0
     while taken < len(plans):
         count = hosted.log.append_run(records[position:], plans[taken:], now_ms)  # type: ignore[arg-type]

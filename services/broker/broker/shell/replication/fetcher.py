@@ -14,7 +14,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import BrokerImage
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
@@ -230,8 +230,7 @@ class LeaderFetcher:
             problem = self._apply(hosted, result, records)
         except DiskError as failure:
             self._node.fence_directory(hosted.manager, failure)
-            word = "full" if isinstance(failure, DiskFullError) else "failed"
-            self._back_off(key, hosted, f"its log directory is {word}")
+            self._back_off(key, hosted, f"its log directory took nothing: {failure}")
         except LogDamagedError as damage:
             self._node.note_damage(hosted, damage)
             self._back_off(key, hosted, "its log is damaged")
