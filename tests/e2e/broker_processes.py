@@ -32,8 +32,9 @@ class BrokerProcess:
         self._argv += ["--zookeeper.connect", connect, "--log.format", "json"]
         self._argv += ["--zookeeper.session.timeout.ms", "2000", "--node", f"machine-{number}"]
         self._argv += ["--listeners", f"CLIENT://{HOST}:{self.port}", "--grpc.listen", self.grpc]
-        self._argv += ["--ops.listen", f"{HOST}:{self.ops}", "--log.dirs", str(self.data)]
+        self._argv += ["--ops.listen", f"{HOST}:{self.ops}"]
         self._argv += ["--shutdown.deadline.ms", "300000", *extra]
+        self.log_dirs = str(self.data)
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -44,7 +45,8 @@ class BrokerProcess:
     def start(self) -> None:
         """Start the process; ``wait_ready`` waits."""
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(self._argv, stdout=log, stderr=log)
+            argv = [*self._argv, "--log.dirs", self.log_dirs]
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
 
     def http(self, path: str) -> tuple[int, str]:
         """Status and body from the operator's door; status 0 while nobody answers."""

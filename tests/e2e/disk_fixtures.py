@@ -389,6 +389,10 @@ class Ext4:
         """Drops the page cache; the loop device goes with the mount."""
         _run("umount", self.path)
 
+    def check(self) -> None:
+        """fsck, of what is not mounted, as an operator does after an error."""
+        subprocess.run(["fsck.ext4", "-fy", str(self.image)], capture_output=True, check=False)
+
     def close(self) -> None:
         """Whatever state it is in."""
         _unmount(self.path)

@@ -62,9 +62,12 @@ class Topic:
         self.name = name
         self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        new = NewTopic(name, num_partitions=1, replication_factor=3, config=configs)
+        new = self._as_asked(configs)
         admin.create_topics([new])[name].result(PATIENCE_S)
         self.wait_isr(3)
+
+    def _as_asked(self, configs: dict[str, str]) -> NewTopic:
+        return NewTopic(self.name, num_partitions=1, replication_factor=3, config=configs)
 
     def state(self) -> Any:
         """The partition as a running broker describes it; None while none does."""

@@ -56,7 +56,6 @@ class Cleaning:
         self._worker = worker
         self._opener = opener
         self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
-        self._uncleanable: set[HostedPartition] = set()
         self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
         node.on_new_log = self._forget
 
@@ -103,7 +102,7 @@ class Cleaning:
 
     def _plan(self, hosted: HostedPartition) -> CleaningPlan | None:
         config = hosted.log.config
-        if not config.is_compacted or hosted in self._uncleanable:
+        if not config.is_compacted or hosted.log.damage is not None:
             return None
         if hosted.manager.fenced is not None:
             return None
@@ -162,7 +161,6 @@ class Cleaning:
         )
         result = await self._worker.run(clean_segments, self._opener(disk), job)
         if result.damage is not None:
-            self._uncleanable.add(hosted)
             self._found(hosted, result.damage)
             return
         if self._swap_in(hosted, result):

@@ -259,9 +259,16 @@ class LogManager:
         belongs to another cluster.
         """
         check_stamp(self.stamp, cluster_id=cluster_id, broker_id=self.stamp.broker_id)
+        try:
+            self._registered(cluster_id)
+        except DiskError as error:
+            self._shared.fence(error)
+
+    def _registered(self, cluster_id: str) -> None:
         if not self.stamp.cluster_id:
-            self.stamp = replace(self.stamp, cluster_id=cluster_id)
-            write_stamp(self._shared.disk, self.stamp)
+            stamp = replace(self.stamp, cluster_id=cluster_id)
+            write_stamp(self._shared.disk, stamp)
+            self.stamp = stamp
         if (self.distrusted is None or self._is_rewritten) and (
             self.fenced is None or self.is_full
         ):

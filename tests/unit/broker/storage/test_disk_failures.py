@@ -78,3 +78,11 @@ def test_a_tail_that_a_failed_sync_left_out_is_written_again_at_the_next_start()
     flush(again)
     disk.crash()
     assert opened(disk).logs[ORDERS].log_end == 4
+
+
+def test_a_disk_that_fails_while_its_cluster_is_written_down_is_fenced() -> None:
+    disk = MemDisk()
+    manager = opened(disk, cluster_id=None)
+    disk.writes_fail = disk.syncs_fail = True
+    manager.join_cluster("c")
+    assert manager.failure is not None
