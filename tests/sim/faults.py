@@ -61,9 +61,18 @@ def _free(disk: MemDisk, capacity_bytes: int) -> int:
 
 
 def fail_syncs(sim: "Simulator") -> None:
-    """EIO from fsync: the directory is fenced until the next start."""
+    """EIO from fsync: the directory is fenced until the next start. What it did not write counts as
+    written, perhaps, so that no later sync writes it either.
+    """
     sim.disk.syncs_fail = True
+    sim.disk.drops_pages = sim.dice.chance(0.6)
     sim.note("disk", "every sync fails")
+
+
+def fail_writes(sim: "Simulator") -> None:
+    """EIO from every change; half of a write may be there."""
+    sim.disk.writes_fail = True
+    sim.note("disk", "every write fails")
 
 
 def flip_tail(sim: "Simulator") -> None:
@@ -257,7 +266,7 @@ def _is_in_order(sim: "Simulator") -> bool:
     return (
         sim.node is not None
         and sim.node.manager.fenced is None
-        and not sim.disk.syncs_fail
+        and not sim.disk.is_failing
         and sim.disk.capacity_bytes >= NO_LIMIT
     )
 
@@ -268,6 +277,7 @@ FAULTS: Final[dict[str, tuple[Callable[["Simulator"], None], int]]] = {
     "stop_cleanly": (stop_cleanly, 2),
     "fill_disk": (fill_disk, 2),
     "fail_syncs": (fail_syncs, 1),
+    "fail_writes": (fail_writes, 1),
     "flip_tail": (flip_tail, 2),
     "flip_synced": (flip_synced, 2),
     "swap_disk": (swap_disk, 1),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from broker.core import producers
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.core.replica import Replica
-from broker.storage import stamp
+from broker.storage import recovery, stamp
 from broker.storage.compaction import _Round
 from broker.storage.log import Log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
@@ -76,6 +76,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "serves a foreign disk": ((stamp, "check_stamp", _nothing),),
     "takes damage for a torn tail": ((_Scan, "_damaged", _damage_is_a_torn_tail),),
     "believes a damaged header": ((_Scan, "_require_synced", _nothing),),
+    "does not write again what a failed sync left out": ((recovery, "rewrite", _nothing),),
 }
 
 
@@ -83,6 +84,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "leaves half a batch on a full disk": ("fill_disk", "kill", "stop_cleanly"),
     "takes damage for a torn tail": ("flip_synced", "roll"),
     "believes a damaged header": ("flip_synced",),
+    "does not write again what a failed sync left out": ("fail_syncs", "lose_power"),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
 
@@ -106,6 +108,11 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "serves a foreign disk": ("a foreign disk is refused",),
     "takes damage for a torn tail": ("damaged synced bytes are never cut",),
     "believes a damaged header": ("damaged synced bytes are never cut",),
+    "does not write again what a failed sync left out": (
+        "synced records survive power loss",
+        "a crash is not damage",
+        "no record is skipped",
+    ),
 }
 """Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
 

@@ -291,7 +291,7 @@ class Simulator:
         self._note_log_starts()
         if self.node.manager.fenced is not None and not self.node.manager.is_full:
             self.note("operator", "restarts a broker whose disk failed")
-            self.disk.syncs_fail = False
+            self.disk.repair()
             self.kill()
 
     def _compact(self) -> None:
@@ -329,7 +329,7 @@ class Simulator:
         except DiskError as failure:
             self.note("operator", f"makes the disk good: {failure}")
             self.disk.capacity_bytes = NO_LIMIT
-            self.disk.syncs_fail = False
+            self.disk.repair()
             self.disk.kill()
             self.node = self._open_node()
         self.after(1, self.flush_group)
@@ -381,7 +381,7 @@ class Simulator:
         node.save()
         with contextlib.suppress(DiskError):
             node.manager.close()
-        if self.disk.syncs_fail or node.manager.fenced is not None:
+        if self.disk.is_failing or node.manager.fenced is not None:
             self.kill()
             return
         self.node = None

@@ -218,7 +218,7 @@ def fail(
     killed at the first of them; perhaps dropped pages are evicted meanwhile.
     """
     dice, name, process = world.dice, machine.host.name, machine.process
-    if machine.is_failing or process is None:
+    if machine.is_failing or process is None or world.is_draining:
         return
     hosted = None if topic is None else process.node.hosted.get(topic.place)
     disk = dice.pick(machine.disks) if hosted is None else cast("MemDisk", hosted.manager.disk)

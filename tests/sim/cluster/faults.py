@@ -406,8 +406,7 @@ class Injector:
         self._world = world
         asked = world.options.faults
         there = world.fault_table
-        often = [name for name in there if name not in world.by_name_only]
-        drawn = [name for name in often if world.dice.chance(0.6)] if asked is None else asked
+        drawn = [name for name in there if world.dice.chance(0.6)] if asked is None else asked
         self._choices = [there[name] for name in drawn]
         self._pace_ms = world.dice.pick((150, 300, 600))
         self._is_stopped = False

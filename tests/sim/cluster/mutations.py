@@ -11,14 +11,18 @@ from typing import Any, Final
 from broker.core.isr import Isr
 from broker.core.partition import Partition
 from broker.core.replica import Replica
+from broker.shell import held_logs, hosting
+from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
 from controller.core import controller as machine
-from controller.core import isr_changes, registration
+from controller.core import isr_changes, registration, soundness
 from controller.core.cluster import PutBroker, store_ops
 from controller.core.configs import decide_alter_configs
 from controller.core.offices import Offices
+from controller.core.soundness import Holdings, Soundness
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import PartitionEpoch
 
 from sim.mutations import Change, changed
 
@@ -103,6 +107,27 @@ def _brokers_first(image: Any, change: Any) -> list[Any]:
     return sorted(_store_ops(image, change), key=lambda op: not isinstance(op, PutBroker))
 
 
+def _cut_it_at_once(state: Any, broker: Any, *, unsound_since: int) -> bool:
+    del unsound_since
+    return state.leader not in (-1, broker)
+
+
+def _same_epoch(partition: Any, leader: Any) -> Any:
+    return replace(
+        partition, leader=leader, partition_epoch=PartitionEpoch(partition.partition_epoch + 1)
+    )
+
+
+_soundness = Holdings.soundness
+
+
+def _never_made(holdings: Holdings, topic: Any, partition: Any) -> Soundness:
+    logs, key = holdings.logs, (topic.topic_id, partition.partition)
+    if logs is None or key in logs.damaged or key in logs.lost or holdings.nothing_kept:
+        return _soundness(holdings, topic, partition)
+    return Soundness.SOUND
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "truncates by high watermark": ((Partition, "truncation_for", _truncate_to_watermark),),
     "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
@@ -122,6 +147,13 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "keeps the ELR when the minimum changes": ((machine, "decide_configs", decide_alter_configs),),
     "registers a broker before what it lost": ((machine, "store_ops", _brokers_first),),
     "acknowledges before the sync": ((Replica, "_move_high_watermark", _count_what_is_in_memory),),
+    "registers damaged logs as sound": ((held_logs, "worth", lambda *_: "sound"),),
+    "forgets over a restart that a disk failed": ((DiskFailures, "reason", lambda *_: None),),
+    "takes a log that is gone for one that was never made": ((Holdings, "soundness", _never_made),),
+    "cuts a damaged log while it counts": ((hosting, "may_repair", _cut_it_at_once),),
+    "keeps the leader epoch when an unsound member leaves": (
+        (soundness, "next_epoch", _same_epoch),
+    ),
 }
 
 FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
@@ -135,6 +167,11 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "keeps the ELR when the minimum changes": ("cut_followers", "alter_minimum"),
     "registers a broker before what it lost": ("cut_a_change",),
     "acknowledges before the sync": ("kill",),
+    "registers damaged logs as sound": ("damage_leader",),
+    "forgets over a restart that a disk failed": ("fail_syncs", "fail_leader", "fail_unreported"),
+    "takes a log that is gone for one that was never made": ("lose_disk",),
+    "cuts a damaged log while it counts": ("damage_leader", "damage"),
+    "keeps the leader epoch when an unsound member leaves": ("rot",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
 
@@ -157,6 +194,22 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "keeps the ELR when the minimum changes": ("ELR has all that is committed",),
     "registers a broker before what it lost": ("a member of the ISR has all that is committed",),
     "acknowledges before the sync": ("with flush=group what is committed is on disk",),
+    "registers damaged logs as sound": ("a member of the ISR has all that is committed",),
+    "forgets over a restart that a disk failed": (
+        "a member of the ISR has all that is committed",
+        "logs agree below the high watermark",
+    ),
+    "takes a log that is gone for one that was never made": (
+        "a member of the ISR has all that is committed",
+    ),
+    "cuts a damaged log while it counts": (
+        "a member of the ISR has all that is committed",
+        "logs agree below the high watermark",
+    ),
+    "keeps the leader epoch when an unsound member leaves": (
+        "a member of the ISR has all that is committed",
+        "after healing everybody is in sync",
+    ),
 }
 """Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
 

@@ -37,9 +37,9 @@ from sim.cluster.txn_client import CommittedReader, TailClient
 from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
 from sim.cluster.txn_processes import SESSION_MS, CoordinatorProcess, coordinating_config
 from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
+from sim.cluster.watching import records_of
 from sim.cluster.world import World, make_topic
 
-EVERYTHING: Final = 1 << 30
 LOOK_MS: Final = 50
 DRAIN_MS: Final = 12_000
 """After healing, how long it may take until every transaction has ended and all is copied."""
@@ -466,14 +466,10 @@ def _batches(
     hosted: HostedPartition, start: int, end: int
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
     """Of a log, from ``start`` on."""
-    if end <= max(start, hosted.log.log_start):
-        return
-    read = hosted.log.read(start, EVERYTHING, end=end)
-    for one in read.slices:
-        content = memoryview(one.file.read_at(one.position, one.length))
-        for position, header in iterate_headers(content):
-            if start <= header.base_offset < end:
-                yield content[position : position + header.size_bytes], header
+    content = memoryview(records_of(hosted, start, end))
+    for position, header in iterate_headers(content):
+        if start <= header.base_offset < end:
+            yield content[position : position + header.size_bytes], header
 
 
 def _ending_of(hosted: HostedPartition, header: BatchHeader) -> Ending | None:

@@ -55,7 +55,7 @@ RETRY_MS: Final = 200
 TWO_DIRECTORIES: Final = 0.3
 """In which share of the seeds brokers have two log directories."""
 SMALL_SEGMENTS: Final = 0.3
-"""In which share of the seeds logs have many segments."""
+"""In which share of the seeds logs that are not compacted have many segments."""
 SETTLE_MS: Final = 12_000
 """After healing, how long it may take until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
@@ -163,14 +163,12 @@ class World:
         self.topics = draw_topics(self.dice) if topics is None else topics
         self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
         if Dice(-seed - 2).chance(SMALL_SEGMENTS):
-            for topic in self.topics:
+            for topic in (one for one in self.topics if "cleanup.policy" not in one.configs):
                 topic.configs |= {"segment.index.bytes": "24", "index.interval.bytes": "1024"}
         self._lay_out()
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
         self.fault_table = {**FAULTS, **DISK_FAULTS, **self._faults_of_its_own()}
-        self.by_name_only = frozenset(DISK_FAULTS)
-        """Faults that strike only where they are asked for."""
         self.injector = Injector(self)
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
         self._fatal_write: FatalWrite | None = None
@@ -561,4 +559,4 @@ def _is_service_error(failure: BaseException) -> bool:
         return all(_is_service_error(one) for one in failure.exceptions)
     if isinstance(failure, TidemarkError):
         return failure.code is ErrorCode.REQUEST_TIMED_OUT
-    return isinstance(failure, ServiceError)
+    return isinstance(failure, ServiceError | DiskError)
