@@ -21,7 +21,7 @@ from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.os_disk import OsDisk
 from waiting import PATIENCE_S, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 QUICK: Final = (
     *("--replica.lag.time.max.ms", "60000", "--replica.fetch.backoff.ms", "200"),

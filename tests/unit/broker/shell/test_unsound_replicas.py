@@ -18,6 +18,7 @@ from unit.broker.shell.node_worlds import World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 from unit.broker.shell.test_hosting_roles import Followed
 from virtual_time import run_virtual
+from waiting import until
 
 EIO = DiskError("orders-0/0.log", "Input/output error")
 
@@ -48,11 +49,13 @@ def led(controller: Controller) -> LeaderWorld:
 
 
 async def until_reported(world: World, controller: Controller) -> None:
+    def has_come() -> bool:
+        world.clock.advance(20)
+        return controller.reached.is_set()
+
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(ReplicaReports(world.node, world.hosting).run())
-        while not controller.reached.is_set():
-            world.clock.advance(20)
-            await asyncio.sleep(0.001)
+        await until(has_come)
         running.cancel()
 
 
