@@ -5,7 +5,7 @@ in a thread. One round covers every partition (group commit).
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, ExhaustedError, File
@@ -33,10 +33,19 @@ class LogSync(NamedTuple):
 class FlushRound:
     """Holds its files open; ``run`` touches nothing else, so that the loop may append meanwhile."""
 
-    __slots__ = ("_disk", "error", "syncs")
+    __slots__ = ("_disk", "_note_failure", "error", "syncs")
 
-    def __init__(self, disk: Disk, syncs: tuple[LogSync, ...]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        syncs: tuple[LogSync, ...],
+        note_failure: Callable[[DiskError], None] = lambda _: None,
+    ) -> None:
+        """``note_failure`` is called where the sync failed, be it in a thread: what it dropped must
+        not be forgotten if the process ends before the finish.
+        """
         self._disk = disk
+        self._note_failure = note_failure
         self.syncs = syncs
         self.error: DiskError | None = None
 
@@ -55,7 +64,10 @@ class FlushRound:
                         # The loop goes on meanwhile, and renames the directory of a deleted topic.
                         with contextlib.suppress(DirectoryGoneError):
                             self._disk.sync_directory(directory)
+        except ExhaustedError as error:
+            self.error = error
         except DiskError as error:
+            self._note_failure(error)
             self.error = error
 
     def failed(self, shared: LogDirectory) -> None:

@@ -110,8 +110,12 @@ class LogManager:
         manager = cls(shared, stamp, DiskFailures([disk]) if failures is None else failures)
         manager.same_boot = bool(boot_id) and stamp.boot_id == boot_id
         manager.distrusted = manager._failures.reason(stamp.directory_id)
-        manager._load(config_of or _default_config, topic_ids)
-        manager._started(boot_id)
+        try:
+            manager._load(config_of or _default_config, topic_ids)
+            manager._started(boot_id)
+        except DiskError as error:
+            shared.fence(error)
+            raise
         return manager
 
     def _load(
@@ -408,7 +412,7 @@ class LogManager:
             self._shared.fence(error)
         if not syncs:
             return None
-        self._round = FlushRound(self._shared.disk, tuple(syncs))
+        self._round = FlushRound(self._shared.disk, tuple(syncs), self._note_failure)
         return self._round
 
     def finish_flush(self, flush_round: FlushRound) -> list[tuple[Log, int]]:

@@ -3,7 +3,7 @@ from broker.storage.checkpoint import NewerVersionError
 from broker.storage.disk_failures import FAILED_DISKS, DiskFailures
 from tidemark.storage.disk import DiskError, DiskFullError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.storage.log_worlds import ORDERS, append, flush, new_log, opened
+from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
 
 EIO = DiskError("orders-0/0.log", "Input/output error")
 
@@ -86,3 +86,30 @@ def test_a_disk_that_fails_while_its_cluster_is_written_down_is_fenced() -> None
     disk.writes_fail = disk.syncs_fail = True
     manager.join_cluster("c")
     assert manager.failure is not None
+
+
+def test_a_sync_that_fails_in_a_thread_is_noted_there() -> None:
+    disk, manager, log = new_log()
+    append(log)
+    begun = manager.begin_flush(only_group=False, now_ms=NOW + 10**9)
+    assert begun is not None
+    disk.syncs_fail = True
+    begun.run()  # and the process is killed before the loop has seen it
+    disk.repair()
+    disk.kill()
+    assert opened(disk).distrusted is not None
+
+
+def test_a_sync_that_fails_while_a_torn_tail_is_cut_is_noted() -> None:
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    append(log, records=2)
+    path = log.segments()[-1].path
+    disk.open(path).truncate(disk.size_of(path) - 1)
+    disk.kill()
+    disk.syncs_fail, disk.fails_under = True, "orders-0/"
+    with pytest.raises(DiskError):
+        opened(disk)
+    disk.repair()
+    assert opened(disk).distrusted is not None
