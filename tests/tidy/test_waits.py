@@ -62,7 +62,6 @@ REVIEWED: dict[str, int] = {
     "spark/test_submit.py": 2,
     "unit/broker/shell/test_isr_sender.py": 1,
     "unit/broker/shell/test_listener_tls.py": 1,
-    "unit/broker/shell/test_unsound_replicas.py": 1,
     "unit/tidemark/cli/dev/test_process.py": 1,
     "unit/tidemark/client/memory_groups.py": 1,
     "unit/tidemark/client/test_group.py": 4,

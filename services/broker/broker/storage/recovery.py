@@ -190,6 +190,10 @@ class _Scan:
         first = self._first_segment(files.bases)
         self._producers_up_to_scan(files, first)
         self._expected = found.segments[first].base_offset
+        written = found.epochs.entries()
+        if not plan.clean:
+            # A tail may be an older one than when the checkpoint was written: the batches tell.
+            found.epochs.truncate_to(plan.recovery_point)
         known_epoch = found.epochs.latest
         for at in range(first, len(found.segments)):
             if self._lacks_records_before(found.segments[at]):
@@ -205,6 +209,7 @@ class _Scan:
             end = plan.recovery_point if is_synced else plan.committed
             found.note_damage(f"{known} up to offset {end}, ends at {found.log_end}", found.log_end)
             found.end_lost = True
+        self._compare_epochs(written)
         if first > 0 or plan.recovery_point > found.segments[0].base_offset:
             self._complete_epochs(known_epoch, epochs_whole)
         if found.epochs.truncate_to(found.log_end + 1):
@@ -212,6 +217,15 @@ class _Scan:
         found.snapshots.cut_to(found.log_end)
         if not plan.clean:
             found.unsynced = found.segments[self._last_synced(files.bases) :]
+
+    def _compare_epochs(self, written: Sequence[tuple[int, int]]) -> None:
+        """Whether the batches tell other epochs than the checkpoint did."""
+        found = self._found
+        if found.epochs.entries() == tuple(one for one in written if one[1] < found.log_end):
+            found.epochs.restore(written)
+            found.epochs_changed = False
+        elif not self._plan.clean:
+            found.epochs_changed = True
 
     def _first_segment(self, bases: Sequence[int]) -> int:
         """The one that holds the recovery point.
