@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.core.partition import Role
+from broker.core.partition import Partition, Role
 from broker.shell.hosted import HostedPartition
 from broker.storage.directory import LogDamagedError
 from tidemark.runtime import zk_paths
@@ -158,6 +158,8 @@ class Watch:
                 self._world.on_appended(self._world.topic_of(hosted), hosted, before[0])
             self._check_leader(machine, hosted)
             self._world.on_led(machine, hosted)
+        elif before is not None and _has_failed_as_leader(partition, before):
+            self._check_leader(machine, hosted)  # what it committed before, in the same event
         elif before is not None and partition.log_end < before[0]:
             self._world.note(
                 machine.host.name, f"cuts to {partition.log_end}", self._world.topic_of(hosted)
@@ -270,6 +272,10 @@ def records_of(hosted: HostedPartition, start: int, end: int) -> bytes:
         return b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
     finally:
         disk.reads_fail = fails
+
+
+def _has_failed_as_leader(partition: Partition, before: Seen) -> bool:
+    return partition.role is Role.FAILED and before[2:] == (partition.leader_epoch, Role.LEADER)
 
 
 def _failure_of(context: dict[str, object]) -> BaseException:
