@@ -6,12 +6,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from chaos.disks import Disks, cut_in_half
 from chaos.history import Partition
-from chaos.logs import errors
+from chaos.logs import DISK_TROUBLE, errors
 from e2e.kafka_wire import Wire
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.health import member_problem
@@ -38,6 +39,7 @@ _BROKER = {
     **_SESSION,
     "replica.lag.time.max.ms": 4_000,
     "log.flush.interval.ms": 1_000,
+    "log.flush.offset.checkpoint.interval.ms": 1_000,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
     "group.initial.rebalance.delay.ms": 500,
@@ -59,6 +61,10 @@ class ChaosCluster(DevCluster):
         layout = Layout.on_free_ports(directory, brokers=BROKERS, txn_coordinators=COORDINATORS)
         overrides = {"broker": _BROKER, "controller": _CONTROLLER, TXN_COORDINATOR: _SESSION}
         super().__init__(layout, overrides=overrides)
+        brokers = [f"broker-{number}" for number in range(1, BROKERS + 1)]
+        self.disks = Disks(directory, {name: layout.data_path(name) for name in brokers})
+        self._hurt: set[str] = set()
+        """Brokers whose disks were made to fail, or to lose bytes: they complain of it."""
         self.paused: set[str] = set()
         self.down: set[str] = set()
         """Killed or stopped on purpose, and not started again yet."""
@@ -101,6 +107,34 @@ class ChaosCluster(DevCluster):
         os.kill(self.pid(name), signal.SIGCONT)
         self.paused.discard(name)
 
+    def fail_disk(self, name: str) -> None:
+        """Writes fail from now on; the broker notices, and ends."""
+        self.down.add(name)
+        self._hurt.add(name)
+        self.disks.fail(name)
+
+    def mend_disk(self, name: str) -> None:
+        """Unmount, check and mount it in the same boot, and start the broker again. Raises
+        CommandError: it does not end.
+        """
+        process = self._known(name)
+        ended = process is None or wait_ended(process, STOP_S)
+        if not ended:
+            self.kill(name)
+        self.disks.mend(name)
+        self._spawn(self.layout.member(name))
+        self.down.discard(name)
+        if not ended:
+            raise CommandError(f"{name} did not end within {STOP_S:g} s of its only disk's failure")
+
+    def damage(self, name: str, partitions: Sequence[Partition]) -> list[Path]:
+        """SIGKILL, and each of these partitions loses half of a file; which files."""
+        self.kill(name)
+        self._hurt.add(name)
+        data = self.layout.data_path(name)
+        cut = (cut_in_half(data, str(partition)) for partition in partitions)
+        return [path for path in cut if path is not None]
+
     def ended_by_themselves(self) -> list[str]:
         """Processes that nobody ended, and which are gone."""
         names = [member.name for member in self.layout.members()]
@@ -116,7 +150,9 @@ class ChaosCluster(DevCluster):
         for member in self.layout.members():
             if member.kind != "zookeeper":
                 text = self.layout.log_path(member.name).read_text("utf-8", "replace")
-                found += [f"{member.name}: {line}" for line in errors(text.splitlines())]
+                is_hurt = member.name in self._hurt
+                lines = errors(text.splitlines(), without=DISK_TROUBLE if is_hurt else ())
+                found += [f"{member.name}: {line}" for line in lines]
         return found
 
     def problems(self) -> list[str]:
@@ -165,6 +201,7 @@ class ChaosCluster(DevCluster):
         finally:
             for name in self.running():
                 super().kill(name)
+            self.disks.close()
 
 
 def wait_none(wounds: Callable[[], list[str]], what: str, timeout_s: float = HEAL_S) -> float:

@@ -36,6 +36,8 @@ class Kind(Enum):
     STOP = "clean stop"  # SIGTERM; a start once it has ended
     PAUSE = "pause"  # SIGSTOP beyond the session timeout, SIGCONT
     EXPIRE = "session expiry"  # the session is closed under a process that runs
+    EIO = "failing disk"  # writes fail, what was not synced is gone; checked and mounted, a start
+    DAMAGE = "damage"  # kill -9, files lose what was synced, and a start at once
 
 
 class Fault(NamedTuple):
@@ -75,6 +77,7 @@ class Act(NamedTuple):
 class Step:
     """Quiet for ``calm_s``, then faults that may overlap, then healing.
 
+    At most one broker at a time has lost records: after such a fault all becomes whole.
     ``until_whole``: the next step waits for full ISRs; else only until every process is ready.
     """
 
@@ -103,6 +106,8 @@ class Ground(NamedTuple):
     session_s: float
     coordinators: int
     internal_partitions: int
+    disks_fail: bool
+    """Whether brokers have disks that can be made to fail."""
 
 
 _CALM_S: Final = (1.0, 4.0)
@@ -114,6 +119,7 @@ _SECOND_AFTER_S: Final = (0.0, 3.0)
 _BROKER_ROLE_WEIGHTS: Final = (0.4, 0.3, 0.15, 0.15)
 _OWNER_SHARE: Final = 0.6
 _UNTIL_WHOLE_SHARE: Final = 0.7
+_LOSSES: Final = frozenset({Kind.EIO, Kind.DAMAGE})
 _BROKER_KINDS: Final = (Kind.KILL, Kind.BOUNCE, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
 _COORDINATOR_KINDS: Final = _BROKER_KINDS
 _CONTROLLER_KINDS: Final = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
@@ -127,7 +133,9 @@ def draw_steps(seed: int, ground: Ground) -> Iterator[Step]:
         for faults in _draw_round(dice, ground):
             number += 1
             calm_s = _seconds(dice, _CALM_S)
-            yield Step(number, calm_s, faults, dice.random() < _UNTIL_WHOLE_SHARE)
+            waits = dice.random() < _UNTIL_WHOLE_SHARE
+            loses = any(fault.kind in _LOSSES for fault in faults)
+            yield Step(number, calm_s, faults, waits or loses)
 
 
 def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
@@ -153,6 +161,8 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
         (controller(),),
         (zookeeper(),),
         (coordinator(),),
+        (broker(Kind.DAMAGE),),
+        (broker(Kind.EIO if ground.disks_fail else Kind.DAMAGE),),
         (broker(*_BROKER_KINDS), coordinator(third_s)),
         (broker(*_BROKER_KINDS), other(second_s)),
     ]
@@ -179,7 +189,7 @@ def _coordinator_fault(dice: random.Random, ground: Ground, after_s: float) -> F
 
 
 def _hold(dice: random.Random, ground: Ground, kind: Kind) -> float:
-    if kind in (Kind.BOUNCE, Kind.EXPIRE):
+    if kind in (Kind.BOUNCE, Kind.EXPIRE, Kind.DAMAGE):
         return 0.0
     if kind is Kind.PAUSE:
         return round(ground.session_s + _seconds(dice, _PAUSED_BEYOND_S), 1)

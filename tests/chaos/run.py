@@ -190,7 +190,16 @@ def _strike(
 ) -> None:
     """Step by step until the time is over, then until all is whole. Ends early when it is not."""
     end = this.began + options.seconds
-    ground = Ground(BROKERS, len(DATA_PARTITIONS), SESSION_S, COORDINATORS, INTERNAL_PARTITIONS)
+    ground = Ground(
+        BROKERS,
+        len(DATA_PARTITIONS),
+        SESSION_S,
+        COORDINATORS,
+        INTERNAL_PARTITIONS,
+        disks_fail=cluster.disks.problem is None,
+    )
+    if cluster.disks.problem is not None:
+        this.tell(f"no disk fails in this run: {cluster.disks.problem}")
     steps = draw_steps(options.seed, ground)
     with _noting_wounds(this):
         while time.monotonic() < end:

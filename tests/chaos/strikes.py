@@ -9,7 +9,13 @@ from chaos.cluster import BROKERS, ChaosCluster
 from chaos.history import Partition
 from chaos.plan import Act, Fault, Kind, Role
 from chaos.sessions import Onlooker
-from chaos.topics import DATA_PARTITIONS, NAMES, OFFSETS_PARTITIONS, STATE_PARTITIONS
+from chaos.topics import (
+    DATA_PARTITIONS,
+    NAMES,
+    OFFSETS_PARTITIONS,
+    PARTITIONS,
+    STATE_PARTITIONS,
+)
 from tidemark.cli.dev.layout import TXN_COORDINATOR
 from tidemark.cli.failure import CommandError
 
@@ -37,6 +43,8 @@ class Strikes:
             Kind.STOP: cluster.signal_stop,
             Kind.PAUSE: cluster.pause,
             Kind.EXPIRE: self._expire,
+            Kind.EIO: cluster.fail_disk,
+            Kind.DAMAGE: self._damage,
         }
         self._ends: Mapping[Kind, Callable[[str], None]] = {
             Kind.KILL: cluster.begin,
@@ -44,6 +52,8 @@ class Strikes:
             Kind.STOP: cluster.begin,
             Kind.PAUSE: cluster.resume,
             Kind.EXPIRE: lambda _: None,
+            Kind.EIO: cluster.mend_disk,
+            Kind.DAMAGE: cluster.begin,
         }
         self.done: Counter[str] = Counter()
         self.expired_controllers = 0
@@ -113,6 +123,10 @@ class Strikes:
             self._say(f"the session of {name} could not be closed")
         elif kind == "controller":
             self.expired_controllers += 1
+
+    def _damage(self, name: str) -> None:
+        cut = self._cluster.damage(name, PARTITIONS)
+        self._say(f"cut in half: {', '.join(map(str, cut)) or 'nothing'}")
 
     def _session_of(self, kind: str, number: int) -> int | None:
         if kind == "controller":

@@ -15,6 +15,11 @@ def test_errors_and_tracebacks_are_told() -> None:
     assert list(errors(wrong)) == [one.rstrip() for one in wrong]
 
 
+def test_what_is_expected_of_a_failed_disk_is_left_out() -> None:
+    fenced, other = (json.dumps({"level": "ERROR", "message": one}) for one in ("x fenced", "y"))
+    assert list(errors([fenced, other], without=("fenced",))) == [other]
+
+
 @pytest.mark.parametrize(
     "harmless", [line("INFO"), line("WARNING"), '{"level": "ERR', "", "I1121 plain words\n"]
 )

@@ -7,9 +7,9 @@ from chaos.plan import Ground, Kind, Role, Step, draw_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-GROUND = Ground(3, 6, 4.0, coordinators=2, internal_partitions=3)
+GROUND = Ground(3, 6, 4.0, coordinators=2, internal_partitions=3, disks_fail=True)
 SEEDS = st.integers(0, 2**32)
-ROUND = 8
+ROUND = 10
 
 
 def steps(seed: int, count: int = 2 * ROUND) -> list[Step]:
@@ -77,6 +77,20 @@ def test_every_fault_begins_and_then_ends(seed: int) -> None:
 def test_every_kind_is_drawn_sometime(kind: Kind) -> None:
     drawn = {fault.kind for step in steps(1, 20 * ROUND) for fault in step.faults}
     assert kind in drawn
+
+
+@given(SEEDS)
+def test_all_is_whole_after_records_were_lost(seed: int) -> None:
+    for step in steps(seed):
+        kinds = {fault.kind for fault in step.faults}
+        assert step.until_whole or not kinds & {Kind.EIO, Kind.DAMAGE}
+
+
+def test_without_disks_that_fail_files_are_damaged() -> None:
+    ground = GROUND._replace(disks_fail=False)
+    drawn = [fault.kind for step in islice(draw_steps(1, ground), ROUND) for fault in step.faults]
+    assert Kind.EIO not in drawn
+    assert drawn.count(Kind.DAMAGE) == 2
 
 
 def test_a_step_is_one_line() -> None:

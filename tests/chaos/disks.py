@@ -1,0 +1,65 @@
+"""The brokers' disks: an ext4 of its own for each, on a loop device, that fails when told to."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from e2e.disk_fixtures import MIB, Ext4, ext4_problem
+
+DISK_BYTES: Final = 4_096 * MIB
+"""Of a sparse file."""
+_CORRECTED: Final = 1
+"""e2fsck's status: errors were there, and are not any more."""
+_RECORDS: Final = "*.log"
+
+
+class Disks:
+    """One for each broker, mounted where its data are. None where that cannot be done here."""
+
+    def __init__(self, directory: Path, data: Mapping[str, Path]) -> None:
+        """``data``: by broker; the paths do not exist yet."""
+        self.problem = ext4_problem()
+        """Why no disk can fail here; None when they can."""
+        self._disks: dict[str, Ext4] = {}
+        if self.problem is not None:
+            return
+        for name, path in data.items():
+            disk = self._disks[name] = Ext4(directory / f"disk-{name}", DISK_BYTES)
+            disk.mount()
+            inside = disk.path / "data"
+            inside.mkdir()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(inside)
+
+    def fail(self, name: str) -> None:
+        """Every write and sync fails, and what was not synced is gone."""
+        self._disks[name].shut_down()
+
+    def mend(self, name: str) -> None:
+        """As a person would: unmount, check, mount; in the same boot. Raises OSError."""
+        disk = self._disks[name]
+        disk.unmount()
+        check = ["e2fsck", "-p", str(disk.image)]
+        done = subprocess.run(check, capture_output=True, text=True, check=False)
+        if done.returncode > _CORRECTED:
+            raise OSError(f"{' '.join(check)}: {done.stdout}{done.stderr}")
+        disk.mount()
+
+    def close(self) -> None:
+        """Unmount all."""
+        for disk in self._disks.values():
+            disk.close()
+
+
+def cut_in_half(data: Path, partition: str) -> Path | None:
+    """The last file of a partition's records that has some loses its second half; None when there
+    is none.
+    """
+    for path in sorted((data / partition).glob(_RECORDS), reverse=True):
+        size = path.stat().st_size
+        if size:
+            with path.open("r+b") as file:
+                file.truncate(size // 2)
+            return path
+    return None
