@@ -153,6 +153,8 @@ def reports(life: Life) -> None:
         for at in topic.partitions
         if 1 in at.replicas
     )
+    if BrokerId(1) not in life.live:
+        return  # a script before this one ended it
     epoch = life.live[BrokerId(1)].broker_epoch
     life.ask(lambda request: ReportReplicas(request, BrokerId(1), epoch, replicas))
 
