@@ -60,7 +60,9 @@ def read_replica(
         return ReadOutcome(_NO_ERROR, None, high_watermark, high_watermark, log_start)
     outcome = node.read_log(hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end)
     if outcome.read is not None:
-        known = partition.progress[replica.broker_id]
+        known = partition.progress.get(replica.broker_id)
+        if known is None:  # its directory failed under what this fetch released
+            return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
         if arrived_at is not None and known.sent_from == want.fetch_offset:
             node.suspects.add(hosted, want.fetch_offset, outcome.read)
         known.sent_from = want.fetch_offset
