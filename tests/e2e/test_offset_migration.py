@@ -4,7 +4,8 @@ The coordinator is one in memory: what is proven here is what consumers leave in
 where they begin.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from kazoo.client import KazooClient
 from tidemark.client.errors import RequestTimedOutError
 from tidemark.codec.records import build_batch
 from tidemark.model.topics import TopicPartition
-from unit.tidemark.client.clients import member_on, run
+from unit.tidemark.client.clients import member_on
 from unit.tidemark.client.memory_groups import MemoryGroups
 from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import run_skipping, skip_until
 
 pytestmark = pytest.mark.e2e
 
@@ -55,6 +57,16 @@ def settings(zookeeper: RunningZookeeper, storage: str, *, dual: bool = False) -
     }
 
 
+async def while_time_passes(commit: Coroutine[Any, Any, None]) -> None:
+    """Let the time-out of a commit pass. Raises what the commit raises."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(commit)
+            await skip_until(task.done, 10)
+    except* RequestTimedOutError as group:
+        raise group.exceptions[0] from None
+
+
 async def read_two(groups: MemoryGroups, wanted: dict[str, Any]) -> list[int]:
     """One life of a high-level consumer: two records, committed as it leaves."""
     records: list[int] = []
@@ -83,7 +95,7 @@ def test_the_simple_consumer_commits_and_fetches_by_hand_in_zookeeper(
             consumer.assign([ZERO])
             assert await consumer.position(ZERO) == 8
 
-    run(work())
+    run_skipping(work())
     assert groups.offsets == {}
 
 
@@ -109,7 +121,7 @@ def test_a_group_moves_out_of_zookeeper_and_back_without_reading_anything_twice(
             assert groups.offsets.get(ZERO, (None, ""))[0] == in_tidemark, storage
         assert read == list(range(10))
 
-    run(work())
+    run_skipping(work())
 
 
 @pytest.mark.feature("F02")
@@ -117,7 +129,7 @@ def test_a_dual_commit_waits_for_zookeeper_too(
     zookeeper: RunningZookeeper, znodes: KazooClient
 ) -> None:
     groups = cluster()
-    wanted = settings(zookeeper, "tidemark", dual=True) | {"default_api_timeout_ms": 2_500}
+    wanted = settings(zookeeper, "tidemark", dual=True)
 
     async def work() -> None:
         async with member_on(groups, **wanted) as consumer:
@@ -126,10 +138,10 @@ def test_a_dual_commit_waits_for_zookeeper_too(
             zookeeper.pause()
             try:
                 with pytest.raises(RequestTimedOutError, match="ZooKeeper"):
-                    await consumer.commit({ZERO: 2})
+                    await while_time_passes(consumer.commit({ZERO: 2}))
             finally:
                 zookeeper.resume()
             await consumer.commit({ZERO: 3})
 
-    run(work())
+    run_skipping(work())
     assert znodes.get("/consumers/g/offsets/t/0")[0] == b"3"

@@ -5,12 +5,17 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from waiting import PATIENCE_S
 
 READ_S: Final = PATIENCE_S
 PAUSE_S: Final = 0.01
 DELIVER_S: Final = PATIENCE_S
+_LEADERLESS: Final = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TIMED_OUT,
+)
 
 
 class Found(NamedTuple):
@@ -106,13 +111,25 @@ def read_back(bootstrap: str, topic: str, partitions: int = 1) -> list[Found]:
     try:
         ends = {}
         for partition in range(partitions):
-            first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 20)
+            first, end = _watermarks(consumer, TopicPartition(topic, partition))
             if end > first:
                 ends[partition] = end
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         return _read(consumer, ends)
     finally:
         consumer.close()
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """First offset and end. A partition without a leader, as after a cut, is asked for again."""
+    deadline = time.monotonic() + READ_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, 20)
+        except KafkaException as failure:
+            code = failure.args[0].code()
+            if code not in _LEADERLESS or time.monotonic() > deadline:
+                raise
 
 
 def _read(consumer: Consumer, ends: Mapping[int, int]) -> list[Found]:

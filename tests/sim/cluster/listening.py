@@ -76,6 +76,7 @@ class SimTransport(asyncio.Transport):
         self._unread = bytearray()
         self._is_reading = True
         self._is_closing = False
+        self._unsent = bytearray()
         wire.on_broken[host] = self._broken
 
     def begin(self, protocol: asyncio.BufferedProtocol) -> None:
@@ -113,9 +114,16 @@ class SimTransport(asyncio.Transport):
     # -- what goes
 
     def write(self, data: Any) -> None:
-        """Bytes for the client."""
-        content = bytes(data)
-        if not self._is_closing:
+        """Bytes for the client. What is written in one turn of the loop travels together."""
+        if self._is_closing:
+            return
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += data
+
+    def _send(self) -> None:
+        content, self._unsent = bytes(self._unsent), bytearray()
+        if content:
             self._wire.send(self._host, lambda: self._to_client(content))
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -134,12 +142,14 @@ class SimTransport(asyncio.Transport):
     def close(self) -> None:
         """Close it behind what was written."""
         if not self._is_closing:
+            self._send()
             self._is_closing = True
             self._wire.finish(self._host)
 
     def abort(self) -> None:
         """Close it at once."""
         self._is_closing = True
+        self._unsent.clear()
         self._wire.break_off(self._host)
 
     def _broken(self) -> None:

@@ -140,7 +140,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "takes a new leader's log end for its high watermark": (
         (Replica, "lead", _lead_with_all_committed),
     ),
-    "keeps an unclean restart in the ISR": ((registration, "has_kept_its_disks", lambda *_: True),),
+    "keeps an unclean restart in the ISR": (
+        (registration, "has_kept_its_page_cache", lambda *_: True),
+    ),
     "writes without checking the controller epoch": ((ZkStore, "_check", lambda _: iter(())),),
     "replaces a leader without waiting for its lease": ((Offices, "released", _all_that_are_gone),),
     "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
