@@ -266,6 +266,7 @@ class ReplicationWorld:
         """``slow b3 4s``: what comes to it arrives so late."""
         name, late = command.arguments
         network = self.world.network
+        network.joins_writes = True
         for machine in self.world.machines:
             network.late_ms[machine.host.name, name] = _milliseconds(late)
 

@@ -407,6 +407,8 @@ class Injector:
         asked = world.options.faults
         there = world.fault_table
         drawn = [name for name in there if world.dice.chance(0.6)] if asked is None else asked
+        if asked is None:
+            drawn = [name for name in drawn if name not in world.by_name_only]
         self._choices = [there[name] for name in drawn]
         self._pace_ms = world.dice.pick((150, 300, 600))
         self._is_stopped = False

@@ -114,8 +114,12 @@ class SimTransport(asyncio.Transport):
     # -- what goes
 
     def write(self, data: Any) -> None:
-        """Bytes for the client. What is written in one turn of the loop travels together."""
+        """Bytes for the client, which travel by themselves or with the others of this turn."""
         if self._is_closing:
+            return
+        if not self._wire.joins_writes:
+            content = bytes(data)
+            self._wire.send(self._host, lambda: self._to_client(content))
             return
         if not self._unsent:
             self._loop.call_soon(self._send)

@@ -87,6 +87,10 @@ class Network:
         self.cuts: set[tuple[str, str]] = set()
         self.is_steady = False
         """Every message takes a millisecond: for scripts, which are not to depend on chance."""
+        self.joins_writes = False
+        """What is written in a turn travels as one message; else a cut may come between two parts
+        of an answer.
+        """
         self.late_ms: dict[tuple[str, str], int] = {}
         """How much later than others messages of a way arrive."""
         self._wires: list[Wire] = []
@@ -214,6 +218,11 @@ class Wire:
         """Towards each end, in order."""
         self._is_moving = {client: False, server: False}
         self.on_broken: dict[Host, Action] = {client: _nothing, server: _nothing}
+
+    @property
+    def joins_writes(self) -> bool:
+        """Whether what one end writes in a turn travels as one message."""
+        return self._network.joins_writes
 
     def is_broken(self, end: Host) -> bool:
         """As this end knows."""

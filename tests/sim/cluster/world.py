@@ -173,6 +173,11 @@ class World:
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
         self._fatal_write: FatalWrite | None = None
 
+    @property
+    def by_name_only(self) -> frozenset[str]:
+        """Faults that strike only where they are asked for."""
+        return frozenset()
+
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         """Beside those of every cluster."""
         return {}
