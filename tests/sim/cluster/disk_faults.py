@@ -294,12 +294,11 @@ def _die_damaged(
     machine.is_hurt = machine.was_hurt = machine.is_lossy = True
     kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
     if kind == "is cut":
-        disk.cut_file(path, position + world.dice.between(1, HEADER_BYTES - 1))
+        disk.cut_file(path, position + world.dice.between(0, HEADER_BYTES - 1))
     elif kind == "has zeros":
         disk.overwrite(path, position, bytes(HEADER_BYTES))
     else:
         disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
-    machine.rotten.append((disk, path))  # in an older segment only readers and the scrubber meet it
     world.note(machine.host.name, f"is killed; {path} {kind} at {position}")
     world.restart_later(machine, world.dice.pick(restarts_ms))
 
