@@ -138,15 +138,6 @@ class TxnWorld(World):
         self._writing: list[asyncio.Task[None]] = []
         self._there: Committed | None = None
 
-    @property
-    def by_name_only(self) -> frozenset[str]:
-        """Disks fail here where that is asked for: the faults of this world work on the disks of
-        the coordinators' state themselves, and do not expect them to fail.
-        """
-        from sim.cluster.disk_faults import DISK_FAULTS
-
-        return frozenset(DISK_FAULTS)
-
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         from sim.cluster.txn_faults import TXN_FAULTS
 
