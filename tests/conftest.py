@@ -5,6 +5,7 @@ tables of cores, codecs and bytes are run whole.
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +28,10 @@ settings.load_profile("quick" if QUICK else "full")
 # Modules, syntax trees and examples are made by the hundred thousand and stay: Python's own 700
 # would have the collector look for garbage among them for a fifth of the time.
 gc.set_threshold(50_000, 20, 20)
+# A shell starts its background jobs with SIGINT ignored, and all their children inherit that:
+# programs that a test interrupts would not notice.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
