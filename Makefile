@@ -67,8 +67,8 @@ test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a
 ifdef ARGS
 	$(BIN)/pytest -q tests $(addprefix --ignore=,$(JAVA_TESTS)) $(ARGS)
 else
-	$(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
-	$(BIN)/pytest -q -n 2 --dist loadfile tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
+	$(BIN)/pytest -q -n auto --max-worker-restart 0 --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
+	$(BIN)/pytest -q -n 2 --max-worker-restart 0 --dist loadfile tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
 	$(BIN)/pytest -q tests/chaos
 endif
 
