@@ -211,7 +211,7 @@ def test_rolling_clean_bounces_lose_nothing(bounced: Bounced) -> None:
             bounced.wait_whole(writer.topic)
 
 
-@pytest.mark.feature("J9", "J10", "H08", "H14")
+@pytest.mark.feature("J9", "J10", "H08")
 def test_rolling_hard_bounces_lose_nothing(bounced: Bounced) -> None:
     with bounced.writing("hard") as writer:
         for number in BROKERS:

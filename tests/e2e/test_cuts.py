@@ -273,7 +273,7 @@ def create_topic_at(controller: Controller, name: str) -> ErrorCode:
 # 4
 
 
-@pytest.mark.feature("J2", "G12", "G14")
+@pytest.mark.feature("J2", "G14")
 def test_a_leader_without_followers_refuses_acks_all(cluster: Cluster) -> None:
     topic = cluster.topic("leader-from-followers")
     leader = cluster.broker(1)
@@ -320,7 +320,7 @@ def test_a_follower_without_its_leader_leaves_alone_and_rejoins(cluster: Cluster
 # 6
 
 
-@pytest.mark.feature("J6", "J9", "I01")
+@pytest.mark.feature("J6", "J9")
 def test_an_isolated_leader_loses_no_acks_all_record(cluster: Cluster) -> None:
     topic = cluster.topic("leader-from-all")
     old, witness = cluster.broker(1), cluster.broker(2)

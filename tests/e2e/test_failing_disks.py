@@ -96,7 +96,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 @pytest.mark.root
-@pytest.mark.feature("G17", "Y10", "B04")
+@pytest.mark.feature("G06", "I10", "J10", "Y09", "Y10")
 def test_a_failed_disk_moves_its_partitions_and_comes_back_as_a_follower(
     whole: list[BrokerProcess], tmp_path: Path
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_failed_disk_moves_its_partitions_and_comes_back_as_a_follower(
 
 
 @pytest.mark.root
-@pytest.mark.feature("G17", "B04")
+@pytest.mark.feature("G06", "Y09")
 def test_one_failed_directory_of_two_moves_only_what_it_held(
     whole: list[BrokerProcess], tmp_path: Path
 ) -> None:
@@ -181,7 +181,7 @@ def halve(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-@pytest.mark.feature("G17", "B04", "B09")
+@pytest.mark.feature("G06", "Y09")
 @pytest.mark.parametrize("damage", [flip, halve])
 def test_a_leader_whose_synced_log_is_damaged_cuts_nobody(
     whole: list[BrokerProcess], damage: Callable[[Path], None]

@@ -130,7 +130,7 @@ def test_a_member_that_hung_has_lost_its_partitions_and_commits_nothing(
     run(work())
 
 
-@pytest.mark.feature("E03", "E06", "E10")
+@pytest.mark.feature("E03", "E06")
 def test_a_member_outlives_the_death_of_its_coordinator(cluster: Cluster, topic_name: Name) -> None:
     async def work() -> None:
         topic = await make(cluster, topic_name("outlives"), records=5)

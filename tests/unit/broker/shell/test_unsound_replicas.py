@@ -59,7 +59,7 @@ async def until_reported(world: World, controller: Controller) -> None:
         running.cancel()
 
 
-@pytest.mark.feature("G17", "B04")
+@pytest.mark.feature("Y09")
 def test_a_failed_directory_is_reported_until_the_controller_answers() -> None:
     async def story() -> None:
         controller = Controller(answers_after=2)
@@ -74,7 +74,7 @@ def test_a_failed_directory_is_reported_until_the_controller_answers() -> None:
     run_virtual(story())
 
 
-@pytest.mark.feature("G17", "B09")
+@pytest.mark.feature("Y09")
 def test_damage_is_reported_and_the_leader_leads_on_meanwhile() -> None:
     async def story() -> None:
         controller = Controller()
@@ -88,7 +88,7 @@ def test_damage_is_reported_and_the_leader_leads_on_meanwhile() -> None:
     run_virtual(story())
 
 
-@pytest.mark.feature("G17", "B09")
+@pytest.mark.feature("Y09")
 def test_a_follower_asking_twice_makes_the_leader_look_at_its_batch() -> None:
     async def story() -> None:
         controller = Controller()

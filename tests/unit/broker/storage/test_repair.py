@@ -35,7 +35,7 @@ def flip(disk: MemDisk, places: Sequence[tuple[str, int]], at: int) -> None:
     disk.flip_bit(path, position + MAGIC_AT)
 
 
-@pytest.mark.feature("B04", "B09")
+@pytest.mark.feature("Y09")
 def test_a_log_cut_below_what_was_synced_has_lost_its_end() -> None:
     disk, _, places = written(5)
     path, position = places[3]
@@ -45,7 +45,7 @@ def test_a_log_cut_below_what_was_synced_has_lost_its_end() -> None:
     assert log.damage is not None
 
 
-@pytest.mark.feature("B04", "B09")
+@pytest.mark.feature("Y09")
 def test_a_log_that_ends_below_its_high_watermark_has_lost_its_end() -> None:
     disk, manager, log = new_log()
     for _ in range(4):

@@ -75,7 +75,7 @@ def registered(cluster: Cluster, held: HeldLogs, **changes: object) -> Partition
     return applied(cluster, change).image.topics["a"].partitions[0]
 
 
-@pytest.mark.feature("G17", "Y09")
+@pytest.mark.feature("Y09")
 @pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
 def test_a_replica_that_is_not_sound_leaves_the_isr_before_it_may_lead(held: HeldLogs) -> None:
     after = registered(used(1, 2, 3), held)
@@ -83,7 +83,7 @@ def test_a_replica_that_is_not_sound_leaves_the_isr_before_it_may_lead(held: Hel
     assert after.last_known_leader == 1
 
 
-@pytest.mark.feature("G17", "Y09")
+@pytest.mark.feature("Y09")
 @pytest.mark.parametrize("held", [LOST, HeldLogs()])
 def test_what_is_lost_leaves_the_elr_too(held: HeldLogs) -> None:
     after = registered(used(1, 2, 3, isr=(2,), elr=(1, 3), leader=2), held)

@@ -35,20 +35,20 @@ def report(
     return answer.replicas[0].error, cluster.image.topics["a"].partitions[0]
 
 
-@pytest.mark.feature("G17")
+@pytest.mark.feature("Y09")
 @pytest.mark.parametrize("offline", [False, True])
 def test_a_follower_leaves_the_isr_under_another_leader_epoch(offline: bool) -> None:
     code, after = report(three(), 2, offline=offline)
     assert (code, after.isr, after.leader, after.leader_epoch) == (ErrorCode.NONE, (1, 3), 1, 1)
 
 
-@pytest.mark.feature("G17")
+@pytest.mark.feature("Y09")
 def test_a_damaged_leader_is_demoted_and_replaced_once_it_knows() -> None:
     code, after = report(three(), 1)
     assert (code, after.isr, after.leader, after.last_known_leader) == (0, (2, 3), NO_BROKER, 1)
 
 
-@pytest.mark.feature("G17")
+@pytest.mark.feature("Y09")
 def test_a_leader_that_serves_nobody_is_replaced_at_once() -> None:
     code, after = report(three(), 1, offline=True)
     assert (code, after.isr, after.leader) == (ErrorCode.NONE, (2, 3), 2)

@@ -108,7 +108,7 @@ def test_producers_that_a_partition_remembers_are_described(
     ] == [(7, 0, 0, NOW_MS), (8, 0, 2, NOW_MS)]
 
 
-@pytest.mark.feature("K01")
+@pytest.mark.feature("K03")
 @pytest.mark.parametrize(
     ("directory_failed", "known"),
     [(False, (ErrorCode.NONE, [7])), (True, (ErrorCode.KAFKA_STORAGE_ERROR, []))],
