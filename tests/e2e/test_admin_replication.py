@@ -64,7 +64,7 @@ def test_replicas_move_with_their_records_and_the_leader_goes_along(
     assert sorted(state(brokers[0], "moves").isr) == [2, 3]
 
 
-@pytest.mark.feature("K01")
+@pytest.mark.feature("K03")
 def test_every_replica_tells_which_producers_it_remembers(brokers: list[BrokerProcess]) -> None:
     create(brokers, "remembered", [1, 2])
     producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "enable.idempotence": True})
@@ -77,8 +77,9 @@ def test_every_replica_tells_which_producers_it_remembers(brokers: list[BrokerPr
             admin.describe_producers([partition], broker_id=broker)[partition].active_producers
             for broker in (1, 2)
         ]
-        assert len(told[0]) == 1
-        assert told[0][0].producer_id == told[1][0].producer_id
+        (of_leader,), (of_follower,) = told
+        assert of_leader.producer_id == of_follower.producer_id
+        assert (of_leader.last_sequence, of_follower.last_sequence) == (0, 0)
         with pytest.raises(NotLeaderForPartitionError):
             admin.describe_producers([partition], broker_id=3)
     finally:

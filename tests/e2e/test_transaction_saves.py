@@ -142,3 +142,5 @@ def test_a_commit_is_five_saves_one_after_the_other(start_cluster: StartCluster)
         assert saves.timestamps()["marker"] <= saves.timestamps()["complete"]
         name = TRANSACTIONAL_ID.encode()
         assert saves.keys() == {struct.pack(">hh", 0, len(name)) + name}
+        refused = wire.produce(STATE, batch(b"a client's"), acks=-1)
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
