@@ -27,6 +27,7 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import MEANING
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.service_config import ServiceConfig, config_keys
+from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from txn_coordinator.config import TxnCoordinatorConfig
@@ -221,16 +222,23 @@ def a_broker() -> BrokerNode:
     )
 
 
+def metrics_of(service: str) -> Metrics:
+    """Metrics that every service has."""
+    shown = Metrics(service)
+    Watchdog(shown, limit_ms=ServiceConfig.model_fields["event_loop_stall_ms"].default)
+    return shown
+
+
 def broker_registry() -> CollectorRegistry:
     """What a broker measures."""
-    registry = Metrics("broker").registry
+    registry = metrics_of("broker").registry
     registry.register(BrokerCollector(a_broker()))
     return registry
 
 
 def controller_registry() -> CollectorRegistry:
     """What a controller measures."""
-    shown = Metrics("controller")
+    shown = metrics_of("controller")
     node = ControllerNode(ControllerConfig(controller_id=0), ZkSession(_NOWHERE), Clock())
     measure(node, shown)
     return shown.registry
@@ -238,7 +246,7 @@ def controller_registry() -> CollectorRegistry:
 
 def txn_coordinator_registry() -> CollectorRegistry:
     """What a txn-coordinator measures."""
-    shown = Metrics("txn-coordinator")
+    shown = metrics_of("txn-coordinator")
     TxnCoordinatorNode(TxnCoordinatorConfig(coordinator_id=0), Clock(), shown)
     return shown.registry
 

@@ -1,5 +1,6 @@
 """The pages that `make reference` writes."""
 
+import re
 import runpy
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,10 +13,12 @@ from tidemark.runtime.service_config import ServiceConfig, config_keys
 
 Pages = Mapping[str, Callable[[], str]]
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="module")
 def pages() -> Pages:
-    tool = runpy.run_path(str(Path(__file__).parents[3] / "tools/write_reference.py"))
+    tool = runpy.run_path(str(ROOT / "tools/write_reference.py"))
     found: Pages = tool["PAGES"]
     return found
 
@@ -56,3 +59,11 @@ def test_the_pages_say_what_the_code_says(pages: Pages, name: str, expected: str
 
 def test_an_api_without_a_handler_is_shown_as_missing(pages: Pages) -> None:
     assert "| 29 | DescribeAcls | not yet |" in pages["kafka-apis"]()
+
+
+def test_every_metric_of_a_service_that_operators_read_of_is_measured(pages: Pages) -> None:
+    texts = [path.read_text() for path in (ROOT / "docs/operating").glob("*.md")]
+    found = {name for text in texts for name in re.findall(r"`((?:kafka|tidemark)_\w+)", text)}
+    named = {name for name in found if not name.startswith("tidemark_spark")}
+    assert len(named) > 30
+    assert {name for name in named if f"`{name}`" not in pages["metrics"]()} == set()
