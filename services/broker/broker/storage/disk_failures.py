@@ -10,10 +10,10 @@ the controller has answered that registration.
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidemark.storage.disk import Disk, DiskError
+from tidemark.storage.disk import Disk, DiskError, ExhaustedError
 
 from broker.storage.checkpoint import CheckpointError, NewerVersionError, check_version
 
@@ -26,15 +26,23 @@ class DiskFailures:
     """Of all log directories of one broker, by directory id. Shared by their managers."""
 
     def __init__(self, disks: Iterable[Disk]) -> None:
-        """Read the notes of earlier processes. Raises NewerVersionError."""
+        """Read the notes of earlier processes. Raises NewerVersionError, ExhaustedError."""
         self._disks = list(disks)
         self._reasons: dict[str, str] = {}
+        self._unreadable: str | None = None
+        """Why a note could not be read: it says of some directory that it failed, of any."""
         for disk in self._disks:
-            self._reasons.update(_read(disk))
+            try:
+                self._reasons.update(_read(disk))
+            except NewerVersionError:
+                raise
+            except CheckpointError as error:
+                _log.warning("no log directory is trusted: %s", error)
+                self._unreadable = str(error)
 
     def reason(self, directory_id: str) -> str | None:
         """Why a directory is not to be trusted; None when nothing is known against it."""
-        return self._reasons.get(directory_id)
+        return self._reasons.get(directory_id, self._unreadable)
 
     def note(self, directory_id: str, disk: Disk, error: DiskError) -> None:
         """A directory failed. On its own disk the note is not synced: a disk that fails may not
@@ -42,40 +50,49 @@ class DiskFailures:
         """
         if directory_id not in self._reasons:
             self._reasons[directory_id] = str(error)
-            self._write(but_not_synced=disk)
+            if self._unreadable is None:  # else what is there says more
+                self._write(but_not_synced=disk)
 
     def forget(self, directory_id: str) -> None:
         """Its replicas are relied on no longer, and the tails of its logs were written again."""
-        if self._reasons.pop(directory_id, None) is not None:
+        noted, self._unreadable = self.reason(directory_id), None
+        self._reasons.pop(directory_id, None)
+        if noted is not None:
             _log.info("log directory in use again after a failure: %s", directory_id)
             self._write(but_not_synced=None)
 
     def _write(self, *, but_not_synced: Disk | None) -> None:
-        """As well as can be: of several directories one is likely to take it."""
-        for disk in self._disks:
-            try:
-                if self._reasons:
-                    note = {"version": _VERSION, "directories": self._reasons}
-                    content = (json.dumps(note) + "\n").encode()
-                    disk.replace_whole(FAILED_DISKS, content, sync=disk is not but_not_synced)
-                elif disk.exists(FAILED_DISKS):
-                    disk.remove(FAILED_DISKS)
-            except DiskError as error:
-                _log.warning("a disk's failure could not be noted: %s", error)
+        """As well as can be: of several directories one is likely to take it. Threads that sync
+        other directories may note a failure at the same time: whoever has written an older state
+        writes again.
+        """
+        written: dict[str, str] | None = None
+        while written != self._reasons:
+            written = dict(self._reasons)
+            for disk in self._disks:
+                try:
+                    _write(disk, written, sync=disk is not but_not_synced)
+                except DiskError as error:
+                    _log.warning("a disk's failure could not be noted: %s", error)
+
+
+def _write(disk: Disk, reasons: Mapping[str, str], *, sync: bool) -> None:
+    if reasons:
+        note = {"version": _VERSION, "directories": reasons}
+        disk.replace_whole(FAILED_DISKS, (json.dumps(note) + "\n").encode(), sync=sync)
+    elif disk.exists(FAILED_DISKS):
+        disk.remove(FAILED_DISKS)
 
 
 def _read(disk: Disk) -> dict[str, str]:
-    """Directory ids and reasons. A note that cannot be read distrusts nobody by itself: whoever
-    cannot be read at all does not start.
-    """
+    """Directory ids and reasons. Raises CheckpointError, NewerVersionError, ExhaustedError."""
     try:
         fields = json.loads(disk.read_whole(FAILED_DISKS))
         check_version(FAILED_DISKS, str(int(fields["version"])))
         return {str(one): str(reason) for one, reason in fields["directories"].items()}
     except FileNotFoundError:
         return {}
-    except NewerVersionError:
+    except (ExhaustedError, CheckpointError):
         raise
-    except (DiskError, CheckpointError, ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning("%s ignored: %s", FAILED_DISKS, error)
-        return {}
+    except (DiskError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(FAILED_DISKS, f"cannot be read: {error}") from error

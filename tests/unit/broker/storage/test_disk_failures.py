@@ -1,7 +1,7 @@
 import pytest
 from broker.storage.checkpoint import NewerVersionError
 from broker.storage.disk_failures import FAILED_DISKS, DiskFailures
-from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
 
@@ -54,13 +54,52 @@ def test_another_directory_keeps_the_note_that_the_failed_one_did_not_take() -> 
     assert DiskFailures([MemDisk(), healthy]).reason("a") == str(EIO)
 
 
-def test_a_note_of_a_newer_release_is_refused_and_a_torn_one_ignored() -> None:
+def test_a_note_of_a_newer_release_is_refused() -> None:
     disk = MemDisk()
     disk.replace_whole(FAILED_DISKS, b'{"version": 1, "directories": {}}')
     with pytest.raises(NewerVersionError):
         DiskFailures([disk])
-    disk.replace_whole(FAILED_DISKS, b'{"version": 0, "dir')
-    assert DiskFailures([disk]).reason("a") is None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 0, "dir', b'{"version": 0}'])
+def test_a_note_that_cannot_be_read_is_one_all_the_same(content: bytes) -> None:
+    disk = MemDisk()
+    disk.replace_whole(FAILED_DISKS, content)
+    failures = DiskFailures([disk, MemDisk()])
+    assert failures.reason("a") == failures.reason("b") is not None
+    failures.note("b", MemDisk(), EIO)
+    assert DiskFailures([disk]).reason("a") is not None
+    failures.forget("a")
+    assert (failures.reason("a"), failures.reason("b")) == (None, str(EIO))
+    assert DiskFailures([disk]).reason("b") == str(EIO)
+
+
+def test_a_process_without_descriptors_does_not_overlook_a_note() -> None:
+    disk = MemDisk()
+    disk.exhausted = True
+    with pytest.raises(ExhaustedError):
+        DiskFailures([disk])
+
+
+class Interleaved(MemDisk):
+    """Another thread notes its directory while the first note is written."""
+
+    noted_meanwhile: DiskFailures | None = None
+
+    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        failures, self.noted_meanwhile = self.noted_meanwhile, None
+        if failures is not None:
+            failures.note("b", self, EIO)
+        super().replace_whole(path, content, sync=sync)
+
+
+@pytest.mark.feature("Y10")
+def test_two_directories_that_fail_at_once_are_both_noted() -> None:
+    disk = Interleaved()
+    disk.noted_meanwhile = failures = DiskFailures([disk])
+    failures.note("a", disk, EIO)
+    again = DiskFailures([disk])
+    assert (again.reason("a"), again.reason("b")) == (str(EIO), str(EIO))
 
 
 @pytest.mark.feature("Y10")
