@@ -221,7 +221,7 @@ class Cleaning:
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
             return
         damage = scrubber.finished(task, outcome, self._node.clock.now_ms())
-        if damage is not None:
+        if damage is not None and task.segment in self._scrubbable():  # else it was cut meanwhile
             self._found(hosted, damage)
 
     def _scrubbable(self) -> Iterator[ScrubSegment]:
@@ -231,9 +231,7 @@ class Cleaning:
                 continue
             for one in hosted.log.segments():
                 if not one.active:
-                    yield ScrubSegment(
-                        TopicPartition(*topic_partition), one.base_offset, one.path, one.size_bytes
-                    )
+                    yield ScrubSegment.of(TopicPartition(*topic_partition), one)
 
     def _found(self, hosted: HostedPartition, damage: Damage) -> None:
         self._node.found_damage(hosted, str(damage), damage.offset)

@@ -296,6 +296,8 @@ class _Round:
         self._aborted: dict[int, list[AbortedTxn]] = {}
         for txn in job.aborted:
             self._aborted.setdefault(txn.producer_id, []).append(txn)
+        self._ends: set[int] = set()
+        """Where the cleaned files end: the batches there stay."""
         self._with_records: set[int] = set()
         """Producers of whose transaction, as far as it was walked, something stays."""
 
@@ -308,7 +310,9 @@ class _Round:
         try:
             result.clean_end = self._map_offsets()
             segments = [s for s in job.segments if s.base_offset < result.clean_end]
-            for group in group_segments(segments, job.segment_bytes_max):
+            groups = group_segments(segments, job.segment_bytes_max)
+            self._ends = {result.clean_end, *(group[-1].end_offset for group in groups)}
+            for group in groups:
                 written.append(self._clean_group(group))
         except _DamagedError as found:
             result.damage = found.damage
@@ -425,6 +429,7 @@ class _Round:
         return (
             not ends_something
             and header.last_offset + 1 < self._result.clean_end
+            and header.last_offset + 1 not in self._ends
             and read_until <= job.now_ms
             and (header.producer_epoch < epoch or read_until <= wrote_at)
         )
@@ -436,8 +441,9 @@ class _Round:
             offsets=self._offsets,
             clean_end=clean_end,
             aborted=self._is_aborted(header),
-            # The last batch of the round stays so that replicas agree on where the log ends.
-            keep_empty=last_of_producer or header.last_offset + 1 == clean_end,
+            # The last batch of the round stays so that replicas agree on where the log ends, that
+            # of each file so that one which lost its end can be told from it.
+            keep_empty=last_of_producer or header.last_offset + 1 in self._ends,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )

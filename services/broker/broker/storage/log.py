@@ -68,7 +68,7 @@ class Log(ReadableLog):
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
-        self._segments = SegmentMap(shared, recovered.segments)
+        self._segments = SegmentMap(shared, recovered.segments, recovered.compacted_below)
         self.directory = self._segments.active.directory
         self.log_start = recovered.log_start
         self.log_end = recovered.log_end
@@ -271,6 +271,7 @@ class Log(ReadableLog):
             fresh = new_segment(disk, self.directory, self.log_end, now_ms)
         if not old.dirty:
             self._became_dirty(old, now_ms)
+        old.is_whole = True
         segments.add(fresh)
         self._shared.note_warm(fresh)
         self.files_changed()
@@ -460,8 +461,7 @@ class Log(ReadableLog):
         with self._changing():
             self._shared.save_recovery_points()
             fresh = swap_in(self._shared, replaced, cleaned_path, due_ms)
-        at = segments.index_of(old[0])
-        segments.replace([*segments.segments[:at], fresh, *segments.segments[at + len(old) :]])
+        segments.swap(old, fresh)
         self.size_bytes = sum(one.size_bytes for one in segments.segments)
         return True
 

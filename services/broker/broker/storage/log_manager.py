@@ -150,8 +150,8 @@ class LogManager:
         self.stamp = replace(self.stamp, boot_id=boot_id)
         cut_short = next((log for log in self.logs.values() if log.end_lost), None)
         if cut_short is not None:
-            # What shows it, the checkpoints, is overwritten before the controller is told.
-            self._note_failure(DiskError(cut_short.directory, str(cut_short.damage)))
+            # What shows it, be it a checkpoint or bad bytes, goes before the controller is told.
+            self._note_failure(DiskError(cut_short.directory, cut_short.damage or "cut short"))
         try:
             if self.distrusted is not None:
                 self._sync_all()
@@ -204,18 +204,19 @@ class LogManager:
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> None:
         offsets, points = self._offsets, self._offsets.recovery_points
+        is_kept = self.clean_start or self.same_boot
         recovery_point = points.get(topic_partition, 0) if points else 0
-        compacted = offsets.compacted.get(topic_partition, 0) if points is not None else OFFSET_MAX
+        compacted = (offsets.compacted or {}).get(topic_partition, 0)
         gaps = self._shared.gaps_below.get(topic_partition, 0)
-        kept = self.clean_start or self.same_boot
         plan = RecoveryPlan(
             directory=str(topic_partition),
             recovery_point=recovery_point,
             log_start=offsets.log_starts.get(topic_partition, 0),
-            gaps_below=max(recovery_point, compacted, gaps),
+            gaps_below=OFFSET_MAX if points is None else max(recovery_point, compacted, gaps),
+            compacted_below=OFFSET_MAX if offsets.compacted is None else compacted,
             clean=self.clean_start,
             trust_indexes=self.same_boot and self.distrusted is None,
-            committed=offsets.high_watermarks.get(topic_partition, 0) if kept else 0,
+            committed=offsets.high_watermarks.get(topic_partition, 0) if is_kept else 0,
             rewrites=self.same_boot and not self.clean_start,
             interval_bytes=config.index_interval_bytes,
             now_ms=self._shared.now_ms,

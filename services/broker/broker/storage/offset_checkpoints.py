@@ -31,13 +31,13 @@ class OffsetCheckpoints:
         """None: not known, so that everything is scanned."""
         self.high_watermarks: _Offsets = {}
         self.log_starts: _Offsets = {}
-        self.compacted: _Offsets = {}
-        """As loaded: offsets below may be missing because they were compacted."""
+        self.compacted: _Offsets | None = {}
+        """As loaded: offsets below may be missing because they were compacted; None: not known."""
 
     def load(self) -> None:
         """Read all of them. Raises NewerVersionError, DiskError."""
         self.recovery_points = self.read(checkpoint.RECOVERY_POINTS)
-        self.compacted = self.read(CHECKPOINT_NAME) or {}
+        self.compacted = self.read(CHECKPOINT_NAME) if self._disk.exists(CHECKPOINT_NAME) else {}
         self.high_watermarks = self.read(checkpoint.HIGH_WATERMARKS) or {}
         self.log_starts = self.read(checkpoint.LOG_STARTS) or {}
 

@@ -1,8 +1,10 @@
 """What a log's files say after a start: where it ends, who produced, and what of its tail is torn.
 
-Below the recovery point everything was synced: a bad batch there is damage, told and left alone.
-Beyond it bytes may be torn: the log is cut at the first bad batch. After a clean stop the recovery
-point is the log's end, so that only the last few headers are looked at.
+Below the recovery point everything was synced: a bad or missing batch there is damage, told and
+left alone. Beyond it bytes may be torn: the log is cut at the first bad batch. While the kernel
+goes on, only the last write can be torn: anything else means that the log has lost its end. After a
+clean stop nothing can, and the recovery point is the log's end: only the last few headers are
+looked at.
 
     recovery point            R
     batch header looked at    |    where an index, the producers or the epochs lack it
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidemark.codec.control_record import ControlRecord, read_control
-from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.record_batch import HEADER_BYTES, MAGIC_V2, BatchHeader, read_header
 from tidemark.codec.records import RecordsError
 from tidemark.storage.batch_walk import FrameError, walk_batches
 from tidemark.storage.disk import Disk, DiskFullError, File
@@ -31,6 +33,7 @@ from broker.storage.segment import (
     RELATIVE_OFFSET_MAX,
     SUFFIXES,
     Segment,
+    early_end,
     stem,
     walk_headers,
 )
@@ -49,6 +52,8 @@ class RecoveryPlan:
     log_start: int
     gaps_below: int
     """Offsets below may be missing since they were compacted; beyond, a gap is a loss."""
+    compacted_below: int
+    """Segments that begin below may lack batches at their end since they were compacted."""
     clean: bool
     """The last process stopped in order: everything is on disk."""
     trust_indexes: bool
@@ -75,6 +80,8 @@ class Recovered:
     epochs_changed: bool
     producers: ProducerTable
     snapshots: ProducerSnapshots
+    compacted_below: int = 0
+    """As planned."""
     scanned_bytes: int = 0
     truncated_bytes: int = 0
     truncated_because: str = ""
@@ -114,6 +121,7 @@ def recover(disk: Disk, plan: RecoveryPlan) -> Recovered:
         epochs_changed=False,
         producers=ProducerTable(),
         snapshots=ProducerSnapshots(disk, plan.directory, files.snapshots),
+        compacted_below=plan.compacted_below,
     )
     scan = _Scan(disk, plan, found)
     scan.run(files, epochs_whole)
@@ -195,8 +203,10 @@ class _Scan:
             # A tail may be an older one than when the checkpoint was written: the batches tell.
             found.epochs.truncate_to(plan.recovery_point)
         known_epoch = found.epochs.latest
+        if first and plan.recovery_point <= self._expected:
+            self._look_at_end_of(first - 1)
         for at in range(first, len(found.segments)):
-            if self._lacks_records_before(found.segments[at]):
+            if at > first and self._lacks_records_before(at):
                 self._drop_segments(at)
                 break
             if not self._segment(found.segments[at]):
@@ -259,14 +269,35 @@ class _Scan:
             what = f"{self._plan.directory}: {error.what} at byte {error.position}"
             found.note_damage(what, found.segments[0].base_offset)
 
-    def _lacks_records_before(self, segment: Segment) -> bool:
-        """Whether the segment before it lost its end, as only the kernel's stop can bring about.
+    def _look_at_end_of(self, at: int) -> None:
+        """Of a segment whose end is where the scan begins, so that no scan would miss it."""
+        segment = self._found.segments[at]
+        segment.warm(self._disk)
+        try:
+            end = segment.end_before(segment.size_bytes)
+        except FrameError as error:
+            what = f"{segment.stem}{LOG} at byte {error.position}: {error.what}"
+            self._found.note_damage(what, segment.base_offset)
+        else:
+            self._require_end(at, end)
+
+    def _require_end(self, at: int, end: int) -> None:
+        """A segment begins where the batches of the one before it end, unless it was compacted."""
+        segment, expected = self._found.segments[at], self._found.segments[at + 1].base_offset
+        if end < expected and segment.base_offset >= self._plan.compacted_below:
+            self._found.note_damage(f"{segment.stem}{LOG} {early_end(end, expected)}", end)
+
+    def _lacks_records_before(self, at: int) -> bool:
+        """Whether the segment before lost its end as the kernel's stop can bring it about: what
+        follows goes with it. Otherwise a lost end is damage.
 
         Compaction leaves gaps too, but only among synced batches (``Log.swap_segments``).
         """
-        lacks = not self._plan.trust_indexes and self._is_gap(segment.base_offset)
+        lacks = not self._plan.trust_indexes and self._is_gap(self._found.segments[at].base_offset)
         if lacks:
             self._found.truncated_because = f"no batch from offset {self._expected} on"
+        else:
+            self._require_end(at - 1, self._expected)
         return lacks
 
     def _is_gap(self, offset: int) -> bool:
@@ -356,8 +387,28 @@ class _Scan:
             with contextlib.suppress(DiskFullError):  # it copies on write: told by the next append
                 rewrite(segment.file, start, position)
         if problem:
+            if not self._may_be_torn(segment, position):
+                self._found.end_lost = True
             self._cut(segment, position, problem)
         return not problem
+
+    def _may_be_torn(self, segment: Segment, position: int) -> bool:
+        """Whether the last process can have left this without a fault of the disk: after a stop in
+        order, nothing; while the kernel goes on, the first part of one batch, at the end of the
+        log, by a write that was cut short; else anything.
+        """
+        if self._plan.clean:
+            return False
+        if not self._plan.trust_indexes:
+            return True
+        left_bytes = segment.size_bytes - position
+        if segment is not self._found.segments[-1]:
+            return False
+        if left_bytes < HEADER_BYTES:
+            return True
+        assert segment.file is not None
+        header = read_header(segment.file.read_at(position, HEADER_BYTES))
+        return header.magic == MAGIC_V2 and header.size_bytes > left_bytes
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         """A good batch, in log order."""

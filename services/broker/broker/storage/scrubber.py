@@ -12,8 +12,12 @@ from typing import Final, NamedTuple
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.batch_walk import Damage, FrameError, ReadableFile, walk_batches
 
+from broker.storage.segment import SegmentView, early_end
+
 RANGE_BYTES: Final = 4 * 1024 * 1024
 """What one call to ``scrub_range`` covers, unless one batch is larger."""
+ANYWHERE: Final = -1
+"""Compaction may have dropped batches at a segment's end."""
 TASK_BYTES_MIN: Final = 256 * 1024
 """What a task counts as at least: opening a file and a thread cost as much, and a broker with only
 small segments would check them without a pause.
@@ -32,6 +36,14 @@ class ScrubSegment(NamedTuple):
     path: str
     end: int
     """Position in bytes, a batch boundary."""
+    end_offset: int = ANYWHERE
+    """Where the last batch must end: the base offset of the next segment."""
+
+    @classmethod
+    def of(cls, topic_partition: TopicPartition, view: SegmentView) -> "ScrubSegment":
+        """A rolled segment."""
+        end_offset = ANYWHERE if view.may_end_early else view.end_offset
+        return cls(topic_partition, view.base_offset, view.path, view.size_bytes, end_offset)
 
 
 class ScrubTask(NamedTuple):
@@ -79,6 +91,8 @@ def scrub_range(file: ReadableFile, task: ScrubTask) -> ScrubOutcome:
             position, offset = position + header.size_bytes, header.last_offset + 1
             if position - task.start >= task.length_max:
                 break
+        if position >= segment.end and ANYWHERE != segment.end_offset != offset:
+            raise FrameError(position, early_end(offset, segment.end_offset))
     except FrameError as problem:
         damage = Damage(segment.topic_partition, segment.path, position, offset, problem.what)
         return ScrubOutcome(position, offset, damage)

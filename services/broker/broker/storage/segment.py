@@ -68,6 +68,8 @@ class SegmentView(NamedTuple):
     active: bool
     unsynced: bool = False
     """Something of it is written and not synced: records, or the indexes of a roll."""
+    may_end_early: bool = False
+    """Compaction may have dropped batches at its end: others end where the next one begins."""
 
 
 def stem(directory: str, base_offset: int) -> str:
@@ -107,6 +109,11 @@ def frame_problem(header: BatchHeader, bytes_left: int) -> str | None:
     return None
 
 
+def early_end(end: int, expected: int) -> str:
+    """What is wrong with a rolled segment whose batches end at ``end``."""
+    return f"ends at offset {end}, the next segment begins at {expected}"
+
+
 class Segment:
     """One segment. ``size_bytes`` is what counts: bytes beyond it in the file are not part of the
     log.
@@ -121,6 +128,7 @@ class Segment:
         "file",
         "first_timestamp",
         "index",
+        "is_whole",
         "max_timestamp",
         "max_timestamp_offset",
         "roll_after_timestamp",
@@ -145,6 +153,8 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
         """Holds bytes that no sync covers yet."""
+        self.is_whole = False
+        """Known to reach up to the segment behind it."""
         self.bytes_max = 0
         self.roll_after_timestamp = _NEVER
         """While active, once armed: the next batch goes elsewhere when it would pass these."""
@@ -353,6 +363,19 @@ class Segment:
             if end_offset == offset:
                 return position + header.batch_length + LENGTH_PREFIX_BYTES
         return self.size_bytes
+
+    def end_before(self, position: int) -> int:
+        """Exclusive end of the batches before ``position``, a batch boundary; the base offset where
+        there are none. Raises FrameError.
+        """
+        assert self.file is not None
+        known, start = self.index.boundary(position - 1)
+        if start and self.index.loaded and not self.begins_batch(start, known):
+            start = 0
+        end = self.base_offset
+        for _, header in walk_headers(self.file, start, position):
+            end = header.last_offset + 1
+        return end
 
     def trusted_floor(self, relative_offset: int) -> int:
         """Position of a batch not behind the one that holds an offset; looks where a file said so.

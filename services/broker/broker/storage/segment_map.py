@@ -4,6 +4,10 @@ bases      0          100            250 (active)
            |--.log----|--.log--------|--.log-------|
 offset         ^ the last segment whose base is not above it, or, in a gap that compaction left
                  at a segment's end, the first batch of the next one
+
+A segment begins where the batches of the one before it end: so a rolled segment whose last batches
+are missing is noticed, though it ends with a whole batch. Where compaction may have dropped batches
+(below ``compacted_below``) this does not hold.
 """
 
 from bisect import bisect_right
@@ -12,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import BatchHeader
+from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
 
 from broker.storage.directory import LogDirectory
@@ -21,6 +26,7 @@ from broker.storage.segment import (
     UNKNOWN_TIMESTAMP,
     Segment,
     SegmentView,
+    early_end,
     walk_headers,
 )
 from broker.storage.txn_index import AbortedTxn, aborted_between
@@ -60,10 +66,14 @@ class OffsetOutOfRangeError(Exception):
 class SegmentMap:
     """Invariant: at least one segment; base offsets strictly increase; the last one is active."""
 
-    __slots__ = ("_bases", "_shared", "active", "recent", "segments")
+    __slots__ = ("_bases", "_shared", "active", "compacted_below", "recent", "segments")
 
-    def __init__(self, shared: LogDirectory, segments: list[Segment]) -> None:
+    def __init__(
+        self, shared: LogDirectory, segments: list[Segment], compacted_below: int = 0
+    ) -> None:
         self._shared = shared
+        self.compacted_below = compacted_below
+        """Segments that begin below this offset may end before the next one begins."""
         self.recent: deque[tuple[int, int, int]] = deque(maxlen=RECENT_BATCHES)
         """(first, last, position) of the active segment's latest batches, without a gap."""
         self.active = segments[-1]
@@ -108,6 +118,7 @@ class SegmentMap:
                 segment.created_ms,
                 segment is self.active,
                 segment.dirty,
+                segment.base_offset < self.compacted_below,
             )
             for segment, end in zip(self.segments, ends, strict=True)
         )
@@ -119,20 +130,28 @@ class SegmentMap:
         same = [segment.base_offset for segment in found] == list(bases)
         return found if same and found[-1] is not self.active else []
 
+    def swap(self, bases: Sequence[int], compacted: Segment) -> None:
+        """A compacted segment in the place of the rolled ones with these base offsets."""
+        at = self.index_of(bases[0])
+        behind = self.segments[at + len(bases) :]
+        self.compacted_below = max(self.compacted_below, behind[0].base_offset)
+        self.replace([*self.segments[:at], compacted, *behind])
+
     # -- cutting
 
     def cut_point(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """(position, first offset that goes) where the batch that holds ``offset`` begins."""
-        file = self._shared.warm(segment)
+        """Where the batch that holds ``offset`` begins, and the log's end once it is cut there: the
+        end of what is left, should there be a gap before ``offset``.
+        """
+        self._shared.warm(segment)
         position = segment.locate(offset)
-        for _, header in walk_headers(file, position, segment.size_bytes):
-            return position, min(offset, header.base_offset)
-        return position, offset
+        return position, segment.end_before(position)
 
     def cut(self, segment: Segment, position: int, interval_bytes: int) -> None:
         """Cut a segment's file; readers get a new handle from here on."""
         self._shared.warm(segment).truncate(position)
         segment.size_bytes = position
+        segment.is_whole = False
         self.recent.clear()
         segment.reopen(self._shared.disk)
         segment.rebuild_indexes(interval_bytes)
@@ -186,12 +205,16 @@ class SegmentMap:
 
     def _read_across(self, offset: int, bytes_max: int, end: int, log_end: int) -> LogRead:
         slices: list[LogSlice] = []
-        total = 0
-        for at in range(self.index_of(offset), len(self.segments)):
+        total, first = 0, self.index_of(offset)
+        for at in range(first, len(self.segments)):
             segment = self.segments[at]
             segment_end = self._bases[at + 1] if segment is not self.active else log_end
             if segment.base_offset >= end:
                 break
+            if at > first and (problem := self._missing_behind(at - 1)) is not None:
+                if slices:
+                    break
+                raise problem
             stop = end if end < segment_end else -1
             piece = self._piece(segment, offset, bytes_max - total, stop)
             if not piece.length:
@@ -203,6 +226,18 @@ class SegmentMap:
             if total >= bytes_max or piece.position + piece.length < segment.size_bytes:
                 break
         return LogRead(tuple(slices), total) if slices else EMPTY_READ
+
+    def _missing_behind(self, at: int) -> FrameError | None:
+        """Whether batches are missing at the end of a rolled segment: it once was longer."""
+        segment, expected = self.segments[at], self._bases[at + 1]
+        if segment.is_whole or segment.base_offset < self.compacted_below:
+            return None
+        self._shared.warm(segment)
+        end = segment.end_before(segment.size_bytes)
+        segment.is_whole = end >= expected
+        if segment.is_whole:
+            return None
+        return FrameError(segment.size_bytes, early_end(end, expected))
 
     def _piece(self, segment: Segment, offset: int, bytes_max: int, end: int) -> LogSlice:
         """From ``offset`` to offset ``end`` (-1: the segment's end); length 0 where nothing is."""

@@ -130,6 +130,20 @@ def test_readers_of_the_compacted_log_see_the_last_values() -> None:
     assert records_of(log)[-1].value == b"more"
 
 
+@pytest.mark.feature("B04")
+def test_a_compacted_segment_reaches_up_to_the_next_one() -> None:
+    """So that a log whose cleaner checkpoint is lost with the power is not taken for damaged."""
+    disk = MemDisk()
+    _, log = filled(disk)
+    before = records_of(log)
+    swap(log, cleaned(disk, log, segment_bytes_max=1))
+    assert len(log.segments()) > 3
+    disk.kill()
+    log = opened(disk).logs[ORDERS]
+    assert last_values(records_of(log)) == last_values(before)
+    assert not any(one.may_end_early for one in log.segments())
+
+
 def test_a_read_from_any_offset_finds_the_next_batch() -> None:
     disk = MemDisk()
     _, log = filled(disk)

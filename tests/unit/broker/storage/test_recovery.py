@@ -55,6 +55,71 @@ def test_a_flipped_bit_beyond_the_recovery_point_cuts(place: int) -> None:
     assert log.damage is None
 
 
+@pytest.mark.feature("B04", "B09")
+def test_only_the_end_of_the_last_write_may_be_torn_while_the_kernel_goes_on() -> None:
+    disk, _, log = new_log()
+    for _ in range(3):
+        append(log)
+    whole = disk.size_of(FIRST)
+    disk.open(FIRST).write_at(whole, [make_batch(3, 1)[:70]])
+    disk.kill()
+    assert not opened(disk).logs[ORDERS].end_lost
+    disk.flip_bit(FIRST, whole - 1)
+    disk.kill()
+    log = opened(disk).logs[ORDERS]
+    assert (log.end_lost, log.log_end) == (True, 2)
+
+
+@pytest.mark.feature("B04", "B09")
+def test_a_rolled_segment_is_not_torn_by_the_end_of_a_process() -> None:
+    disk, _, log = new_log()
+    batch = append(log)
+    log.roll(0)
+    append(log)
+    disk.open(FIRST).truncate(len(batch) - 1)
+    disk.kill()
+    log = opened(disk).logs[ORDERS]
+    assert (log.end_lost, log.log_end) == (True, 0)
+    disk.kill()
+    assert opened(disk).distrusted is not None, "known until the controller has been told"
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_after_a_clean_stop_no_tail_is_torn(boot: str) -> None:
+    disk, manager, log = new_log()
+    append(log)
+    append(log)
+    manager.close()
+    disk.remove("recovery-point-offset-checkpoint")
+    disk.open(FIRST).truncate(disk.size_of(FIRST) - 1)
+    log = opened(disk, boot_id=boot).logs[ORDERS]
+    assert (log.end_lost, log.log_end) == (True, 1)
+
+
+def test_after_the_kernel_s_end_a_torn_tail_is_no_loss_of_the_disk() -> None:
+    disk, _, log = new_log()
+    append(log)
+    last = append(log)
+    disk.flip_bit(FIRST, len(last) + 70)
+    disk.kill()
+    log = opened(disk, boot_id="boot-2").logs[ORDERS]
+    assert (log.end_lost, log.log_end) == (False, 1)
+
+
+def test_the_batches_of_a_tail_tell_its_leader_epochs() -> None:
+    """The checkpoint was written when the tail, which a failed sync dropped, was another one."""
+    disk, manager, log = new_log()
+    append(log, epoch=1)
+    flush(manager)
+    log.assign_epoch(3, 1)
+    disk.open(FIRST).write_at(disk.size_of(FIRST), [make_batch(1, 1, epoch=2)])
+    disk.kill()
+    log = opened(disk).logs[ORDERS]
+    assert [tuple(one) for one in log.epochs.entries()] == [(1, 0), (2, 1)]
+    disk.kill()
+    assert [tuple(one) for one in opened(disk).logs[ORDERS].epochs.entries()] == [(1, 0), (2, 1)]
+
+
 def test_a_flipped_bit_below_the_recovery_point_is_damage() -> None:
     disk, manager, log = new_log()
     append(log)

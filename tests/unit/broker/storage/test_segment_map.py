@@ -8,12 +8,13 @@ import pytest
 from broker.storage.directory import LogDirectory
 from broker.storage.segment import Segment
 from broker.storage.segment_map import RECENT_BATCHES, SegmentMap
+from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import TINY, append, bytes_of, make_batch, new_log
 
 
-def mapped(*segments: list[bytes], bases: tuple[int, ...]) -> SegmentMap:
+def mapped(*segments: list[bytes], bases: tuple[int, ...], compacted_below: int = 0) -> SegmentMap:
     disk = MemDisk()
     disk.make_directory("t-0")
     made = []
@@ -21,7 +22,7 @@ def mapped(*segments: list[bytes], bases: tuple[int, ...]) -> SegmentMap:
         content = b"".join(batches)
         disk.replace_whole(f"t-0/{base:020d}.log", content)
         made.append(Segment("t-0", base, len(content), 0))
-    return SegmentMap(LogDirectory(disk, jitter=lambda _: 0, now_ms=0), made)
+    return SegmentMap(LogDirectory(disk, jitter=lambda _: 0, now_ms=0), made, compacted_below)
 
 
 COMPACTED: tuple[list[bytes], ...] = (
@@ -36,13 +37,20 @@ COMPACTED: tuple[list[bytes], ...] = (
     ("offset", "first"), [(0, 2), (2, 2), (3, 5), (7, 5), (8, 25), (20, 25), (27, 30), (30, 30)]
 )
 def test_in_a_gap_the_next_batch_is_read(offset: int, first: int) -> None:
-    found = mapped(*COMPACTED, bases=(0, 10, 20)).read(offset, 1, 31, 31)
+    found = mapped(*COMPACTED, bases=(0, 10, 20), compacted_below=20).read(offset, 1, 31, 31)
     assert int.from_bytes(bytes_of(found)[:8], "big") == first
 
 
 def test_gaps_and_empty_segments_do_not_end_a_read() -> None:
-    found = mapped(*COMPACTED, bases=(0, 10, 20)).read(0, 10**6, 31, 31)
+    found = mapped(*COMPACTED, bases=(0, 10, 20), compacted_below=20).read(0, 10**6, 31, 31)
     assert bytes_of(found) == b"".join(batch for segment in COMPACTED for batch in segment)
+
+
+def test_a_segment_that_was_not_compacted_has_no_gap_at_its_end() -> None:
+    whole = mapped(*COMPACTED, bases=(0, 10, 20), compacted_below=10)
+    assert bytes_of(whole.read(0, 10**6, 31, 31)) == b"".join(COMPACTED[0])
+    with pytest.raises(FrameError, match="ends at offset 10, the next segment begins at 20"):
+        whole.read(8, 10**6, 31, 31)
 
 
 def test_neighbours_are_sealed_only_together_and_never_the_active_one() -> None:
