@@ -63,9 +63,9 @@ def must_report(
     is_offline: bool,
     live: Collection[BrokerId],
 ) -> bool:
-    """Whether the controller is still to hear of an unsound replica. ``unsound_since``: the last
-    leader epoch in which it fetched. The only replica stays whatever is said of it, and a damaged
-    one while no other member of ISR or ELR lives.
+    """Whether an unsound replica must still be reported to the controller. ``unsound_since``: the
+    last leader epoch in which it fetched. The only replica stays whatever is reported of it, and a
+    damaged one while no other member of ISR or ELR lives.
     """
     if broker not in state.replicas or state.replicas == (broker,):
         return False

@@ -32,6 +32,7 @@ CALL_TIMEOUT_S: Final = 5.0
 FEED_WAIT_S: Final = 2.0
 LOOK_MS: Final = 1_000
 SETTLE_LOOK_MS: Final = 50
+_STAYS: Final = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ReplicaReports:
@@ -139,6 +140,7 @@ class ReplicaReports:
             extra=fields(
                 replicas=[_name(node, one) for one in replicas[:10]],
                 count=len(replicas),
+                stay=sum(one.error_code == _STAYS for one in answer.replicas),
                 reason=replicas[0].reason,
             ),
         )

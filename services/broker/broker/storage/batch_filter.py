@@ -135,7 +135,7 @@ def _with_records(
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
         max_timestamp = header.base_timestamp + kept.timestamp_delta_max
-    # One buffer that grows: joining a million pieces would hold them all beside the result.
+    # One buffer that grows: joining a million pieces would need as much memory again.
     records = bytearray()
     if sets_horizon:
         horizon = retention.now_ms + retention.delete_retention_ms

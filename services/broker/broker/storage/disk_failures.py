@@ -63,8 +63,8 @@ class DiskFailures:
 
     def _write(self, *, but_not_synced: Disk | None) -> None:
         """As well as can be: of several directories one is likely to take it. Threads that sync
-        other directories may note a failure at the same time: whoever has written an older state
-        writes again.
+        other directories may note a failure at the same time: after an older state was written,
+        the newer one is.
         """
         written: dict[str, str] | None = None
         while written != self._reasons:

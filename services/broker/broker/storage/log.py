@@ -135,8 +135,8 @@ class Log(ReadableLog):
         """Write one batch at the end, in one call. Raises DiskError, with nothing of it in the log.
 
         The directory is fenced then, unless it raises ExhaustedError: until space returns after
-        DiskFullError, else for good. A follower's batch may begin beyond the end: its leader's log
-        is compacted.
+        DiskFullError, else until the next start. A follower's batch may begin beyond the end: its
+        leader's log is compacted.
         """
         first, last, size_bytes = info.first, info.last, info.size_bytes
         assert first >= self.log_end, (first, self.log_end)

@@ -150,7 +150,7 @@ class LogManager:
         self.stamp = replace(self.stamp, boot_id=boot_id)
         cut_short = next((log for log in self.logs.values() if log.end_lost), None)
         if cut_short is not None:
-            # What shows it, be it a checkpoint or bad bytes, goes before the controller is told.
+            # What shows it, a checkpoint or the bad bytes, is overwritten before it is reported.
             self._note_failure(DiskError(cut_short.directory, cut_short.damage or "cut short"))
         try:
             if self.distrusted is not None:
@@ -260,8 +260,8 @@ class LogManager:
 
     def join_cluster(self, cluster_id: str) -> None:
         """The controller has answered a registration. Stamp a new directory with its cluster; what
-        is known against a directory that failed before has been told. Raises StampError when it
-        belongs to another cluster.
+        is known against a directory that failed before was reported by it. Raises StampError when
+        it belongs to another cluster.
         """
         check_stamp(self.stamp, cluster_id=cluster_id, broker_id=self.stamp.broker_id)
         try:

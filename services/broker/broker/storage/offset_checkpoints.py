@@ -72,7 +72,7 @@ class OffsetCheckpoints:
                 checkpoint.write_offsets(self._disk, path, offsets, sync=False)
 
     def logs_end(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Logs end there by right: no high watermark beyond tells of a loss. Raises DiskError."""
+        """Logs end there by right: a high watermark beyond shows no loss. Raises DiskError."""
         marks = self.high_watermarks
         lower = {one: end for one, end in ends.items() if end < marks.get(one, 0)}
         if lower:
@@ -93,7 +93,7 @@ class OffsetCheckpoints:
             self.high_watermarks = marks
 
     def save_log_starts(self) -> None:
-        """Only those that the first segment's name does not tell. Raises DiskError."""
+        """Only those that the first segment's name does not show. Raises DiskError."""
         logs = self._logs.items()
         starts = {one: log.log_start for one, log in logs if log.log_start > log.first_base_offset}
         if starts == self.log_starts:

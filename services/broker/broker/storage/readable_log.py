@@ -92,7 +92,7 @@ class ReadableLog:
 
     def report_damage(self, what: str, at: int = 0) -> None:
         """Bytes were found that are not what was written, none of them below offset ``at``. The
-        first finding is told.
+        first finding is kept.
         """
         if self.damage is None:
             self.damage = what

@@ -1,6 +1,6 @@
 """What a log's files say after a start: where it ends, who produced, and what of its tail is torn.
 
-Below the recovery point everything was synced: a bad or missing batch there is damage, told and
+Below the recovery point everything was synced: a bad or missing batch there is damage, reported and
 left alone. Beyond it bytes may be torn: the log is cut at the first bad batch. While the kernel
 goes on, only the last write can be torn: anything else means that the log has lost its end. After a
 clean stop nothing can, and the recovery point is the log's end: only the last few headers are
@@ -98,7 +98,7 @@ class Recovered:
     """Paths that were renamed away and can go."""
 
     def note_damage(self, what: str, at: int) -> None:
-        """The first finding is told; what follows may be where the lowest is."""
+        """Keep the first finding, and the lowest offset of all."""
         self.damage = self.damage or what
         self.damage_at = min(self.damage_at, at)
 
@@ -200,7 +200,7 @@ class _Scan:
         self._expected = found.segments[first].base_offset
         written = found.epochs.entries()
         if not plan.clean:
-            # A tail may be an older one than when the checkpoint was written: the batches tell.
+            # A tail may be an older one than when the checkpoint was written: the batches count.
             found.epochs.truncate_to(plan.recovery_point)
         known_epoch = found.epochs.latest
         if first and plan.recovery_point <= self._expected:
@@ -229,7 +229,7 @@ class _Scan:
             found.unsynced = found.segments[self._last_synced(files.bases) :]
 
     def _compare_epochs(self, written: Sequence[tuple[int, int]]) -> None:
-        """Whether the batches tell other epochs than the checkpoint did."""
+        """Note whether the batches have other epochs than the checkpoint had."""
         found = self._found
         if found.epochs.entries() == tuple(one for one in written if one[1] < found.log_end):
             found.epochs.restore(written)
@@ -384,7 +384,7 @@ class _Scan:
             position, problem = error.position, error.what
         self._found.scanned_bytes += position - start
         if self._plan.rewrites:
-            with contextlib.suppress(DiskFullError):  # it copies on write: told by the next append
+            with contextlib.suppress(DiskFullError):  # it copies on write: appends will fail
                 rewrite(segment.file, start, position)
         if problem:
             if not self._may_be_torn(segment, position):

@@ -56,7 +56,7 @@ def agreed(stored: Constants | None, own: Constants) -> Constants:
 
 def check_constants(constants: Constants, broker: BrokerImage) -> None:
     """Raises TidemarkError INVALID_CONFIG for a broker that disagrees. One of a release that does
-    not say is taken at its word: it was told to have the same.
+    not send its own is let in.
     """
     if broker.lease_ms and not constants.has(broker.lease_ms):
         raise TidemarkError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """How much the controller takes on."""
 
-    requests_waiting_max: int = 4_096  # beyond it the caller hears REQUEST_TIMED_OUT at once
+    requests_waiting_max: int = 4_096  # beyond it the answer is REQUEST_TIMED_OUT at once
     lease_ms: int = 3_000
     feed_lost_fence_ms: int = 500
     deserted_resign_ms: int = 20_000  # since the term began; 0: never

@@ -51,7 +51,7 @@ class Offices:
         deserted_ms: int = 0,
     ) -> None:
         """``lease_ms`` is the longest of any broker that does not say what it has; ``deserted_ms``
-        0: a controller that nobody listens to stays.
+        0: a controller without subscribers stays.
         """
         self._term_start = term_start
         self._lease_ms = lease_ms
@@ -144,7 +144,7 @@ class Offices:
         demotion = self._demoted.get(key)
         needed = self._term_start if demotion is None else demotion.position
         if demotion is not None and demotion.incarnation_id != broker.incarnation_id:
-            return True  # another process is registered: the one that led holds no lease any more
+            return True  # another process is registered: the one that led no longer holds a lease
         return self._acknowledged.get(broker.broker_epoch, START_OF_FEED) >= needed
 
     # Streams.

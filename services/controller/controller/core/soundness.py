@@ -1,7 +1,7 @@
 """Deciding on replicas that do not prove what was committed: their disk failed, or lost bytes.
 
 Such a replica leaves ISR and ELR, so that it does not lead, and comes back as a follower: it takes
-what the leader has, and no other replica is cut to what it has left. Two kinds are told apart.
+what the leader has, and no other replica is cut to what it has left. There are two kinds.
 
     lost      the end of its log may be missing: leading, it would have others cut what it lacks
     damaged   a batch before the end is not what was written: it may lead where nobody else could
@@ -56,7 +56,7 @@ class Holdings:
     nothing_kept: bool
     """The page cache is gone and was not written out, or (without ``logs``) a disk is another."""
     directory_gone: bool
-    """One of its log directories is not there any more."""
+    """One of its log directories is missing."""
 
     def soundness(self, topic: TopicImage, partition: PartitionImage) -> Soundness:
         """Of one of its replicas."""

@@ -160,12 +160,28 @@ def test_whoever_reports_is_no_member_or_nobody_else_could_lead(
         assert after == before
 
 
-@given(MEMBERS, MEMBERS, st.booleans())
-def test_a_log_is_worth_the_worst_that_is_known_of_it(
-    sound: set[int], lost: set[int], gone: bool
+HERE = frozenset({(ID, 0)})
+BY_NAME = frozenset({("a", 0)})
+
+
+@pytest.mark.feature("G17")
+@pytest.mark.parametrize(
+    ("held", "epoch", "gone", "expected"),
+    [
+        (HeldLogs(sound=HERE), 3, True, Soundness.SOUND),
+        (HeldLogs(damaged=HERE), 3, False, Soundness.DAMAGED),
+        (HeldLogs(lost=HERE), 0, False, Soundness.LOST),
+        (HeldLogs(missing=BY_NAME), 0, False, Soundness.LOST),
+        (HeldLogs(), 0, False, Soundness.SOUND),  # never made
+        (HeldLogs(), 0, True, Soundness.LOST),
+        (HeldLogs(), 3, False, Soundness.LOST),
+    ],
+)
+def test_a_replica_is_worth_what_its_broker_has_of_it(
+    held: HeldLogs, epoch: int, gone: bool, expected: Soundness
 ) -> None:
-    held = HeldLogs(frozenset({(ID, 0)} if 1 in sound else ()), lost=frozenset())
-    topic = three(partition_epoch=3).image.topics["a"]
-    holdings = Holdings(held, nothing_kept=2 in lost, directory_gone=gone)
-    expected = Soundness.SOUND if 1 in sound and 2 not in lost else Soundness.LOST
-    assert holdings.soundness(topic, topic.partitions[0]) is expected
+    topic = three(partition_epoch=epoch).image.topics["a"]
+    found = Holdings(held, nothing_kept=False, directory_gone=gone)
+    assert found.soundness(topic, topic.partitions[0]) is expected
+    nothing = replace(found, nothing_kept=True)
+    assert nothing.soundness(topic, topic.partitions[0]) is Soundness.LOST
