@@ -233,7 +233,10 @@ class SegmentMap:
         if segment.is_whole or segment.base_offset < self.compacted_below:
             return None
         self._shared.warm(segment)
-        end = segment.end_before(segment.size_bytes)
+        try:
+            end = segment.end_before(segment.size_bytes)
+        except FrameError as problem:
+            return problem
         segment.is_whole = end >= expected
         if segment.is_whole:
             return None

@@ -77,6 +77,14 @@ def test_a_reader_is_not_led_over_batches_that_are_missing() -> None:
     assert (log.damage is not None, log.damage_at) == (True, 0)
 
 
+def test_a_reader_gets_what_is_before_a_segment_s_damaged_end() -> None:
+    disk, _, log = written(20)
+    disk.flip_bit(log.segments()[0].path, 7 * BATCH_BYTES + 16)
+    log = restarted(disk)
+    for offset in range(7):
+        assert bytes_of(log.read(offset, 10**6, end=20)).startswith(make_batch(offset, 1))
+
+
 def test_a_reader_goes_over_the_ends_of_whole_segments() -> None:
     disk, _, log = written(20)
     log = restarted(disk)
