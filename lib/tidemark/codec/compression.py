@@ -7,7 +7,7 @@ not by them. The libraries release the GIL, so both directions may run in a thre
 import functools
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import cramjam
@@ -33,6 +33,10 @@ CODECS_BY_NAME: Final[Mapping[str, int]] = {name: codec for codec, name in CODEC
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 ZSTD_LEVEL: Final = 3
 _ZSTD_CHUNK_BYTES_MIN: Final = 64 * 1024
+_ZSTD_BLOCK_HEADER_BYTES: Final = 3
+_ZSTD_BLOCK_OF_ONE_BYTE: Final = 1
+"""The kind of block that is one byte, repeated as often as its size says."""
+_ZSTD_CHECKSUM_BYTES: Final = 4
 # xerial's SnappyOutputStream, which Kafka uses: this magic, version 1, compatible with 1, then
 # blocks of (int32 length, raw snappy), each of at most 32 KB before compression.
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -183,27 +187,63 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:
-    size_bytes = zstandard.frame_content_size(data)
+    """All frames, one behind the other, as Java's ZstdInputStream reads them."""
+    decompressor = zstandard.ZstdDecompressor()
+    pieces: list[bytes] = []
+    left = bytes_max
+    for frame in zstd_frames(memoryview(data)):
+        pieces.append(_unzstd_frame(decompressor, frame, left))
+        left -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _unzstd_frame(
+    decompressor: zstandard.ZstdDecompressor, frame: memoryview, bytes_max: int
+) -> bytes:
+    size_bytes = zstandard.frame_content_size(frame)
     if size_bytes > bytes_max:
         raise _TooLongError
     if size_bytes >= 0:
-        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-    return _unzstd_stream(data, bytes_max)
-
-
-def _unzstd_stream(data: Buffer, bytes_max: int) -> bytes:
-    """A frame that does not say how long its content is, by chunks.
-
-    The library does not tell a cut stream from a whole one; whoever reads the records in it does.
-    """
-    chunk_bytes = min(bytes_max + 1, max(_ZSTD_CHUNK_BYTES_MIN, 8 * len(data)))
+        return decompressor.decompress(frame, allow_extra_data=False)
+    # A frame that does not say how long its content is.
+    chunk_bytes = min(bytes_max + 1, max(_ZSTD_CHUNK_BYTES_MIN, 8 * len(frame)))
     pieces: list[bytes] = []
     left = bytes_max
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+    with decompressor.stream_reader(frame) as reader:
         while piece := reader.read(min(chunk_bytes, left + 1)):
             pieces.append(_within(piece, left))
             left -= len(piece)
     return b"".join(pieces)
+
+
+def zstd_frames(data: memoryview) -> Iterator[memoryview]:
+    """The frames of zstd data. Raises CompressionError or ZstdError where one is not whole: the
+    library's streams end there without an error.
+    """
+    while data:
+        end = _zstd_frame_end(data)
+        yield data[:end]
+        data = data[end:]
+
+
+def _zstd_frame_end(data: memoryview) -> int:
+    """Length of the first frame, read from its header and those of its blocks (RFC 8878, 3.1.1)."""
+    if bytes(data[: len(zstandard.FRAME_HEADER)]) != zstandard.FRAME_HEADER:
+        raise CompressionError("zstd: no frame begins here")
+    parameters = zstandard.get_frame_parameters(data)
+    end = zstandard.frame_header_size(data)
+    is_last = False
+    while not is_last:
+        header = int.from_bytes(data[end : end + _ZSTD_BLOCK_HEADER_BYTES], "little")
+        is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        end += _ZSTD_BLOCK_HEADER_BYTES + (1 if kind == _ZSTD_BLOCK_OF_ONE_BYTE else size)
+        if end > len(data):
+            raise CompressionError("zstd: truncated")
+    if parameters.has_checksum:
+        end += _ZSTD_CHECKSUM_BYTES
+    if end > len(data):
+        raise CompressionError("zstd: truncated")
+    return end
 
 
 _COMPRESSORS: Final[Mapping[int, Callable[[Buffer, int | None], bytes]]] = {

@@ -1,8 +1,9 @@
 """The four codecs piece by piece: memory for one chunk, whatever the whole unfolds to.
 
 For walks over a batch's records that need each byte once. A chunk is of at most CHUNK_BYTES, except
-that uncompressed data is one chunk as it stands, and a block of snappy is one chunk: its library
-has no streaming form, and the format cannot unfold a byte to more than 22.
+that uncompressed data is one chunk as it stands, and a block of snappy is one chunk, refused unread
+beyond the caller's bound: its library has no streaming form, and the format cannot unfold a byte to
+more than 22.
 """
 
 import struct
@@ -28,6 +29,7 @@ from tidemark.codec.compression import (
     ZSTD_LEVEL,
     Buffer,
     CompressionError,
+    zstd_frames,
 )
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -41,17 +43,17 @@ _SNAPPY_BLOCK_EXTRA_BYTES: Final = 64
 
 def decompress_stream(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[bytes]:
     """Undo ``compress`` in chunks, none empty. Raises CompressionError, also beyond ``bytes_max``,
-    where the walk has come to it.
+    once the walk has come to it.
     """
     source = _DECOMPRESSORS.get(codec)
     if source is None:
         raise CompressionError(f"unknown compression codec {codec}")
     left = bytes_max
     try:
-        for chunk in source(memoryview(data)):
+        for chunk in source(memoryview(data), bytes_max):
             left -= len(chunk)
             if left < 0:
-                raise CompressionError(f"decompresses to more than {bytes_max} bytes")
+                raise _too_long(bytes_max)
             if chunk:
                 yield chunk
     except (
@@ -65,16 +67,23 @@ def decompress_stream(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[b
         raise CompressionError(f"{CODEC_NAMES[codec]}: {problem}") from None
 
 
+def _too_long(bytes_max: int) -> CompressionError:
+    return CompressionError(f"decompresses to more than {bytes_max} bytes")
+
+
 def _pieces(view: memoryview) -> Iterator[bytes]:
     for start in range(0, len(view), _PIECE_BYTES):
         yield bytes(view[start : start + _PIECE_BYTES])
 
 
-def _whole(view: memoryview) -> Iterator[bytes]:
+def _whole(view: memoryview, bytes_max: int) -> Iterator[bytes]:
+    if len(view) > bytes_max:
+        raise _too_long(bytes_max)
     yield bytes(view)
 
 
-def _ungzip(view: memoryview) -> Iterator[bytes]:
+def _ungzip(view: memoryview, bytes_max: int) -> Iterator[bytes]:
+    del bytes_max
     member, begun = zlib.decompressobj(_GZIP_WINDOW), False
     for piece in _pieces(view):
         rest = piece
@@ -93,7 +102,8 @@ def _ungzip(view: memoryview) -> Iterator[bytes]:
         raise CompressionError("gzip: truncated")
 
 
-def _unlz4(view: memoryview) -> Iterator[bytes]:
+def _unlz4(view: memoryview, bytes_max: int) -> Iterator[bytes]:
+    del bytes_max
     frame, begun = lz4.frame.LZ4FrameDecompressor(), False
     for piece in _pieces(view):
         rest = piece
@@ -110,19 +120,19 @@ def _unlz4(view: memoryview) -> Iterator[bytes]:
         raise CompressionError("lz4: truncated")
 
 
-def _unzstd(view: memoryview) -> Iterator[bytes]:
-    """The library does not tell a cut stream from a whole one; whoever reads the records in it
-    does.
-    """
-    with zstandard.ZstdDecompressor().stream_reader(view, read_across_frames=True) as reader:
-        while chunk := reader.read(CHUNK_BYTES):
-            yield chunk
+def _unzstd(view: memoryview, bytes_max: int) -> Iterator[bytes]:
+    del bytes_max
+    decompressor = zstandard.ZstdDecompressor()
+    for frame in zstd_frames(view):
+        with decompressor.stream_reader(frame) as reader:
+            while chunk := reader.read(CHUNK_BYTES):
+                yield chunk
 
 
-def _unsnappy(view: memoryview) -> Iterator[bytes]:
+def _unsnappy(view: memoryview, bytes_max: int) -> Iterator[bytes]:
     """Java's framing, or one raw block as clients without that framing write it."""
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        yield _unsnappy_block(view)
+        yield _unsnappy_block(view, bytes_max)
         return
     position = len(XERIAL_HEADER)
     if len(view) < position:
@@ -132,15 +142,17 @@ def _unsnappy(view: memoryview) -> Iterator[bytes]:
         position += XERIAL_LENGTH.size
         if length < 0 or position + length > len(view):
             raise CompressionError(f"snappy: block of {length} bytes does not fit")
-        yield _unsnappy_block(view[position : position + length])
+        yield _unsnappy_block(view[position : position + length], bytes_max)
         position += length
 
 
-def _unsnappy_block(block: memoryview) -> bytes:
+def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
     # The block states its length first; the library would reserve that much before it looks on.
     stated = cramjam.snappy.decompress_raw_len(block)
     if stated > _SNAPPY_RATIO_MAX * len(block) + _SNAPPY_BLOCK_EXTRA_BYTES:
         raise CompressionError(f"snappy: {len(block)} bytes cannot unfold to {stated}")
+    if stated > bytes_max:
+        raise _too_long(bytes_max)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
@@ -199,7 +211,7 @@ def _zstd(chunks: Iterable[bytes], size_bytes: int, level: int | None) -> Iterat
     yield stream.flush()
 
 
-_DECOMPRESSORS: Final[Mapping[int, Callable[[memoryview], Iterator[bytes]]]] = {
+_DECOMPRESSORS: Final[Mapping[int, Callable[[memoryview, int], Iterator[bytes]]]] = {
     NONE: _whole,
     GZIP: _ungzip,
     SNAPPY: _unsnappy,

@@ -104,8 +104,8 @@ def test_snappy_block_that_does_not_fit_is_refused(block: bytes) -> None:
         decompress(SNAPPY, compress(SNAPPY, b"") + block, bytes_max=100)
 
 
-def test_gzip_members_and_lz4_frames_in_a_row_are_read() -> None:
-    for codec in (GZIP, LZ4):
+def test_members_and_frames_in_a_row_are_read() -> None:
+    for codec in (GZIP, LZ4, ZSTD):
         packed = compress(codec, b"tide") + compress(codec, b"mark")
         assert decompress(codec, packed, bytes_max=8) == b"tidemark"
         with pytest.raises(CompressionError):
@@ -126,6 +126,14 @@ def test_zstd_stream_of_unstated_length_is_read_within_the_bound() -> None:
     assert decompress(ZSTD, packed, bytes_max=5_000_000) == bytes(5_000_000)
     with pytest.raises(CompressionError, match="more than"):
         decompress(ZSTD, packed, bytes_max=4_999_999)
+
+
+def test_a_zstd_stream_of_unstated_length_that_lacks_its_end_is_refused() -> None:
+    packed = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(b"ti")
+    for end in range(len(packed)):
+        with pytest.raises(CompressionError):
+            decompress(ZSTD, packed[: end or 1], bytes_max=100)
+    assert decompress(ZSTD, packed * 2, bytes_max=100) == b"titi"
 
 
 def test_gzip_is_plain_gzip() -> None:

@@ -3,7 +3,9 @@
 import os
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
+import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,8 @@ from tidemark.codec.compression import (
 from tidemark.codec.compression_stream import CHUNK_BYTES, compress_stream, decompress_stream
 from tidemark.codec.varint import _encode_unsigned
 
-every_codec = pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES.get)
+COMPRESSING = (GZIP, SNAPPY, LZ4, ZSTD)
+every_codec = pytest.mark.parametrize("codec", COMPRESSING, ids=CODEC_NAMES.get)
 
 
 @settings(deadline=None)
@@ -56,11 +59,33 @@ def test_garbage_is_refused(codec: int, garbage: bytes) -> None:
         list(decompress_stream(codec, garbage, bytes_max=1_000))
 
 
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4], ids=CODEC_NAMES.get)
+@every_codec
 def test_truncated_data_is_refused(codec: int) -> None:
     packed = compress(codec, os.urandom(100_000))
-    with pytest.raises(CompressionError):
-        list(decompress_stream(codec, packed[: len(packed) // 2], bytes_max=200_000))
+    for end in (1, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(CompressionError):
+            list(decompress_stream(codec, packed[:end], bytes_max=200_000))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.sampled_from(COMPRESSING), st.data())
+def test_both_forms_take_and_refuse_the_same(seed: bytes, codec: int, draw: st.DataObject) -> None:
+    packed = bytearray(
+        compress(codec, seed) + draw.draw(st.sampled_from((b"", compress(codec, seed))))
+    )
+    packed[draw.draw(st.integers(0, len(packed) - 1))] ^= draw.draw(st.sampled_from((0, 1, 128)))
+    del packed[draw.draw(st.integers(1, len(packed))) :]
+    assert _read(lambda: decompress(codec, packed, bytes_max=100)) == _read(
+        lambda: b"".join(decompress_stream(codec, packed, bytes_max=100))
+    )
+
+
+def _read(unfold: Callable[[], bytes]) -> bytes | None:
+    """What comes out; None where it is refused."""
+    try:
+        return unfold()
+    except CompressionError:
+        return None
 
 
 def test_an_unknown_codec_is_refused() -> None:
@@ -86,6 +111,17 @@ def test_a_block_of_snappy_that_claims_more_than_it_can_hold_is_refused_unread()
     block = _encode_unsigned(200_000_000) + b"\x00a"
     with pytest.raises(CompressionError, match="cannot unfold to 200000000"):
         list(decompress_stream(SNAPPY, block, bytes_max=1_000_000_000))
+
+
+def test_a_block_of_snappy_beyond_the_bound_is_refused_unread() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(20_000_000)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CompressionError, match="more than 1000 bytes"):
+            list(decompress_stream(SNAPPY, block, bytes_max=1_000))
+        assert tracemalloc.get_traced_memory()[1] < len(block)
+    finally:
+        tracemalloc.stop()
 
 
 def test_output_that_gzip_holds_back_comes() -> None:

@@ -169,7 +169,7 @@ def test_lookup_by_timestamp_agrees_with_its_plain_twin(
 
 def test_a_lookup_stops_at_offsets_that_do_not_ascend() -> None:
     batch = _batch_of(encode_record(0, 0, None, None) * 1_000, 1_000)
-    with pytest.raises(RecordsError, match="offset delta 0 stands behind 0"):
+    with pytest.raises(RecordsError, match="offset delta 0 follows 0"):
         first_at_or_after(batch, read_header(batch), 5)
 
 
