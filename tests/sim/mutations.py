@@ -38,9 +38,9 @@ def _read_to_the_end(log: Log, offset: int, bytes_max: int, *, end: int) -> Any:
     return _read(log, offset, bytes_max, end=log.log_end)
 
 
-def _map_one_too_far(cleaning: _Round, segment: Any, walked: Any) -> None:
+def _map_one_too_far(cleaning: _Round, walked: Any) -> None:
     before = dict(cleaning._offsets)
-    _map_batch(cleaning, segment, walked)
+    _map_batch(cleaning, walked)
     for key, offset in cleaning._offsets.items():
         if before.get(key) != offset:
             cleaning._offsets[key] = offset + 1

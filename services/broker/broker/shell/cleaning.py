@@ -173,6 +173,7 @@ class Cleaning:
                     partition=str(hosted.topic_partition),
                     read=result.records_read,
                     kept=result.records_kept,
+                    batches_unreadable=result.batches_unreadable,
                     bytes_before=result.bytes_read,
                     bytes_after=result.bytes_written,
                 ),

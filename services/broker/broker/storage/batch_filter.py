@@ -18,6 +18,7 @@ from tidemark.codec.record_batch import (
     BatchHeader,
 )
 from tidemark.codec.records import (
+    RecordsError,
     RecordSpan,
     assemble_batch,
     rebase_record,
@@ -52,15 +53,27 @@ class FilteredBatch(NamedTuple):
     batch: bytes | None
     records_kept: int
     records_without_key: int
+    is_readable: bool = True
 
 
 def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -> FilteredBatch:
-    """Apply the rule to exactly one batch whose CRC was checked. Raises RecordsError.
+    """Apply the rule to exactly one batch whose CRC was checked.
 
     Control batches stay as they are: whether a marker may go is a matter of its whole transaction.
+    So does a batch whose records cannot be read, unless its transaction was aborted: its CRC proves
+    that its producer sent it so, which a topic without compaction takes.
     """
     if header.is_control:
         return FilteredBatch(bytes(batch), header.record_count, 0)
+    try:
+        return _filtered(batch, header, retention)
+    except RecordsError:
+        if retention.aborted:
+            return FilteredBatch(_rest(header, retention), 0, 0, is_readable=False)
+        return FilteredBatch(bytes(batch), header.record_count, 0, is_readable=False)
+
+
+def _filtered(batch: memoryview, header: BatchHeader, retention: Retention) -> FilteredBatch:
     payload = records_payload(batch, header)
     kept = _Kept()
     without_key = 0
@@ -70,8 +83,7 @@ def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -
         elif _stays(span.key, span, header, retention):
             kept.add(span)
     if not kept.count:
-        empty = _emptied(header) if retention.keep_empty else None
-        return FilteredBatch(empty, 0, without_key)
+        return FilteredBatch(_rest(header, retention), 0, without_key)
     return FilteredBatch(
         _with_records(batch, header, payload, kept, retention), kept.count, without_key
     )
@@ -153,6 +165,11 @@ def _with_records(
     return assemble_batch(
         header._replace(max_timestamp=max_timestamp, record_count=kept.count), records
     )
+
+
+def _rest(header: BatchHeader, retention: Retention) -> bytes | None:
+    """What remains of a batch without records."""
+    return _emptied(header) if retention.keep_empty else None
 
 
 def _emptied(header: BatchHeader) -> bytes:

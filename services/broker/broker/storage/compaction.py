@@ -206,6 +206,8 @@ class CleaningResult:
     records_read: int = 0
     records_kept: int = 0
     records_without_key: int = 0
+    batches_unreadable: int = 0
+    """Batches with a right CRC whose records are malformed."""
     bytes_read: int = 0
     bytes_written: int = 0
 
@@ -337,20 +339,20 @@ class _Round:
                 if len(offsets) >= job.keys_max:
                     return header.base_offset
                 if not header.is_control and not self._is_aborted(header):
-                    self._map_batch(segment, walked)
+                    self._map_batch(walked)
         return job.first_uncleanable
 
-    def _map_batch(self, segment: SegmentView, walked: WalkedBatch) -> None:
+    def _map_batch(self, walked: WalkedBatch) -> None:
+        """Its keys, if it can be read to its end: what no reader gets hides nothing earlier."""
         header, base_offset = walked.header, walked.header.base_offset
-        offsets = self._offsets
+        own: dict[bytes, int] = {}
         try:
             for span in scan_chunks(payload_chunks(walked.batch, header), header.record_count):
                 if span.key is not None:
-                    offsets[map_key(span.key)] = base_offset + span.offset_delta
-        except RecordsError as problem:
-            raise self._damaged(
-                segment, walked.position, header.base_offset, str(problem)
-            ) from None
+                    own[map_key(span.key)] = base_offset + span.offset_delta
+        except RecordsError:
+            return
+        self._offsets.update(own)
 
     def _clean_group(self, group: list[SegmentView]) -> CleanedGroup:
         path = group[0].path + CLEANED
@@ -398,13 +400,8 @@ class _Round:
         for segment in group:
             for walked in self._walk(segment):
                 header = walked.header
-                retention = self._retention(header)
-                try:
-                    filtered = filter_batch(walked.batch, header, retention)
-                except RecordsError as problem:
-                    raise self._damaged(
-                        segment, walked.position, header.base_offset, str(problem)
-                    ) from None
+                filtered = filter_batch(walked.batch, header, self._retention(header))
+                self._result.batches_unreadable += not filtered.is_readable
                 self._result.records_read += header.record_count
                 self._result.records_kept += filtered.records_kept
                 self._result.records_without_key += filtered.records_without_key

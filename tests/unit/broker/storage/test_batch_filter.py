@@ -12,7 +12,7 @@ from tidemark.codec.record_batch import (
     read_header,
     set_log_append_time,
 )
-from tidemark.codec.records import Record, RecordsError, assemble_batch, build_batch, read_records
+from tidemark.codec.records import Record, assemble_batch, build_batch, read_records
 
 NOW = 1_000_000
 INPUTS = [
@@ -118,11 +118,12 @@ def test_markers_stay() -> None:
     assert filtered(marker, offsets={b"\x00\x00\x00\x01": 99})[0] == marker
 
 
-def test_malformed_records_are_told() -> None:
+def test_a_batch_that_cannot_be_read_stays_as_it_is_unless_it_was_aborted() -> None:
     header = read_header(build_batch(INPUTS))._replace(attributes=DELETE_HORIZON_BIT)
     broken = assemble_batch(header, b"\x7f")
-    with pytest.raises(RecordsError):
-        filter_batch(memoryview(broken), read_header(broken), retention())
+    view = memoryview(broken)
+    assert filter_batch(view, header, retention()) == (broken, header.record_count, 0, False)
+    assert filter_batch(view, header, retention(aborted=True)) == (None, 0, 0, False)
 
 
 def test_a_long_key_cannot_be_forged() -> None:

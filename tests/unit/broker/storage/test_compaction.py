@@ -22,9 +22,16 @@ from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
+    read_header,
     set_base_offset_and_epoch,
 )
-from tidemark.codec.records import Record, build_batch, read_records
+from tidemark.codec.records import (
+    Record,
+    assemble_batch,
+    build_batch,
+    read_records,
+    records_payload,
+)
 from tidemark.model.topic_configs import topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.batch_walk import walk_batches
@@ -249,6 +256,21 @@ def test_damage_ends_the_round_and_leaves_nothing_behind(at: int) -> None:
     assert result.damage.path == views[1].path
     assert result.groups == ()
     assert [name for name in disk.list("orders-0") if name.endswith(".cleaned")] == []
+
+
+def test_a_batch_that_cannot_be_read_is_no_damage_and_hides_nothing() -> None:
+    disk = MemDisk()
+    whole = batch_of([(b"a", b"2"), (b"b", b"1")], 1)
+    header = read_header(whole)
+    broken = assemble_batch(header, records_payload(whole, header)[:-1])
+    views = [
+        write_segment(disk, 0, [batch_of([(b"a", b"1")], 0)], 1),
+        write_segment(disk, 1, [broken], 3),
+    ]
+    result = clean_segments(lambda: disk, job(views, segment_bytes_max=1))
+    assert (result.damage, result.batches_unreadable) == (None, 1)
+    assert [one.value for one in records_in(disk, [result.groups[0].path])] == [b"1"]
+    assert disk.read_whole(result.groups[1].path) == broken
 
 
 def test_cleaned_indexes_are_those_of_the_cleaned_log() -> None:
