@@ -5,7 +5,6 @@ job starts another. The process gets a bound of memory when it starts, and ends 
 closed, as it is when the parent dies.
 """
 
-import contextlib
 import multiprocessing
 import os
 import pickle
@@ -21,11 +20,13 @@ from typing import Any, Final, NamedTuple
 _STARTS_MAX: Final = 3
 _START_S_MAX: Final = 60.0
 """How long a process may take until it waits for jobs: spawning imports modules."""
+_EXIT_OUT_OF_MEMORY: Final = 65
+"""Exit code of a process that had no memory to receive a job."""
 
 
 class WorkerDiedError(Exception):
-    """The worker process died (killed, out of memory) under this job, or none could be started; the
-    next job gets a new one.
+    """The worker process died (killed, or by a library's abort) under this job, or none could be
+    started; the next job gets a new one.
     """
 
 
@@ -114,28 +115,35 @@ class WorkerProcess:
             outcome = Outcome(*pipe.recv())
         except (EOFError, OSError) as problem:
             exit_code = self._reap()
+            if exit_code == _EXIT_OUT_OF_MEMORY:
+                raise self._too_large() from problem
             raise WorkerDiedError(f"the worker process died (exit code {exit_code})") from problem
         if isinstance(outcome.error, MemoryError):
             self._reap()  # what it holds goes back at once
-            raise JobTooLargeError(
-                f"more than {self._limits.memory_max_bytes} bytes"
-            ) from outcome.error
+            raise self._too_large() from outcome.error
         return outcome
+
+    def _too_large(self) -> JobTooLargeError:
+        return JobTooLargeError(f"more than {self._limits.memory_max_bytes} bytes")
 
     def _hand_over(self, task: Task) -> Connection:
         for _ in range(_STARTS_MAX):
             pipe = self._live_pipe()
             try:
                 pipe.send(tuple(task))
-            except OSError:  # it died while idle: no job of ours was lost
-                self._reap()
+            except OSError as problem:
+                if self._reap() == _EXIT_OUT_OF_MEMORY:
+                    raise self._too_large() from problem
+                # It died while idle: no job was lost.
             else:
                 return pipe
         raise WorkerDiedError("the worker process does not start")
 
     def _live_pipe(self) -> Connection:
         """Of a process that waits for tasks."""
-        if self._process is not None and not self._process.is_alive():
+        with self._lock:  # is_alive reaps a process that has ended
+            has_ended = self._process is not None and not self._process.is_alive()
+        if has_ended:
             self._reap()
         if self._pipe is not None:
             return self._pipe
@@ -201,11 +209,19 @@ def _serve(pipe: Connection, limits: WorkerLimits) -> None:
 
 
 def _receive(pipe: Connection, tasks: "queue.SimpleQueue[bytes]") -> None:
-    """In a thread of its own: without it a worker would outlive a parent that was killed."""
-    with contextlib.suppress(EOFError, OSError):
+    """Queue what the parent sends. In a thread of its own: without it a worker would outlive a
+    parent that was killed.
+    """
+    exit_code = 0
+    try:
         while True:
             tasks.put(pipe.recv_bytes())
-    os._exit(0)
+    except (EOFError, OSError):
+        pass
+    except MemoryError:  # the rest of the job stays in the pipe: nothing can follow it
+        exit_code = _EXIT_OUT_OF_MEMORY
+    finally:
+        os._exit(exit_code)
 
 
 def _answer(pickled: bytes) -> bytes:
