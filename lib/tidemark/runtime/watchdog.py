@@ -10,8 +10,6 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from types import TracebackType
 from typing import Final
 
 from tidemark.machine.stall_rule import StallBegan, StallEnded, StallRule
@@ -28,22 +26,13 @@ FRAMES_SHOWN_MAX: Final = 40
 class Watchdog:
     """Watches the running loop, as an async context manager."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        limit_ms: int,
-        on_change: Callable[[StallBegan | StallEnded], None] = lambda _: None,
-    ) -> None:
-        """``limit_ms``: a loop that has not turned for so long stands still. ``on_change`` is
-        called on the watchdog's thread once that is logged.
-        """
+    def __init__(self, metrics: Metrics, *, limit_ms: int) -> None:
+        """``limit_ms``: a loop that has not turned for so long stands still."""
         self._stalls = metrics.counter(
             "tidemark_event_loop_stalls", "times the event loop stood still"
         ).at()
         self._limit_ms = limit_ms
         self._look_ms = max(1, limit_ms // LOOKS_A_LIMIT)
-        self._on_change = on_change
         self._clock = Clock()
         self._turns = 0
         self._over = threading.Event()
@@ -61,12 +50,7 @@ class Watchdog:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._timer is not None, "entered before"
         assert self._thread is not None, "entered before"
         self._timer.cancel()
@@ -91,8 +75,6 @@ class Watchdog:
                 )
             elif isinstance(found, StallEnded):
                 log.warning("the event loop turns again", extra=fields(stood_ms=found.still_ms))
-            if found is not None:
-                self._on_change(found)
 
     def _stack(self) -> str:
         """Where the loop's thread is."""
