@@ -28,7 +28,7 @@ class FeedSubscriber:
         self._snapshot_seen = False
 
     def judge(self, position: FeedPosition, *, is_snapshot: bool) -> Verdict:
-        """What to do with an update; APPLY has moved ``position`` to it."""
+        """What to do with an update; once one with APPLY is applied, call ``applied``."""
         if is_snapshot:
             if position < self.position:
                 return Verdict.OLDER_CONTROLLER
@@ -37,8 +37,12 @@ class FeedSubscriber:
                 return Verdict.KNOWN
         elif not self._snapshot_seen or not self._follows(position):
             return Verdict.GAP
-        self.position = position
         return Verdict.APPLY
+
+    def applied(self, position: FeedPosition) -> None:
+        """The update is applied whole; one that was not is asked for again."""
+        assert position > self.position, f"{position} was applied after {self.position}"
+        self.position = position
 
     def _follows(self, position: FeedPosition) -> bool:
         known = self.position

@@ -46,7 +46,7 @@ class MetadataCache:
         self._subscriptions: dict[str, _Subscription] = {}
         self._changed = asyncio.Event()
         self._watchers: list[Callable[[ClusterImage], None]] = []
-        self._waiters: list[tuple[FeedPosition, asyncio.Future[None]]] = []
+        self._waiters: dict[asyncio.Future[None], FeedPosition] = {}
         self._is_taking = False
         self._reached = self.image.position
         """Every subscriber is through with this position."""
@@ -111,30 +111,30 @@ class MetadataCache:
         changed.set()
         for watcher in tuple(self._watchers):
             watcher(image)
-        for position, reached in self._waiters:
+        for reached, position in self._waiters.items():
             if position <= image.position and not reached.done():
                 reached.set_result(None)
 
     # -- waiting
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
-        """Wait until ``position`` or a later one is reached; whether that was in time. False at
-        once beyond WAITERS_MAX.
+        """Wait until ``position`` or a later one is reached; whether that was in time. With
+        WAITERS_MAX waiting already it is looked for at the end of ``timeout_s`` only.
         """
         if self._reached >= position:
             return True
         if len(self._waiters) >= WAITERS_MAX:
-            return False
+            await asyncio.sleep(timeout_s)  # callers that ask in a loop must not hold it
+            return self._reached >= position
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (position, reached)
-        self._waiters.append(entry)
+        self._waiters[reached] = position
         try:
             async with asyncio.timeout(timeout_s):
                 await reached
         except TimeoutError:
             return self._reached >= position
         finally:
-            self._waiters.remove(entry)
+            del self._waiters[reached]
         return True
 
     @contextmanager

@@ -140,9 +140,9 @@ class MetadataFollower:
             case Verdict.GAP:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
-                await self.metadata.take_in_steps(
-                    *await _in_turns(apply_update(self.image, update))
-                )
+                image, delta = await _in_turns(apply_update(self.image, update))
+                self._core.applied(position)  # from here on it is taken, whatever happens
+                await self.metadata.take_in_steps(image, delta)
             case Verdict.KNOWN:
                 pass
         self._backoff_s = _BACKOFF_S_FIRST

@@ -6,9 +6,11 @@ import pytest
 from tidemark.model.metadata import START_OF_FEED
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime import metadata_cache
 from tidemark.runtime.metadata_cache import MetadataCache, find_leader, find_partition
 from unit.tidemark.runtime.memory_brokers import STATE, STATE_ID, MemoryBroker, MemoryPartition
 from unit.tidemark.runtime.memory_brokers import image_of as image
+from virtual_time import run_virtual
 
 
 def broker(endpoint: str = "h:1") -> MemoryBroker:
@@ -52,6 +54,21 @@ def test_the_wait_may_be_bounded() -> None:
         assert await metadata.wait_newer_or(metadata.image.position, 0.001) is metadata.image
 
     asyncio.run(scenario())
+
+
+def test_beyond_the_bound_of_waiters_the_loop_still_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "WAITERS_MAX", 0)
+
+    async def scenario() -> None:
+        metadata, new = MetadataCache(), image(1, [], leader=-1)
+        assert not await metadata.wait_for(new.position, 60)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(metadata.wait_for(new.position, 60))
+            await asyncio.sleep(0)
+            metadata.take(new)
+        assert waiting.result()
+
+    run_virtual(scenario())
 
 
 def test_a_leader_is_found_with_its_endpoint_and_epoch() -> None:

@@ -11,6 +11,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update
 from tidemark_wire.v1 import controller_pb2 as pb
+from unit.tidemark.runtime.memory_brokers import image_of
 from unit.tidemark.runtime.scripted_controller import ScriptedController, serving
 from waiting import PATIENCE_S
 
@@ -96,6 +97,23 @@ def test_a_gap_is_never_applied_but_leads_to_a_new_snapshot() -> None:
         await reach(follower, at(9))
 
     assert follow([[snapshot(3), delta(5)], [snapshot(9)]], use) == [at(3), at(9)]
+
+
+def test_a_snapshot_whose_reading_was_cancelled_is_taken_when_it_comes_again() -> None:
+    async def run() -> FeedPosition:
+        follower = MetadataFollower(
+            ControllerClient(endpoints=["127.0.0.1:1"]), MetadataCache(), subscriber="test"
+        )
+        update = snapshot_update(image_of(3, [], leader=-1))
+        taking = asyncio.get_running_loop().create_task(follower._take("", update))
+        await asyncio.sleep(0)  # a part of it is read
+        taking.cancel()
+        await asyncio.wait((taking,))
+        follower._core.subscribed()
+        await follower._take("", update)
+        return follower.image.position
+
+    assert asyncio.run(run()).version == 3
 
 
 def test_an_older_controller_is_not_believed() -> None:
