@@ -8,15 +8,26 @@ again from the log: so what a decision changes besides its records (sessions, jo
 be such that losing it is allowed by the protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, WallMs
 
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 RecordT = TypeVar("RecordT")
 EffectT_co = TypeVar("EffectT_co", covariant=True)
+
+CLIENT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    # The coordinator could not write, or did not answer: clients find it again and repeat.
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What clients are answered when a coordinator's own log failed, as Kafka's coordinators do."""
 
 
 class Moment(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from tidemark.codec.control_record import EndTxnMarker, read_control
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, Buffer, read_header
 from tidemark.codec.records import build_batch, read_records
-from tidemark.machine.shard import Decision, Moment, Shard, Writer
+from tidemark.machine.shard import CLIENT_ERRORS, Decision, Moment, Shard, Writer
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.clock import Clock
 
@@ -102,6 +102,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._shard: Shard[RequestT, RecordT, EffectT] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] | None = None
+        self._dropped_by = ErrorCode.NOT_COORDINATOR
+        """Error of the requests that are not answered when the state is dropped."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
@@ -175,7 +177,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "the coordinator has lost its shard")
+        failure = TidemarkError(self._dropped_by, "the coordinator has dropped its state")
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(failure)
@@ -184,8 +186,9 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     # -- requests
 
     async def ask(self, request: RequestT) -> Any:
-        """The reply to a request. Raises TidemarkError: COORDINATOR_LOAD_IN_PROGRESS, or
-        NOT_COORDINATOR when the state is dropped meanwhile: it may have been done.
+        """The reply to a request. Raises TidemarkError: COORDINATOR_LOAD_IN_PROGRESS; or, when the
+        state is dropped meanwhile and the outcome is unknown, COORDINATOR_NOT_AVAILABLE where an
+        append was not committed in time or for want of replicas, else NOT_COORDINATOR.
         """
         if self._shard is None:
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard is being loaded")
@@ -327,6 +330,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
 
     def _break(self, failure: BaseException) -> None:
         self._shard = None
+        if isinstance(failure, TidemarkError):
+            self._dropped_by = CLIENT_ERRORS.get(failure.code, ErrorCode.NOT_COORDINATOR)
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(failure)
 

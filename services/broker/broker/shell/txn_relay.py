@@ -7,10 +7,11 @@ clients a wait and not an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidemark.codec.java_hash import shard_for_name
+from tidemark.machine.shard import CLIENT_ERRORS
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import TopicPartition
@@ -28,15 +29,6 @@ if TYPE_CHECKING:
 
 RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client waits for an answer: what is not decided by then it asks again."""
-_AS_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
-    # The coordinator could not write, or did not answer: clients find it again and repeat.
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
-"""What failed below the coordinator, as Kafka's TransactionStateManager tells it to clients."""
 
 
 class Producer(NamedTuple):
@@ -223,7 +215,7 @@ class TxnRelay:
 
 def told(code: ErrorCode) -> ErrorCode:
     """An error of the way to the coordinator, or of its log, in the words that clients know."""
-    return _AS_TOLD.get(code, code)
+    return CLIENT_ERRORS.get(code, code)
 
 
 def merge_listings(answers: Iterable[Any]) -> Any:

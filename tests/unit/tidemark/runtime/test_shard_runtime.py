@@ -202,7 +202,18 @@ async def code_of(work: Awaitable[object]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def test_a_failed_append_drops_the_state_and_all_who_wait() -> None:
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_a_failed_append_drops_the_state_and_all_who_wait(
+    failure: ErrorCode, answer: ErrorCode
+) -> None:
     log = HeldLog()
 
     async def run() -> list[ErrorCode]:
@@ -213,14 +224,10 @@ def test_a_failed_append_drops_the_state_and_all_who_wait() -> None:
             log.holds = True
             asked = tasks.create_task(code_of(runtime.ask("a=1")))
             await settle()
-            log.held[0].set_exception(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "late"))
+            log.held[0].set_exception(TidemarkError(failure, "why"))
         return [served_until.result(), asked.result(), await code_of(runtime.ask("a"))]
 
-    assert run_virtual(run()) == [
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ]
+    assert run_virtual(run()) == [failure, answer, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 def test_a_bug_in_the_state_costs_the_state() -> None:

@@ -258,7 +258,7 @@ def test_a_decided_transaction_survives_the_loss_of_its_state() -> None:
 def test_a_failed_append_answers_at_once_and_loads_again() -> None:
     async def scenario(here: World) -> None:
         here.broker.refusals = [(ErrorCode.REQUEST_TIMED_OUT, 5)]
-        assert (await here.init()).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await here.init()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await here.serving()
         assert (await here.init()).error_code == ErrorCode.NONE
         assert here.member.owner_epoch == 2
