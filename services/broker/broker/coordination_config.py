@@ -89,7 +89,8 @@ class CoordinationConfig(ServiceConfig):
     transaction_state_log_min_isr: int = Field(
         2,
         ge=1,
-        description="min.insync.replicas of __transaction_state, also where it gets more replicas",
+        description="min.insync.replicas of __transaction_state; a lower one on the topic is raised"
+        " to it once so many of its replicas are in sync",
     )
     transaction_state_log_segment_bytes: int = Field(
         100 * _MIB, ge=1, description="segment.bytes of __transaction_state: it is loaded whole"
