@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
+FIRST ?=
 MINUTES ?=
 TIMES ?=
 BURN ?=
@@ -97,7 +98,7 @@ chaos: setup ## real faults on a real cluster: make chaos MINUTES=10 SEED=7
 	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: setup ## more seeds, longer chaos, the suite again: make soak SEEDS=2000 MINUTES=30, make soak TIMES=10 BURN=4
-	$(BIN)/python tools/soak.py $(if $(TIMES),--times $(TIMES)) $(if $(BURN),--burn $(BURN)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	$(BIN)/python tools/soak.py $(if $(TIMES),--times $(TIMES)) $(if $(BURN),--burn $(BURN)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)

@@ -1,9 +1,10 @@
 """``make soak``: what is slow and proves a little more each time it is run.
 
-``SEEDS=2000 MINUTES=30``: so many lives of each simulated world, and chaos for so long.
-``TIMES=10``: ``make test`` so many times in a row. ``BURN=4``: beside so many processes that burn
-CPU. Each run's output is kept under ``build/soak``; what failed is said as it fails, and again at
-the end; the exit status is 1 if anything did.
+``SEEDS=2000 MINUTES=30``: so many lives of each simulated world, from seed ``FIRST`` (1) on, and
+chaos for so long. ``TIMES=10``: ``make test`` so many times in a row. ``BURN=4``: beside so many
+processes that burn CPU. Each run's output is kept under ``build/soak``, in a folder named by the
+time it began; failures are printed as they happen and again at the end, and the exit status is 1 if
+there was one.
 """
 
 import argparse
@@ -20,8 +21,16 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[1]
 KEPT: Final = ROOT / "build" / "soak"
 WORLDS: Final = ("cluster", "txn", "node")
-_BURN: Final = "while True: pass"
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) .*|^make.*\] Error \d+.*|^the same order again: .*")
+_BURN: Final = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+"""Ends with its parent, however that ends."""
+_FAILED: Final = re.compile(
+    r"^(?:FAILED|ERROR) .*|^make(?:\[\d+\])?: (?:\*\*\* )?\[.*|^the same order again: .*"
+)
+"""Of make, whatever it says of a command that failed: by its status, or by a signal."""
+_COUNTED: Final = re.compile(r"^\d+ (?:passed|failed|skipped|seeds|errors?)\b.*")
+_OF_SOAK: Final = frozenset(("ARGS", "BURN", "FIRST", "MINUTES", "SEED", "SEEDS", "TIMES"))
+_OF_MAKE: Final = frozenset(("MAKEFLAGS", "MFLAGS", "MAKELEVEL"))
+"""What make passes on; `make test` within is not to see what `make soak` was given."""
 
 
 class Part(NamedTuple):
@@ -31,23 +40,24 @@ class Part(NamedTuple):
     argv: Sequence[str]
 
 
-def parts(times: int, seeds: int, minutes: float) -> Iterator[Part]:
+def parts(times: int, seeds: int, minutes: float, *, first: int = 1) -> Iterator[Part]:
     """In the order in which they run."""
     for number in range(1, times + 1):
         # A target's later lines run whatever the earlier ones found.
         yield Part(f"suite-{number}", ("make", "--ignore-errors", "test"))
     if seeds:
         for world in WORLDS:
-            of_world = ("--world", world, "--seeds", str(seeds))
+            of_world = ("--world", world, "--seeds", str(seeds), "--first", str(first))
             yield Part(f"sim-{world}", (sys.executable, "-m", "sim", *of_world))
-    if minutes:
+    if minutes > 0:
         yield Part("chaos", (sys.executable, "-m", "chaos", "--minutes", f"{minutes:g}"))
 
 
 @contextmanager
 def burning(count: int) -> Iterator[list["subprocess.Popen[bytes]"]]:
     """So many processes that use all the CPU they are given."""
-    started = [subprocess.Popen([sys.executable, "-c", _BURN]) for _ in range(count)]
+    argv = (sys.executable, "-c", _BURN, str(os.getpid()))
+    started = [subprocess.Popen(argv) for _ in range(count)]
     try:
         yield started
     finally:
@@ -57,43 +67,59 @@ def burning(count: int) -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 
 def failures(code: int, text: str) -> list[str]:
-    """The lines that say what failed; empty when all is well."""
+    """Lines that say what failed; none when all is well."""
     found = [line for line in text.splitlines() if _FAILED.match(line)]
     return found or ([f"exit status {code}"] if code else [])
 
 
 def run(part: Part, directory: Path) -> list[str]:
-    """What failed."""
+    """Lines that say what failed."""
     log_path = directory / f"{part.name}.log"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    env = {name: value for name, value in os.environ.items() if name not in _OF_SOAK | _OF_MAKE}
+    env["PYTHONPATH"] = str(ROOT / "tests")
     began = time.monotonic()
     with log_path.open("wb") as log:
         done = subprocess.run(part.argv, cwd=ROOT, env=env, stdout=log, stderr=log, check=False)
-    found = failures(done.returncode, log_path.read_text(errors="replace"))
+    text = log_path.read_text(errors="replace")
+    found = failures(done.returncode, text)
+    counts = [line for line in text.splitlines() if _COUNTED.match(line)]
     minutes = (time.monotonic() - began) / 60
-    print(f"{part.name}: {'FAILED' if found else 'passed'} in {minutes:.1f} min, {log_path}")
-    for line in found:
-        print(f"  {line}", flush=True)
-    return [f"{part.name}: {line}" for line in found]
+    said = f"{part.name}: {'FAILED' if found else 'passed'} in {minutes:.1f} min, {log_path}"
+    print(said, *counts, *found, sep="\n  ", flush=True)
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--times", type=_count, default=0, help="runs of the whole suite")
+    parser.add_argument("--burn", type=_count, default=0, help="processes that burn CPU meanwhile")
+    parser.add_argument("--seeds", type=_count, default=0, help="lives of each simulated world")
+    parser.add_argument("--first", type=_count, default=1, help="seed of the first life")
+    parser.add_argument("--minutes", type=float, default=0, help="of chaos")
+    asked = parser.parse_args()
+    if not asked.times and not asked.seeds and not asked.minutes > 0:
+        parser.error("nothing to do: give --times, --seeds or --minutes")
+    return asked
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
 
 
 def main() -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--times", type=int, default=0, help="runs of the whole suite")
-    parser.add_argument("--burn", type=int, default=0, help="processes that burn CPU meanwhile")
-    parser.add_argument("--seeds", type=int, default=0, help="lives of each simulated world")
-    parser.add_argument("--minutes", type=float, default=0, help="of chaos")
-    asked = parser.parse_args()
-    todo = list(parts(asked.times, asked.seeds, asked.minutes))
-    if not todo:
-        parser.error("nothing to do: give --times, --seeds or --minutes")
-    KEPT.mkdir(parents=True, exist_ok=True)
+    asked = arguments()
+    directory = KEPT / time.strftime("%Y%m%d-%H%M%S")
+    directory.mkdir(parents=True)
+    todo = list(parts(asked.times, asked.seeds, asked.minutes, first=asked.first))
     with burning(asked.burn):
-        failed = [line for part in todo for line in run(part, KEPT)]
-    print(f"{len(todo)} runs, {len(failed)} failures")
-    for line in failed:
-        print(f"  {line}")
+        failed = {part.name: lines for part in todo if (lines := run(part, directory))}
+    print(f"{len(todo)} runs, {len(failed)} failed")
+    for name, lines in failed.items():
+        print(name, *lines, sep="\n  ")
     return 1 if failed else 0
 
 
