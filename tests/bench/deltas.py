@@ -14,15 +14,7 @@ from broker.shell.hosting import Hosting
 from broker.shell.node import BrokerNode
 from broker.storage.log_manager import LogManager
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
-from tidemark.model.ids import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    ControllerId,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
-)
+from tidemark.model import ids
 from tidemark.model.metadata import (
     ClusterDelta,
     ClusterImage,
@@ -41,8 +33,8 @@ LOADED: Final = 10_000
 EVENTS: Final = 50
 EVENT_MS_MAX: Final = 1.0
 STEP_MS_MAX: Final = 20.0
-US: Final = BrokerId(1)
-CONTROLLER: Final = ControllerId(1)
+US: Final = ids.BrokerId(1)
+CONTROLLER: Final = ids.ControllerId(1)
 
 
 def bench_deltas() -> list[Row]:
@@ -80,12 +72,12 @@ def bench_deltas() -> list[Row]:
 def image_of(partitions: int) -> ClusterImage:
     """One topic, whose partitions the broker leads."""
     states = tuple(
-        PartitionImage(number, (US,), (US,), US, LeaderEpoch(1), PartitionEpoch(0))
+        PartitionImage(number, (US,), (US,), US, ids.LeaderEpoch(1), ids.PartitionEpoch(0))
         for number in range(partitions)
     )
-    topic = TopicImage("wide", TopicId(bytes(range(16))), {}, states)
+    topic = TopicImage("wide", ids.TopicId(bytes(range(16))), {}, states)
     return ClusterImage(
-        FeedPosition(ControllerEpoch(1), 1),
+        FeedPosition(ids.ControllerEpoch(1), 1),
         topics={topic.name: topic},
         topics_by_id={topic.topic_id: topic},
     )
@@ -95,7 +87,7 @@ def one_isr_change(image: ClusterImage, number: int) -> tuple[ClusterImage, Clus
     """The image after it, and the change as the controller decides it: a whole topic."""
     topic = image.topics["wide"]
     old = topic.partitions[number]
-    new = replace(old, partition_epoch=PartitionEpoch(old.partition_epoch + 1))
+    new = replace(old, partition_epoch=ids.PartitionEpoch(old.partition_epoch + 1))
     partitions = (*topic.partitions[:number], new, *topic.partitions[number + 1 :])
     delta = ClusterDelta(topics_changed=(replace(topic, partitions=partitions),))
     position = image.position._replace(version=image.position.version + 1)
@@ -108,7 +100,7 @@ def published(
     """What the feed sends to a broker, and the milliseconds of making it."""
     feed = MetadataFeed(FeedLimits(4, 4))
     feed.open(image)
-    with feed.subscribe("broker-1", BrokerEpoch(-1), takes_partitions=True):
+    with feed.subscribe("broker-1", ids.BrokerEpoch(-1), takes_partitions=True):
         started = time.process_time()
         feed.publish(delta, changed)
         took_ms = (time.process_time() - started) * 1_000
