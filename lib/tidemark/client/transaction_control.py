@@ -26,6 +26,8 @@ from tidemark.runtime.clock import Clock
 
 _NO_PRODUCER = ProducerIdentity(-1, -1)
 _CONCURRENT_MS = 20
+_LEFT_MS_MIN = 1
+"""With less time left nothing is tried again: there would be no answer, only a time-out."""
 
 
 class TransactionControl(Protocol):
@@ -124,9 +126,11 @@ class CoordinatorCalls:
         problem_of: ProblemOf = error_answered,
     ) -> Any:
         """The answer of ``call(stub, timeout in seconds)``, asked again while its error may pass
-        and there is time. ``problem_of`` finds the error in an answer. Raises ClientError.
+        and there is time. ``problem_of`` finds the error in an answer. Raises ClientError: that of
+        the last try, which names the last refusal where there was no answer to that try.
         """
         failures = 0
+        refusal: ClientError | None = None
         while True:
             try:
                 answer = await self._once(call, deadline)
@@ -136,14 +140,20 @@ class CoordinatorCalls:
                 answered = problem_of(answer, doing)
                 if answered is None:
                     return answer
-                problem = answered
-            if not problem.retriable or deadline.passed(self._clock.now_ms()):
-                raise problem
-            failures += 1
-            delay_ms = self._backoff.delay_ms(failures, random.random())
-            if problem.code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                delay_ms = min(delay_ms, _CONCURRENT_MS)
-            await asyncio.sleep(delay_ms / 1_000)
+                problem = refusal = answered
+            left_ms = deadline.left_ms(self._clock.now_ms())
+            if problem.retriable and left_ms:
+                failures += 1
+                delay_ms = self._backoff.delay_ms(failures, random.random())
+                if problem.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    delay_ms = min(delay_ms, _CONCURRENT_MS)
+                await asyncio.sleep(min(delay_ms, left_ms) / 1_000)
+                left_ms = deadline.left_ms(self._clock.now_ms())
+            if not problem.retriable or left_ms < _LEFT_MS_MIN:
+                if refusal is None or problem is refusal:
+                    raise problem
+                detail = f"no answer to the last try; an earlier one was refused: {refusal.message}"
+                raise error_for(problem.code, f"{doing} failed", detail=detail) from problem
 
     async def _once(self, call: Callable[[Any, float], Awaitable[Any]], deadline: Deadline) -> Any:
         transport = self._session.transport

@@ -2,16 +2,20 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import grpc.aio
 import pytest
+from tidemark.client.config import ClientConfig
 from tidemark.client.errors import (
     AbortableTransactionError,
     ClientError,
     ConcurrentTransactionsError,
+    ConnectionLostError,
     InvalidTransactionStateError,
 )
+from tidemark.client.retry import Deadline
+from tidemark.client.transaction_control import CoordinatorCalls
 from tidemark.client.transaction_handle import (
     MalformedTokenError,
     TransactionHandle,
@@ -22,6 +26,7 @@ from tidemark.client.transaction_handle import (
 from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import ManualClock
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
@@ -29,6 +34,7 @@ from tidemark_wire.v1 import txn_pb2 as pb
 from unit.tidemark.client.clients import run_with_sockets as run
 from unit.tidemark.client.memory_store import MemoryStore
 from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import LoopClock, run_virtual
 
 ZERO = TopicPartition("t", 0)
 QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
@@ -213,6 +219,50 @@ def test_what_passes_is_asked_again_and_an_open_transaction_is_told() -> None:
             assert not coordinator.fails
 
     run(work())
+
+
+class PassingClock(LoopClock):
+    """The loop's time, and what passes in calls."""
+
+    passed_ms = 0
+
+    def now_ms(self) -> InstantMs:
+        return InstantMs(super().now_ms() + self.passed_ms)
+
+
+class Vanishing(CoordinatorCalls):
+    """A coordinator that refuses once, after a while, and does not answer after that."""
+
+    def __init__(self, refuses_after_ms: int) -> None:
+        self.clock = PassingClock()
+        super().__init__(cast("Any", None), ClientConfig(), self.clock)
+        self._refuses_after_ms = refuses_after_ms
+        self.tries = 0
+
+    async def _once(self, call: Any, deadline: Deadline) -> Any:
+        self.tries += 1
+        if self.tries > 1:
+            self.clock.passed_ms += 60_000
+            raise ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "no broker answers")
+        self.clock.passed_ms += self._refuses_after_ms
+        return pb.EndTransactionResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("refuses_after_ms", "tries", "code"),
+    [(1_000, 2, ErrorCode.NETWORK_EXCEPTION), (9_990, 1, ErrorCode.CONCURRENT_TRANSACTIONS)],
+)
+def test_a_last_try_without_an_answer_does_not_hide_the_last_refusal(
+    refuses_after_ms: int, tries: int, code: ErrorCode
+) -> None:
+    async def story() -> None:
+        calls = Vanishing(refuses_after_ms)
+        deadline = Deadline.after(10_000, calls.clock.now_ms())
+        with pytest.raises(ClientError, match=r"committing failed.*wait until it has") as failed:
+            await calls.until(deadline, "committing", cast("Any", None))
+        assert (calls.tries, failed.value.code) == (tries, code)
+
+    run_virtual(story())
 
 
 def test_tokens_survive_and_others_are_refused() -> None:
