@@ -40,7 +40,7 @@ from tidemark.codec.record_batch import HEADER_BYTES, crc_matches, read_header
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.exit_codes import ExitCode
-from tidemark.runtime.os_disk import OsFile
+from tidemark.runtime.os_disk import OsDisk, OsFile
 from tidemark_wire.v1 import common_pb2, partition_store_pb2, partition_store_pb2_grpc
 from waiting import wait_for
 
@@ -73,7 +73,7 @@ def newest_segment(broker: OneBroker, topic: str, partition: int = 0) -> Path:
 
 
 def is_in_page_cache(path: Path) -> bool:
-    file = OsFile(os.open(path, os.O_RDONLY), str(path))
+    file = OsFile(os.open(path, os.O_RDONLY), str(path), OsDisk(path.parent))
     return file.resident(0, file.size_bytes)
 
 

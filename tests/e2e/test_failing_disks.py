@@ -91,6 +91,14 @@ def check_nobody_was_cut(topic: Topic, others: list[BrokerProcess]) -> None:
     assert not [one for one in cuts if one["partition"] == partition], cuts
 
 
+def wait_until_synced(data: Path, topic: Topic, end: int) -> None:
+    disk, place = OsDisk(data), TopicPartition(topic.name, 0)
+    wait_for(
+        lambda: checkpoint.read_offsets(disk, checkpoint.RECOVERY_POINTS).get(place, 0) == end,
+        "all of it is on disk, and known to be",
+    )
+
+
 def numbers(count: int) -> list[bytes]:
     return [b"%06d" % number for number in range(count)]
 
@@ -170,6 +178,30 @@ def test_one_failed_directory_of_two_moves_only_what_it_held(
         victim.stop()
 
 
+@pytest.mark.root
+@pytest.mark.feature("G17", "B04")
+def test_a_disk_that_fails_under_a_fetch_moves_its_partitions(
+    whole: list[BrokerProcess], tmp_path: Path
+) -> None:
+    """Nothing is written: what finds it is the sending of what was read."""
+    skip_if(ext4_problem())
+    victim, *others = whole
+    with ext4(tmp_path / "disk", 64 << 20) as disk:
+        restart(victim, str(disk.path / "data"))
+        topic = LedByFirst(whole, "fetched")
+        producer, sent = topic.producer(), Sent()
+        send(producer, topic, range(50), sent)
+        assert producer.flush(PATIENCE_S) == 0
+        wait_until_synced(disk.path / "data", topic, 50)
+        assert topic.leader is victim
+        shut_down(victim, disk)
+        assert topic.read_all(50) == numbers(50)
+        assert topic.leader is not victim
+        assert victim.process is not None
+        assert victim.process.wait(PATIENCE_S) == ExitCode.IO
+        check_nobody_was_cut(topic, others)
+
+
 def flip(path: Path) -> None:
     """The magic of the first batch: a start does not read on behind it."""
     with path.open("r+b") as file:
@@ -191,11 +223,7 @@ def test_a_leader_whose_synced_log_is_damaged_cuts_nobody(
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(400), sent)
     assert producer.flush(PATIENCE_S) == 0
-    disk, place = OsDisk(victim.data), TopicPartition(topic.name, 0)
-    wait_for(
-        lambda: checkpoint.read_offsets(disk, checkpoint.RECOVERY_POINTS).get(place, 0) == 400,
-        "all of it is on disk, and known to be",
-    )
+    wait_until_synced(victim.data, topic, 400)
     victim.kill()
     damage(victim.data / f"{topic.name}-0" / "00000000000000000000.log")
     victim.start()

@@ -28,6 +28,10 @@ from tidemark.storage.disk import (
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_UNREADABLE: Final = frozenset(
+    {errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EREMOTEIO, errno.ESTALE}
+)
+"""By what a sendfile fails whose file cannot be read; no socket fails so."""
 _ROOM_DESCRIPTORS: Final = 16
 """More than a change of several steps has open at a time."""
 _PROBE_STEP_BYTES: Final = 128 * 1024  # the kernel reads ahead so far by default
@@ -58,11 +62,12 @@ class OsFile:
     and the last one closes it. So a descriptor's number is never reused under a reader.
     """
 
-    __slots__ = ("_probe", "descriptor", "path", "size_bytes", "truncated_to")
+    __slots__ = ("_probe", "descriptor", "disk", "path", "size_bytes", "truncated_to")
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, disk: "OsDisk") -> None:
         self.descriptor = descriptor
         self.path = path
+        self.disk = disk
         self.size_bytes = os.fstat(descriptor).st_size
         self.truncated_to = NEVER_TRUNCATED
         self._probe: bytearray | None = None
@@ -117,6 +122,17 @@ class OsFile:
         except OSError as error:
             raise _disk_error(self.path, error) from error
         return data
+
+    def send_to(self, socket: int, position: int, length: int) -> int:
+        """One sendfile to the socket of that descriptor. Raises DiskError when the file cannot be
+        read, OSError for the socket.
+        """
+        try:
+            return os.sendfile(socket, self.descriptor, position, length)
+        except OSError as error:
+            if error.errno in _UNREADABLE:
+                raise _disk_error(self.path, error) from error
+            raise
 
     def sync(self) -> None:
         """Fdatasync; releases the GIL, so that it belongs in a thread."""
@@ -210,7 +226,7 @@ class OsDisk:
         """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return OsFile(os.open(self._at(path), flags, _FILE_MODE), path)
+            return OsFile(os.open(self._at(path), flags, _FILE_MODE), path, self)
         except FileNotFoundError:
             raise
         except OSError as error:

@@ -6,7 +6,8 @@ transport and raw writes never mix; writability is watched on the duplicate. Sma
 slice go with MSG_MORE, in one segment with its beginning. A slice whose pages are cold is sent by a
 thread: sendfile on a non-blocking socket still waits for the disk. A queued slice holds its file
 open; a file that became shorter than its slice, or was truncated below it since, closes the
-connection: other bytes are never sent in its place.
+connection: other bytes are never sent in its place. So does a file that cannot be read; its
+disk has failed, which is reported.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from tidemark.runtime.os_disk import OsFile
@@ -56,7 +58,7 @@ class SendQueue:
 
     ``queued_bytes`` counts what is held in memory (not the slices, which stay on disk).
     ``on_drained`` is called when the queue has become empty, ``on_broken`` once when nothing more
-    can be sent.
+    can be sent; ``on_unreadable`` after that, when it is a file that could not be read.
     """
 
     __slots__ = (
@@ -67,6 +69,7 @@ class SendQueue:
         "_loop",
         "_on_broken",
         "_on_drained",
+        "_on_unreadable",
         "_queue",
         "_socket",
         "_watching",
@@ -82,6 +85,7 @@ class SendQueue:
         *,
         on_drained: Callable[[], None],
         on_broken: Callable[[str], None],
+        on_unreadable: Callable[[File, DiskError], None],
     ) -> None:
         """``descriptor`` is duplicated. ``executor`` has the threads for cold reads."""
         self._loop = loop
@@ -90,6 +94,7 @@ class SendQueue:
         self._executor = executor
         self._on_drained = on_drained
         self._on_broken = on_broken
+        self._on_unreadable = on_unreadable
         self._queue: deque[bytes | memoryview | QueuedSlice] = deque()
         self.queued_bytes = 0
         self.sent_bytes = 0
@@ -190,7 +195,8 @@ class SendQueue:
             self._watch()
             return
         except DiskError as error:
-            self._break(str(error))
+            assert isinstance(head, QueuedSlice), "only files raise it"
+            self._unreadable(head.file, error)
             return
         except OSError as error:
             self._break(error.strerror or str(error))
@@ -222,7 +228,7 @@ class SendQueue:
         if not isinstance(file, OsFile):
             sent = self._send_copy(head, count)
         elif file.resident(head.position, count):
-            sent = os.sendfile(self._socket.fileno(), file.descriptor, head.position, count)
+            sent = file.send_to(self._socket.fileno(), head.position, count)
         else:
             self._send_in_thread(head, min(head.left, THREAD_BYTES_MAX))
             return -1
@@ -251,21 +257,22 @@ class SendQueue:
         work = self._loop.run_in_executor(
             self._executor, _sendfile, self._socket.fileno(), file, head.position, count
         )
-        work.add_done_callback(self._thread_done)
+        work.add_done_callback(partial(self._thread_done, file))
 
-    def _thread_done(self, work: "asyncio.Future[int]") -> None:
+    def _thread_done(self, file: File, work: "asyncio.Future[int]") -> None:
         self._in_thread = False
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, DiskError):
+            self._unreadable(file, error)
         if self._closing:
             self._socket.close()
-            work.cancelled() or work.exception()
             return
         if work.cancelled():
             self._break("stopped")
             return
-        error = work.exception()
         if error is not None:
-            assert isinstance(error, OSError), error
-            self._break(error.strerror or str(error))
+            assert isinstance(error, OSError | DiskError), error
+            self._break(getattr(error, "strerror", None) or str(error))
             return
         sent = work.result()
         head = self._queue[0]
@@ -288,6 +295,11 @@ class SendQueue:
             self._watching = False
             self._loop.remove_writer(self._socket.fileno())
 
+    def _unreadable(self, file: File, error: DiskError) -> None:
+        """Also of a connection that is gone by now: the disk has failed all the same."""
+        self._break(str(error))
+        self._on_unreadable(file, error)
+
     def _break(self, reason: str) -> None:
         if self._broken:
             return
@@ -307,7 +319,7 @@ def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
     try:
         while sent_bytes < count and file.truncated_to == truncated_to:
             size = min(count - sent_bytes, SENDFILE_BYTES_MAX)
-            sent = os.sendfile(descriptor, file.descriptor, position + sent_bytes, size)
+            sent = file.send_to(descriptor, position + sent_bytes, size)
             if sent == 0:
                 break
             sent_bytes += sent
@@ -315,6 +327,6 @@ def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
         if sent_bytes:
             return sent_bytes
         # Sendfile may say so before it has read anything: touch the pages here, not on the loop.
-        os.pread(file.descriptor, min(count, SENDFILE_BYTES_MAX), position)
+        file.read_at(position, min(count, SENDFILE_BYTES_MAX))
         return -1
     return sent_bytes

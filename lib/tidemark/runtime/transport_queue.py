@@ -4,13 +4,15 @@ order: bytes from memory, and slices of files read into memory piece by piece.
 The same door as ``SendQueue``. All writing goes through the loop's transport, which encrypts; while
 that holds more than it wants, nothing more is read from files. A piece whose pages are cold is read
 by a thread. A file that became shorter than its slice, or was truncated below it since, breaks the
-connection: other bytes are never sent in its place.
+connection: other bytes are never sent in its place. So does a file that cannot be read; its
+disk has failed, which is reported.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from tidemark.runtime.os_disk import OsFile
@@ -26,7 +28,7 @@ class TransportQueue:
 
     ``queued_bytes`` counts what is held in memory (not the slices, which stay on disk).
     ``on_drained`` is called when the queue has become empty, ``on_broken`` once when nothing more
-    can be sent.
+    can be sent; ``on_unreadable`` after that, when it is a file that could not be read.
     """
 
     __slots__ = (
@@ -36,6 +38,7 @@ class TransportQueue:
         "_loop",
         "_on_broken",
         "_on_drained",
+        "_on_unreadable",
         "_paused",
         "_queue",
         "_transport",
@@ -51,6 +54,7 @@ class TransportQueue:
         *,
         on_drained: Callable[[], None],
         on_broken: Callable[[str], None],
+        on_unreadable: Callable[[File, DiskError], None],
     ) -> None:
         """``executor`` has the threads for cold reads. The transport stays its opener's to
         close.
@@ -61,6 +65,7 @@ class TransportQueue:
         self._executor = executor
         self._on_drained = on_drained
         self._on_broken = on_broken
+        self._on_unreadable = on_unreadable
         self._queue: deque[bytes | QueuedSlice] = deque()
         self._waiting_bytes = 0
         self.sent_bytes = 0
@@ -131,9 +136,11 @@ class TransportQueue:
             while self._queue and budget > 0:
                 if self._paused or self._in_thread or self._broken:
                     return
-                budget -= self._send_head(self._queue[0])
+                head = self._queue[0]
+                budget -= self._send_head(head)
         except DiskError as error:
-            self._break(str(error))
+            assert isinstance(head, QueuedSlice), "only files raise it"
+            self._unreadable(head.file, error)
         if self._broken or self._paused:
             return
         if self._queue:
@@ -158,7 +165,7 @@ class TransportQueue:
             work = self._loop.run_in_executor(
                 self._executor, head.file.read_at, head.position, count
             )
-            work.add_done_callback(self._thread_done)
+            work.add_done_callback(partial(self._thread_done, head.file))
             return 0
         self._send_piece(head, head.file.read_at(head.position, count), count)
         return count
@@ -175,15 +182,13 @@ class TransportQueue:
                 self._queue.popleft()
             self._write(data)
 
-    def _thread_done(self, work: "asyncio.Future[bytes]") -> None:
+    def _thread_done(self, file: File, work: "asyncio.Future[bytes]") -> None:
         self._in_thread = False
-        if self._broken or work.cancelled():
-            work.cancelled() or work.exception()
-            return
-        error = work.exception()
+        error = None if work.cancelled() else work.exception()
         if error is not None:
             assert isinstance(error, DiskError), error
-            self._break(str(error))
+            self._unreadable(file, error)
+        if self._broken or work.cancelled():
             return
         head = self._queue[0]
         assert isinstance(head, QueuedSlice)
@@ -193,6 +198,12 @@ class TransportQueue:
     def _write(self, data: bytes) -> None:
         self.sent_bytes += len(data)
         self._transport.write(data)
+
+    def _unreadable(self, file: File, error: DiskError) -> None:
+        """Also of a connection that is gone by now: the disk has failed all the same."""
+        if not self._broken:
+            self._break(str(error))
+        self._on_unreadable(file, error)
 
     def _break(self, reason: str) -> None:
         self.close()

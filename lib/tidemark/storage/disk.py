@@ -47,6 +47,10 @@ class File(Protocol):
     """One open file. Stays readable after it was renamed or removed, until closed."""
 
     @property
+    def disk(self) -> "Disk":
+        """The disk that opened it."""
+
+    @property
     def path(self) -> str:
         """Relative to the disk's root, as it was when opened."""
 

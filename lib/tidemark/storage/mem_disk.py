@@ -81,10 +81,10 @@ _Tree = dict[str, _Inode | None]
 class MemFile:
     """One open file; see tidemark.storage.disk.File for the contract."""
 
-    __slots__ = ("_disk", "_inode", "_life", "path", "truncated_to")
+    __slots__ = ("_inode", "_life", "disk", "path", "truncated_to")
 
     def __init__(self, disk: "MemDisk", inode: _Inode, path: str) -> None:
-        self._disk = disk
+        self.disk = disk
         self._inode = inode
         self._life = disk.life
         self.path = path
@@ -100,15 +100,15 @@ class MemFile:
         self._check()
         content = b"".join(buffers)
         written = self._inode.written
-        fails = self._disk.fails(self.path, "write")
-        room = self._disk.room_for(max(position + len(content) - len(written), 0))
+        fails = self.disk.fails(self.path, "write")
+        room = self.disk.room_for(max(position + len(content) - len(written), 0))
         fits = len(content) // 2 if fails else len(content) - room
         if position > len(written):
             written.extend(bytes(position - len(written)))
         written[position : position + fits] = content[:fits]
         self._inode.touched(position, position + fits)
         if fails:
-            self._disk.check(self.path, "write")
+            self.disk.check(self.path, "write")
         if room:
             raise DiskFullError(self.path, "No space left on device")
         return len(content)
@@ -120,7 +120,7 @@ class MemFile:
 
     def sync(self) -> None:
         """What is written becomes what a crash leaves."""
-        if self._disk.fails(self.path, "sync") and self._disk.drops_pages:
+        if self.disk.fails(self.path, "sync") and self.disk.drops_pages:
             self._inode.drop()
         self._check("sync")
         self._inode.synced = self._inode.stored()
@@ -138,9 +138,9 @@ class MemFile:
         """Nothing to give back."""
 
     def _check(self, call: str = "") -> None:
-        if self._life != self._disk.life:
+        if self._life != self.disk.life:
             raise DiskError(self.path, "opened before the crash")
-        self._disk.check(self.path, call)
+        self.disk.check(self.path, call)
 
 
 class MemDisk:

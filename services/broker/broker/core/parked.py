@@ -214,7 +214,8 @@ class Parked:
                 if request.missing <= 0:
                     full.append(request)
             for request in full:
-                self._finish(request, fulfilled=True)
+                if request.is_waiting:  # a wake may release others
+                    self._finish(request, fulfilled=True)
         queue = self._produces.get(key)
         if queue is not None:
             self._advance_produces(key, queue, high_watermark)
@@ -235,7 +236,8 @@ class Parked:
         at once.
         """
         for request in tuple(self._fetches.get(key, ())):
-            self._finish(request, fulfilled=False)
+            if request.is_waiting:
+                self._finish(request, fulfilled=False)
         for _, request in self._produces.pop(key, ()):
             if request.is_waiting:
                 self._finish(request, fulfilled=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
+from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError, File
 
 from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
@@ -48,6 +48,12 @@ class DiskHealth:
                 hosted.partition.become_failed()
                 self.parked.gone(hosted)
                 self.trouble.set()
+
+    def read_failed(self, file: File, failure: DiskError) -> None:
+        """A file of a log could not be read while it was being sent."""
+        for manager in self.log_managers:
+            if manager.disk is file.disk:
+                self.fence_directory(manager, failure)
 
     def note_damage(self, hosted: HostedPartition, damage: LogDamagedError) -> None:
         """Bytes of one partition are not what was written: told once a request, the others serve

@@ -14,6 +14,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.transport_queue import TransportQueue
+from tidemark.storage.disk import DiskError, File
 
 from broker.config import Listener
 from broker.shell.connection import Connection
@@ -170,10 +171,26 @@ class KafkaListener:
         loop, threads = self.loop, self.cold_readers
         if transport.get_extra_info("ssl_object") is not None:
             return TransportQueue(
-                loop, transport, threads, on_drained=on_drained, on_broken=on_broken
+                loop,
+                transport,
+                threads,
+                on_drained=on_drained,
+                on_broken=on_broken,
+                on_unreadable=self._unreadable,
             )
         descriptor = transport.get_extra_info("socket").fileno()
-        return SendQueue(loop, descriptor, threads, on_drained=on_drained, on_broken=on_broken)
+        return SendQueue(
+            loop,
+            descriptor,
+            threads,
+            on_drained=on_drained,
+            on_broken=on_broken,
+            on_unreadable=self._unreadable,
+        )
+
+    def _unreadable(self, file: File, failure: DiskError) -> None:
+        """Not from within the sending: it may answer a request that is just being woken."""
+        self.loop.call_soon(self.node.read_failed, file, failure)
 
     def gone(self, connection: Connection) -> None:
         """A connection is closed."""

@@ -47,6 +47,24 @@ def test_a_fetch_wakes_when_its_partitions_together_gained_enough() -> None:
     assert not parked.is_watched("a")
 
 
+@pytest.mark.parametrize("woken_by", ["advanced", "released"])
+def test_a_wake_may_release_the_others(woken_by: str) -> None:
+    parked, woken = Parked(), Woken()
+
+    def fail(fulfilled: bool) -> None:
+        woken.named("first")(fulfilled)
+        parked.released("a")  # its directory fails under what the wake does
+
+    for wake in (fail, woken.named("second"), woken.named("third")):
+        parked.park_fetch("a", bytes_missing=1, now=at(0), wait_ms=500, wake=wake)
+    if woken_by == "advanced":
+        parked.advanced("a", 1, 1)
+    else:
+        parked.released("a")
+    assert woken.seen == [("first", woken_by == "advanced"), ("second", False), ("third", False)]
+    parked.check()
+
+
 def test_a_produce_wakes_when_every_watermark_passed_its_end() -> None:
     parked, woken = Parked(), Woken()
     parked.park_produce([("a", 5), ("b", 7)], now=at(0), wait_ms=500, wake=woken.named("p"))

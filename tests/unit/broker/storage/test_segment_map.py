@@ -62,7 +62,7 @@ def test_neighbours_are_sealed_only_together_and_never_the_active_one() -> None:
 class NoReads:
     """A file that caught-up readers must not need."""
 
-    path, size_bytes, truncated_to = "f", 0, 2**63 - 1
+    disk, path, size_bytes, truncated_to = None, "f", 0, 2**63 - 1
 
     def read_at(self, position: int, length: int) -> bytes:
         raise AssertionError("looked at the file")

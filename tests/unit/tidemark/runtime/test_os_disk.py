@@ -1,6 +1,7 @@
 """OsDisk on a real file system: the same contract as MemDisk, and what only a kernel does."""
 
 import contextlib
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -79,12 +80,34 @@ def test_a_renamed_and_removed_file_stays_readable(disk: OsDisk | MemDisk) -> No
     file.close()
 
 
-def test_no_space_is_an_error_of_its_own() -> None:
-    file = OsFile(os.open("/dev/full", os.O_RDWR), "full")
+def test_no_space_is_an_error_of_its_own(tmp_path: Path) -> None:
+    file = OsFile(os.open("/dev/full", os.O_RDWR), "full", OsDisk(tmp_path))
     with pytest.raises(DiskFullError, match="full: No space left on device"):
         file.write_at(0, [b"x"])
     file.close()
     file.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [
+        (errno.EIO, DiskError),
+        (errno.EUCLEAN, DiskError),
+        (errno.EPIPE, BrokenPipeError),
+        (errno.ETIMEDOUT, TimeoutError),
+        (errno.EAGAIN, BlockingIOError),
+    ],
+)
+def test_a_sendfile_fails_by_its_file_or_by_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[Exception]
+) -> None:
+    def fail(*_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    file = OsDisk(tmp_path).open("f", create=True)
+    monkeypatch.setattr(os, "sendfile", fail)
+    with pytest.raises(raised):
+        file.send_to(0, 0, 1)
 
 
 def test_other_failures_name_the_path(tmp_path: Path) -> None:

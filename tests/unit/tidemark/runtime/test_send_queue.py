@@ -12,8 +12,10 @@ import pytest
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.os_disk import OsDisk, OsFile
 from tidemark.runtime.send_queue import SendQueue
+from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
-from waiting import patience
+from unit.tidemark.runtime.failing_file import FailingFile
+from waiting import patience, until
 
 CONTENT = bytes(range(256)) * 8192
 """Two MiB: more than a socket holds."""
@@ -28,6 +30,7 @@ class World:
         self.theirs.setblocking(False)
         self.drained = 0
         self.broken: list[str] = []
+        self.unreadable: list[tuple[File, str]] = []
         self.has_broken = asyncio.Event()
         self.queue = SendQueue(
             self.loop,
@@ -35,6 +38,7 @@ class World:
             executor,
             on_drained=self._count,
             on_broken=self._break,
+            on_unreadable=lambda file, error: self.unreadable.append((file, str(error))),
         )
         ours.close()  # the queue has a descriptor of its own
         self.disk = OsDisk(directory)
@@ -149,7 +153,7 @@ class UnreadableFile(OsFile):
 @pytest.mark.feature("B08")
 def test_warm_slices_never_come_to_user_space(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     async def scenario(world: World) -> None:
-        file = UnreadableFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        file = UnreadableFile(os.open(tmp_path / "f", os.O_RDONLY), "f", OsDisk(tmp_path))
         world.queue.send_parts([b"head|", (file, 7, 1_000_000)])
         assert await world.receive(1_000_005) == b"head|" + CONTENT[7:1_000_007]
         file.close()
@@ -209,9 +213,13 @@ class ColdFile(OsFile):
         return False
 
 
+def cold(directory: Path) -> ColdFile:
+    return ColdFile(os.open(directory / "f", os.O_RDONLY), "f", OsDisk(directory))
+
+
 def test_cold_slices_go_through_a_thread(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     async def scenario(world: World) -> None:
-        file = ColdFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        file = cold(tmp_path)
         world.queue.send_parts([b"head", (file, 0, len(CONTENT)), b"tail"])
         assert not world.queue.idle
         world.queue.send(b"!")
@@ -224,7 +232,7 @@ def test_cold_slices_go_through_a_thread(tmp_path: Path, executor: ThreadPoolExe
 
 def test_closing_while_a_thread_sends_is_safe(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     async def scenario(world: World) -> None:
-        file = ColdFile(os.open(tmp_path / "f", os.O_RDONLY), "f")
+        file = cold(tmp_path)
         world.queue.send_parts([(file, 0, len(CONTENT))])
         world.queue.close()
         world.queue.close()
@@ -241,7 +249,48 @@ def test_a_gone_peer_breaks_it_once(tmp_path: Path, executor: ThreadPoolExecutor
         world.queue.send(b"x")
         world.queue.send(b"y")
         world.queue.send_parts([b"z"])
-        assert len(world.broken) == 1
+        assert (len(world.broken), world.unreadable) == (1, [])
+
+    run(scenario, tmp_path, executor)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_peer_that_goes_within_a_slice_is_no_fault_of_the_file(
+    tmp_path: Path, executor: ThreadPoolExecutor, is_cold: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        world.theirs.close()
+        world.queue.send_parts([(cold(tmp_path) if is_cold else world.file, 0, len(CONTENT))])
+        await world.has_broken.wait()
+        assert (len(world.broken), world.unreadable) == (1, [])
+
+    run(scenario, tmp_path, executor)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_file_that_cannot_be_read_breaks_the_connection_and_is_reported(
+    tmp_path: Path, executor: ThreadPoolExecutor, is_cold: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        file = FailingFile(tmp_path / "f", is_cold=is_cold)
+        world.queue.send_parts([b"head", (file, 0, len(CONTENT)), b"tail"])
+        await world.has_broken.wait()
+        assert world.broken == ["f: Input/output error"]
+        await until(lambda: world.unreadable == [(file, "f: Input/output error")])
+        assert await world.receive(4) == b"head"
+
+    run(scenario, tmp_path, executor)
+
+
+def test_a_file_that_cannot_be_read_is_reported_though_the_connection_is_gone(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        file = FailingFile(tmp_path / "f", is_cold=True)
+        world.queue.send_parts([(file, 0, 1_000)])
+        world.queue.close()
+        await until(lambda: world.unreadable == [(file, "f: Input/output error")])
+        assert world.broken == []
 
     run(scenario, tmp_path, executor)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from tidemark.runtime.os_disk import OsDisk, OsFile
 from tidemark.runtime.transport_queue import TransportQueue
+from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
-from waiting import patience
+from unit.tidemark.runtime.failing_file import FailingFile
+from waiting import patience, until
 
 CONTENT = bytes(range(256)) * 4096
 """One MiB: more than the transport holds."""
@@ -58,12 +60,14 @@ class World:
         self.transport = Holding()
         self.drained = 0
         self.broken: list[str] = []
+        self.unreadable: list[tuple[File, str]] = []
         self.queue = self.transport.queue = TransportQueue(
             asyncio.get_running_loop(),
             self.transport,
             executor,
             on_drained=self._count,
             on_broken=self.broken.append,
+            on_unreadable=lambda file, error: self.unreadable.append((file, str(error))),
         )
         self.disk = OsDisk(directory)
         self.file = self.disk.open("f", create=True)
@@ -161,7 +165,7 @@ class ColdFile(OsFile):
 
 
 def cold(directory: Path) -> ColdFile:
-    return ColdFile(os.open(directory / "f", os.O_RDONLY), "f")
+    return ColdFile(os.open(directory / "f", os.O_RDONLY), "f", OsDisk(directory))
 
 
 def test_cold_slices_are_read_by_a_thread(run: Run, tmp_path: Path) -> None:
@@ -188,6 +192,33 @@ def test_closing_while_a_thread_reads_sends_nothing_more(run: Run, tmp_path: Pat
         await asyncio.sleep(0.02)
         assert world.transport.held == b""
         file.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_file_that_cannot_be_read_breaks_the_connection_and_is_reported(
+    run: Run, tmp_path: Path, is_cold: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        file = FailingFile(tmp_path / "f", is_cold=is_cold)
+        world.queue.send_parts([b"head", (file, 0, len(CONTENT)), b"tail"])
+        await until(lambda: world.unreadable == [(file, "f: Input/output error")])
+        assert world.broken == ["f: Input/output error"]
+        assert bytes(world.transport.held) == b"head"
+
+    run(scenario)
+
+
+def test_a_file_that_cannot_be_read_is_reported_though_the_connection_is_gone(
+    run: Run, tmp_path: Path
+) -> None:
+    async def scenario(world: World) -> None:
+        file = FailingFile(tmp_path / "f", is_cold=True)
+        world.queue.send_parts([(file, 0, len(CONTENT))])
+        world.queue.close()
+        await until(lambda: world.unreadable == [(file, "f: Input/output error")])
+        assert world.broken == []
 
     run(scenario)
 
