@@ -17,6 +17,7 @@ import uvloop
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service_config import ServiceConfig, load_or_exit, version
 from tidemark.runtime.telemetry import configure_logging, fields
+from tidemark.runtime.threads import start_shared_threads
 from tidemark.storage.disk import DiskError
 
 Config = TypeVar("Config", bound=ServiceConfig)
@@ -54,6 +55,7 @@ def run_process(
     _log.info("starting", extra=fields(version=version()))
 
     async def main(stop: asyncio.Event) -> None:
+        await start_shared_threads()
         await serve(config, stop)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:

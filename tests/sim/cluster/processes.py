@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -193,6 +194,7 @@ class BrokerProcess:
             connect_leader=self._connect,
             make_grpc_server=grpc_server_maker(f"{host.name}:2", self.services),
             make_workers=partial(SimWorkers, told_after_ms=lambda: dice.between(0, 4)),
+            make_threads=ThreadPoolExecutor,  # never used: the loop does a thread's work
             opener=lambda disk: lambda: disk,
             after_load=lambda: None,
         )

@@ -7,7 +7,6 @@ listeners.
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -83,7 +82,7 @@ class BrokerServer:
         self.hosting = Hosting(self.node, self.replication)
         self.maintenance = Maintenance(self.node, self.hosting)
         self.cleaning = Cleaning(self.node, seams.make_workers(jobs_max=1), seams.opener)
-        self._cold_readers = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
+        self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
         router = make_router(self.node)
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
         self.listeners = [

@@ -6,6 +6,7 @@ event loop, which opens the listening sockets and runs threads, is the seam that
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.server import make_grpc_server
+from tidemark.runtime.threads import started_threads
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from tidemark.storage.disk import Disk
@@ -74,6 +76,8 @@ class Seams:
     connect_leader: Connect
     make_grpc_server: MakeGrpcServer
     make_workers: MakeWorkers
+    make_threads: Callable[[int, str], ThreadPoolExecutor]
+    """Given how many, and their name."""
     opener: Callable[[Disk], Callable[[], Disk]]
     """For a disk of the broker: the function with which a worker process opens it again."""
     after_load: Callable[[], None]
@@ -93,6 +97,7 @@ def machine_seams(
         connect_leader=LeaderConnection.open,
         make_grpc_server=make_grpc_server,
         make_workers=WorkerPool,
+        make_threads=started_threads,
         opener=_opener,
         after_load=keep_what_is_loaded,
     )

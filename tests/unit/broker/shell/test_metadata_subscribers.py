@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         connect_leader=nobody,
         make_grpc_server=nobody,
         make_workers=WorkerPool,
+        make_threads=ThreadPoolExecutor,
         opener=nobody,
         after_load=nobody,
     )
