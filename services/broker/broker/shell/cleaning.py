@@ -15,12 +15,13 @@ from weakref import WeakKeyDictionary
 from tidemark.model.config_values import LONG_MAX
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.telemetry import fields
-from tidemark.runtime.worker_pool import WorkerDiedError, WorkerPool
+from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
 from tidemark.storage.batch_walk import Damage
 from tidemark.storage.disk import Disk, DiskError
 
 from broker.shell.node import HostedPartition
 from broker.storage import checkpoint
+from broker.storage.checkpoint import CheckpointError
 from broker.storage.compaction import (
     CHECKPOINT_NAME,
     CleaningPlan,
@@ -32,6 +33,7 @@ from broker.storage.compaction import (
     last_data_offsets,
     plan_cleaning,
 )
+from broker.storage.directory import LogDamagedError
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubSegment, ScrubTask, scrub_range
 from broker.storage.segment import SegmentView
@@ -76,26 +78,41 @@ class Cleaning:
     # -- compaction
 
     async def _clean(self) -> None:
-        """The dirtiest partition first; a pause when none is due."""
+        """The dirtiest partition first; a pause when none is due, or a round was cut short."""
         while True:
             due = self._dirtiest()
-            if due is None:
+            if due is None or not await self._is_cleaned(*due):
                 await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
-                continue
-            hosted, plan = due
-            try:
-                await self._clean_one(hosted, plan)
-            except DiskError as failure:
+
+    async def _is_cleaned(self, hosted: HostedPartition, plan: CleaningPlan) -> bool:
+        """Clean one partition; whether the round came to its end."""
+        try:
+            await self._clean_one(hosted, plan)
+        except LogDamagedError as damage:
+            self._node.note_damage(hosted, damage)
+        except (DiskError, FileNotFoundError, WorkerDiedError, JobTooLargeError) as failure:
+            # A partition that went meanwhile took its files along; that is no fault of the disk.
+            if isinstance(failure, DiskError) and self._is_hosted(hosted):
                 self._node.fence_directory(hosted.manager, failure)
-                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
-            except WorkerDiedError as died:
-                log.warning("compaction cut short", extra=fields(reason=str(died)))
-                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
+            log.warning(
+                "compaction cut short",
+                extra=fields(partition=str(hosted.topic_partition), reason=str(failure)),
+            )
+        else:
+            return True
+        return False
+
+    def _is_hosted(self, hosted: HostedPartition) -> bool:
+        return self._node.hosted.get(hosted.topic_partition) is hosted
 
     def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
         best: tuple[HostedPartition, CleaningPlan] | None = None
         for hosted in self._node.hosted.values():
-            plan = self._plan(hosted)
+            try:
+                plan = self._plan(hosted)
+            except DiskError as failure:
+                self._node.fence_directory(hosted.manager, failure)
+                continue
             if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
                 best = hosted, plan
         return best
@@ -132,7 +149,11 @@ class Cleaning:
     def _checkpoints(self, manager: LogManager) -> dict[TopicPartition, int]:
         known = self._cleaned_to.get(manager)
         if known is None:
-            known = checkpoint.read_offsets(manager.disk, CHECKPOINT_NAME)
+            try:
+                known = checkpoint.read_offsets(manager.disk, CHECKPOINT_NAME)
+            except CheckpointError as unreadable:
+                log.warning("checkpoint ignored", extra=fields(reason=str(unreadable)))
+                known = {}  # all of each log counts as dirty
             self._cleaned_to[manager] = known
         return known
 
@@ -161,7 +182,8 @@ class Cleaning:
         )
         result = await self._worker.run(clean_segments, self._opener(disk), job)
         if result.damage is not None:
-            self._found(hosted, result.damage)
+            if self._is_hosted(hosted):
+                self._found(hosted, result.damage)
             return
         if self._swap_in(hosted, result):
             checkpoints = self._checkpoints(manager)
@@ -181,9 +203,8 @@ class Cleaning:
 
     def _swap_in(self, hosted: HostedPartition, result: CleaningResult) -> bool:
         """False when the partition went, or its segments changed, while it was being compacted."""
-        current = self._node.hosted.get(hosted.topic_partition) is hosted
         sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
-        if not current or not is_current(result, sizes):
+        if not self._is_hosted(hosted) or not is_current(result, sizes):
             for group in result.groups:
                 remove_cleaned(hosted.manager.disk, group.path)
             return False

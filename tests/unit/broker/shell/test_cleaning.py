@@ -1,10 +1,17 @@
-"""Compaction's bookkeeping around what happens to topics."""
+"""Compaction's bookkeeping around what happens to topics, and what cuts a round short."""
 
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
 from broker.shell.cleaning import Cleaning
 from broker.storage import checkpoint
 from broker.storage.compaction import CHECKPOINT_NAME
+from broker.storage.scrubber import Scrubber
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.worker_pool import WorkerPool
+from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
+from tidemark.storage.disk import DiskError, ExhaustedError
 from unit.broker.shell.node_worlds import World, topic
 
 
@@ -16,3 +23,99 @@ def test_a_recreated_topic_is_not_taken_for_clean() -> None:
     Cleaning(one.node, WorkerPool(), lambda disk: lambda: disk)
     one.change(topics_changed=(topic(number=2),), topics_deleted=(topic().topic_id,))
     assert orders not in checkpoint.read_offsets(disk, CHECKPOINT_NAME)
+
+
+COMPACTED = topic(configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
+LAGGING = topic(configs={**COMPACTED.configs, "max.compaction.lag.ms": "1"})
+
+
+class Worker:
+    """Fails at every job, after something else has happened."""
+
+    def __init__(self, failure: Exception, meanwhile: Callable[[], None]) -> None:
+        self._failure = failure
+        self._meanwhile = meanwhile
+
+    async def run(self, *_: object) -> None:
+        self._meanwhile()
+        raise self._failure
+
+
+def rolled(shown: Any = COMPACTED) -> World:
+    """A topic with several segments, all on disk."""
+    world = World()
+    world.show(shown)
+    for _ in range(6):
+        world.append(bytes(400_000))
+    manager = world.node.log_managers[0]
+    begun = manager.begin_flush(only_group=False, now_ms=world.clock.wall_ms() + 10**8)
+    assert begun is not None
+    begun.run()
+    for _, end in manager.finish_flush(begun):
+        world.node.synced(world.hosted(), end)
+    return world
+
+
+def cleaning(world: World, worker: object = None) -> Cleaning:
+    return Cleaning(world.node, cast("WorkerPool", worker), lambda disk: lambda: disk)
+
+
+EIO = DiskError("orders-0/0.log", "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("failure", "goes", "fenced"),
+    [
+        (EIO, False, True),
+        (EIO, True, False),
+        (FileNotFoundError("orders-0/0.log"), True, False),
+        (FileNotFoundError("orders-0/0.log"), False, False),
+        (ExhaustedError("orders-0/0.log", "Too many open files"), False, False),
+        (JobTooLargeError("more than there is"), False, False),
+        (WorkerDiedError("killed"), False, False),
+    ],
+)
+def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
+    failure: Exception, goes: bool, fenced: bool
+) -> None:
+    world = rolled()
+
+    def meanwhile() -> None:
+        if goes:
+            world.change(topics_deleted=(COMPACTED.topic_id,))
+
+    compaction = cleaning(world, Worker(failure, meanwhile))
+    due = compaction._dirtiest()
+    assert due is not None
+    assert not asyncio.run(compaction._is_cleaned(*due))
+    assert (world.node.log_managers[0].failure is not None) == fenced
+
+
+def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
+    world = rolled(LAGGING)
+    world.disks[0].reads_fail = True
+    assert cleaning(world)._dirtiest() is None
+    assert world.node.log_managers[0].failure is not None
+
+
+def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:
+    world = rolled()
+    world.disks[0].replace_whole(CHECKPOINT_NAME, b"0\n1\nnonsense\n")
+    due = cleaning(world)._dirtiest()
+    assert due is not None
+    assert due[1].first_dirty == 0
+
+
+@pytest.mark.feature("B09")
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) -> None:
+    world = rolled()
+    scrubbing, scrubber = cleaning(world), Scrubber(bytes_per_second=1)
+    task = scrubber.next_task(list(scrubbing._scrubbable()), 0)
+    assert task is not None
+    if is_cut:
+        world.hosted().log.truncate_to(task.segment.base_offset + 1)
+    else:
+        world.disks[0].flip_bit(task.segment.path, task.segment.end - 1)
+    asyncio.run(scrubbing._scrub_one(scrubber, task))
+    assert (world.hosted().log.damage is None) == is_cut
