@@ -16,7 +16,8 @@ from tidemark.storage.disk import DiskError
 from broker.core.partition import Role
 from broker.shell.commit_wait import CommitWait
 from broker.shell.own_batches import append_own
-from broker.storage.log import LogDamagedError, LogRead, OffsetOutOfRangeError
+from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_and_check
+from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from broker.shell.hosted import HostedPartition
@@ -55,27 +56,34 @@ class GroupLog:
         return end
 
     async def read(self, end: int) -> AsyncIterator[Buffer]:
-        """Whole batches below ``end``, one at a time. Raises TidemarkError."""
+        """Whole batches below ``end``, one at a time. Raises TidemarkError, ValueError for a batch
+        that is not what was written.
+        """
         offset = self._hosted.partition.log_start
         while offset < end:
             self._require_ours()
-            read = self._slices(offset, end)
-            if not read.slices:
+            content = await self._content(offset, end)
+            if not content:
                 return
-            for one in read.slices:
-                content = await asyncio.to_thread(one.file.read_at, one.position, one.length)
-                for position, header in iterate_headers(content):
-                    if header.base_offset >= end:
-                        return
-                    if header.last_offset >= offset:
-                        yield memoryview(content)[position : position + header.size_bytes]
-                        offset = header.last_offset + 1
+            for position, header in iterate_headers(content):
+                if header.base_offset >= end:
+                    return
+                if header.last_offset >= offset:
+                    yield memoryview(content)[position : position + header.size_bytes]
+                    offset = header.last_offset + 1
 
-    def _slices(self, offset: int, end: int) -> LogRead:
+    async def _content(self, offset: int, end: int) -> bytes:
         try:
-            return self._hosted.log.read(offset, READ_BYTES, end=end)
+            found = self._hosted.log.read(offset, READ_BYTES, end=end)
+            return await asyncio.to_thread(read_and_check, found, offset) if found.slices else b""
         except OffsetOutOfRangeError as gone:
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, str(gone)) from None
+        except VoidSliceError:
+            words = f"{self._hosted.topic_partition}: cut while it was read"
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
+        except DamagedBatchError as damage:
+            self._node.found_damage(self._hosted, str(damage), damage.offset)
+            raise ValueError(str(damage)) from damage
         except LogDamagedError as damage:
             self._node.note_damage(self._hosted, damage)
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(damage)) from damage

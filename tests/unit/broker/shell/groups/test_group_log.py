@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from broker.core.parked import READ
+from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -109,6 +110,36 @@ def test_a_commit_fails_when_the_broker_stops() -> None:
         assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(main())
+
+
+async def read_of(world: GroupWorld) -> int:
+    """Records that a load gets to see."""
+    return sum([1 async for _ in world.log.read(world.hosted().partition.log_end)])
+
+
+@pytest.mark.feature("B04")
+def test_a_disk_that_fails_under_a_load_is_fenced_and_another_coordinates() -> None:
+    world = GroupWorld()
+    world.append()
+    assert asyncio.run(read_of(world)) == 1
+    world.disks[0].reads_fail = True
+    with pytest.raises(TidemarkError) as failed:
+        asyncio.run(read_of(world))
+    assert failed.value.code is ErrorCode.NOT_COORDINATOR
+    assert world.hosted().partition.role is Role.FAILED
+
+
+@pytest.mark.feature("B09")
+def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
+    world = GroupWorld()
+    for _ in range(2):
+        world.append()
+    view = world.hosted().log.segments()[-1]
+    world.disks[0].flip_bit(view.path, view.size_bytes - 1)
+    with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
+        asyncio.run(read_of(world))
+    assert world.hosted().log.damage_at == 1
+    assert world.node.trouble.is_set()
 
 
 async def _value(appended: Any) -> int:
