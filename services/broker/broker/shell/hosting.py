@@ -6,11 +6,13 @@ and never served. What this broker does not host by the image is deleted when th
 set aside when it was found at start.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidemark.model.config_values import InvalidConfigError
+from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
@@ -57,10 +59,11 @@ class Hosting:
     def __init__(self, node: "BrokerNode", following: Following | None = None) -> None:
         self._node = node
         self._following = following
-        self._complete = True
         self._is_hosting = False
-        self._put_off = False
-        """Some are not hosted because the process had run out of descriptors."""
+        self._unfinished: dict[tuple[TopicId, int], None] = {}
+        """Partitions that no directory took, or whose log could not be repaired."""
+        self._is_due = False
+        """They are to be tried again without waiting for a directory that heals."""
         self._changed: list[HostedPartition] = []
         """Whose leader changed by the image that is being taken."""
         kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
@@ -82,22 +85,37 @@ class Hosting:
             self._set_strays_aside()
         self._is_hosting = False
 
-    def retry(self) -> None:
-        """Host what no directory took before; called when a directory has healed."""
-        if self._complete or self._is_hosting:
-            return
-        self._complete = True
-        defaults = self._defaults(self._node.image)
-        for topic in self._node.image.topics.values():
-            for _ in self._host_partitions(topic, range(len(topic.partitions)), defaults):
-                pass
-        self._wake_changed()
+    async def retry(self) -> None:
+        """Host, or repair, what could not be before, in bounded steps; called when a directory has
+        healed.
+        """
+        self._is_due = False
+        for number, key in enumerate(tuple(self._unfinished)):
+            if number % HOSTED_AT_ONCE == HOSTED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._is_hosting or self._is_due:
+                # A newer image comes first; or there is still no descriptor.
+                self._is_due = True
+                return
+            self._retry_one(*key)
 
-    def retry_put_off(self) -> None:
-        """Host what could not be hosted for want of descriptors; called every now and then."""
-        if self._put_off and not self._is_hosting:
-            self._put_off = False
-            self.retry()
+    async def retry_due(self) -> None:
+        """The same for what failed for want of descriptors; called every now and then."""
+        if self._is_due:
+            await self.retry()
+
+    def _retry_one(self, topic_id: TopicId, number: int) -> None:
+        self._unfinished.pop((topic_id, number), None)
+        topic = self._node.image.topics_by_id.get(topic_id)
+        if topic is not None:
+            defaults = self._defaults(self._node.image)
+            for _ in self._host_partitions(topic, (number,), defaults):
+                pass
+            self._wake_changed()
+
+    def _not_finished(self, topic_id: TopicId, number: int, failure: DiskError) -> None:
+        self._unfinished[topic_id, number] = None
+        self._is_due = self._is_due or isinstance(failure, ExhaustedError)
 
     def _wake_changed(self, _: MetadataChange | None = None) -> None:
         """Who is parked hears who leads now: by the new image."""
@@ -154,8 +172,7 @@ class Hosting:
                 "partition not hosted",
                 extra=fields(partition=str(topic_partition), reason=str(failure)),
             )
-            self._complete = False
-            self._put_off = self._put_off or isinstance(failure, ExhaustedError)
+            self._not_finished(topic.topic_id, state.partition, failure)
             return None
         partition = Partition(
             topic_partition,
@@ -208,6 +225,7 @@ class Hosting:
         failure: DiskError | None = None
         for manager in sorted(usable, key=lambda one: len(one.logs)):
             try:
+                manager.disk.expect_room()  # what is half made would be a stray of the next try
                 node.on_new_log(manager, topic_partition)
                 return manager, manager.create(
                     topic_partition, topic.topic_id, config, node.clock.wall_ms()
@@ -305,6 +323,7 @@ class Hosting:
             hosted.log.repair()
         except DiskError as failure:
             self._node.fence_directory(hosted.manager, failure)
+            self._not_finished(hosted.topic_id, state.partition, failure)
             return False
         if hosted.log.log_start == hosted.partition.log_start:
             hosted.partition.truncated(hosted.log.log_end, hosted.log.synced_end)

@@ -145,7 +145,7 @@ class Maintenance:
         """A full disk that has space again serves on. Raises ServiceError when no disk is left."""
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
-            self._hosting.retry_put_off()
+            await self._hosting.retry_due()
             for manager in self._node.log_managers:
                 if manager.fenced is None:
                     continue
@@ -155,7 +155,7 @@ class Maintenance:
                 self._tell_log_starts(manager)  # retention may have made the room
                 if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
-                    self._hosting.retry()
+                    await self._hosting.retry()
             if all(one.failure is not None for one in self._node.log_managers):
                 # Whoever starts next may not know of it: the note on the disk may be lost as well.
                 await self._reports.settle(FAILED_REPORT_MS)

@@ -6,6 +6,7 @@ from broker.core.partition import Role
 from broker.shell.offset_lookup import at_time
 from tidemark.kafka.list_offsets import MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
+from tidemark.storage.disk import ExhaustedError
 from unit.broker.shell.node_worlds import World, topic
 
 
@@ -42,13 +43,25 @@ def test_a_lookup_by_time_is_refused() -> None:
     assert one.hosted().manager.fenced is None
 
 
+def test_a_log_is_begun_only_with_room_for_all_its_files() -> None:
+    one = cold()
+
+    def refuse() -> None:
+        raise ExhaustedError("", "Too many open files")
+
+    one.disks[0].expect_room = refuse  # type: ignore[method-assign]
+    one.show(topic(partitions=2), topic("late", number=2))
+    assert not one.disks[0].exists("late-0"), "the next try would set it aside as a stray"
+    assert one.hosted().manager.fenced is None
+
+
 def test_a_topic_that_could_not_be_made_is_made_later() -> None:
     one = cold()
     one.disks[0].exhausted = True
     one.show(topic(partitions=2), topic("late", number=2))
     assert ("late", 0) not in one.node.hosted
-    one.hosting.retry_put_off()
+    asyncio.run(one.hosting.retry_due())
     one.disks[0].exhausted = False
-    one.hosting.retry_put_off()
+    asyncio.run(one.hosting.retry_due())
     assert one.hosted("late").partition.role is Role.LEADER
     assert one.hosted().manager.fenced is None

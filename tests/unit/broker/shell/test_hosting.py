@@ -9,8 +9,8 @@ from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
 from broker.shell.hosting import HOSTED_AT_ONCE, Hosting
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import ControllerEpoch, LeaderEpoch
-from tidemark.model.metadata import ClusterImage, FeedPosition
+from tidemark.model.ids import ControllerEpoch, ControllerId, LeaderEpoch
+from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.node_worlds import OTHER, World, topic
 
@@ -99,8 +99,54 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     assert one.node.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.capacity_bytes = 1 << 30
     assert one.node.log_managers[0].try_heal(one.clock.wall_ms())
-    one.hosting.retry()
+    asyncio.run(one.hosting.retry())
     assert one.append().error_code is ErrorCode.NONE
+
+
+def test_what_is_tried_again_takes_bounded_steps_and_leaves_the_others_alone() -> None:
+    disk, count = MemDisk(), HOSTED_AT_ONCE * 3
+    one = World(disk)
+    one.show(topic("there", number=2, partitions=50))
+    disk.capacity_bytes = 1
+    one.show(topic("there", number=2, partitions=50), topic(partitions=count))
+    disk.capacity_bytes = 1 << 30
+    assert one.node.log_managers[0].try_heal(one.clock.wall_ms())
+
+    async def scenario() -> None:
+        retrying = asyncio.get_running_loop().create_task(one.hosting.retry())
+        before = len(one.node.hosted)
+        while not retrying.done():
+            await asyncio.sleep(0)
+            assert len(one.node.hosted) - before <= HOSTED_AT_ONCE
+            before = len(one.node.hosted)
+
+    asyncio.run(scenario())
+    assert len(one.node.hosted) == 50 + count
+
+
+def test_what_is_tried_again_waits_for_an_image_that_is_being_taken() -> None:
+    async def scenario() -> None:
+        disk = MemDisk()
+        one = World(disk)
+        disk.capacity_bytes = 1
+        one.show(topic())
+        disk.capacity_bytes = 1 << 30
+        one.node.log_managers[0].try_heal(one.clock.wall_ms())
+        large = ClusterDelta(topics_changed=(topic("l", number=2, partitions=2 * HOSTED_AT_ONCE),))
+        position = FeedPosition(ControllerEpoch(1), 9)
+        more = one.node.image.apply(large, position, ControllerId(1))
+        taking = asyncio.get_running_loop().create_task(
+            one.node.metadata.take_in_steps(more, large)
+        )
+        await asyncio.sleep(0)
+        await one.hosting.retry()
+        assert not taking.done()
+        assert ("orders", 0) not in one.node.hosted
+        await taking
+        await one.hosting.retry_due()
+        assert one.append().error_code is ErrorCode.NONE
+
+    asyncio.run(scenario())
 
 
 def test_a_change_of_one_partition_leaves_the_others_alone(
