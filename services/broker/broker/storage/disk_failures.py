@@ -8,6 +8,7 @@ it scans, writes the tails again, and registers without the directory's replicas
 the controller has answered that registration.
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -52,6 +53,21 @@ class DiskFailures:
             self._reasons[directory_id] = str(error)
             if self._unreadable is None:  # else what is there says more
                 self._write(but_not_synced=disk)
+
+    def is_noted(self, directory_id: str, disk: Disk) -> bool:
+        """Whether some directory says that this one, on ``disk``, has failed; where none does, the
+        note is tried once more.
+        """
+        if not self._says_so(directory_id):
+            self._write(but_not_synced=disk)
+        return self._says_so(directory_id)
+
+    def _says_so(self, directory_id: str) -> bool:
+        for disk in self._disks:
+            with contextlib.suppress(CheckpointError, DiskError):
+                if directory_id in _read(disk):
+                    return True
+        return False
 
     def forget(self, directory_id: str) -> None:
         """Its replicas are relied on no longer, and the tails of its logs were written again."""

@@ -68,7 +68,7 @@ class LogManager:
         self.flush_interval_ms = FLUSH_INTERVAL_MS
         self.heal_free_bytes = HEAL_FREE_BYTES
         self._offsets = OffsetCheckpoints(shared.disk, self.logs)
-        self._failures = failures
+        self.failures = failures
         self._round: FlushRound | None = None
         shared.save_log_starts = self._offsets.save_log_starts
         shared.save_recovery_points = partial(self._offsets.save_recovery_points, sync=True)
@@ -109,7 +109,7 @@ class LogManager:
         shared = LogDirectory(disk, jitter=jitter, now_ms=now_ms, open_files_max=open_files_max)
         manager = cls(shared, stamp, DiskFailures([disk]) if failures is None else failures)
         manager.same_boot = bool(boot_id) and stamp.boot_id == boot_id
-        manager.distrusted = manager._failures.reason(stamp.directory_id)
+        manager.distrusted = manager.failures.reason(stamp.directory_id)
         try:
             manager._load(config_of or _default_config, topic_ids)
             manager._started(boot_id)
@@ -282,7 +282,7 @@ class LogManager:
             for log in self.logs.values():
                 log.end_lost = log.end_lost and log.damage is not None
             self._offsets.logs_end({one: log.log_end for one, log in self.logs.items()})
-            self._failures.forget(self.stamp.directory_id)
+            self.failures.forget(self.stamp.directory_id)
 
     @property
     def disk(self) -> Disk:
@@ -366,24 +366,24 @@ class LogManager:
         self._shared.fence(error)
 
     def _note_failure(self, error: DiskError) -> None:
-        self._failures.note(self.stamp.directory_id, self._shared.disk, error)
+        self.failures.note(self.stamp.directory_id, self._shared.disk, error)
 
     def try_heal(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Lift the fence of a full disk once there is space again; whether it did.
-
-        Retention may make room: up to ``high_watermarks``, else up to those last checkpointed.
+        """Lift the fence of a full disk once there is space again; whether it did. Retention may
+        make room: up to ``high_watermarks``, else up to those last checkpointed.
         """
         if not self.is_full:
             return False
         self._shared.now_ms = now_ms
-        self._shared.remove_due(now_ms)
-        if self._shared.disk.free_bytes() < self.heal_free_bytes:
-            try:
+        try:
+            self._shared.remove_due(now_ms)
+            if self._shared.disk.free_bytes() < self.heal_free_bytes:
                 self._retain(now_ms, high_watermarks or self.high_watermarks)
-            except DiskError as error:
-                self._shared.fence(error)
+                return False
+        except DiskError as error:
+            self._shared.fence(error)
             return False
         self._shared.fence_error = None
         _log.info("log directory has space again")

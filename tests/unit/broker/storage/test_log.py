@@ -166,6 +166,15 @@ def test_a_full_disk_makes_room_by_retention_up_to_the_live_high_watermark() -> 
     assert log.log_start > 0
 
 
+def test_a_full_disk_that_fails_while_it_makes_room_is_a_failed_disk() -> None:
+    disk, manager, log = new_log()
+    manager.delete(log.topic_partition, NOW)
+    manager.fence(DiskFullError("orders-0/0.log", "No space left on device"))
+    disk.writes_fail = True
+    assert not manager.try_heal(NOW + 10**9)
+    assert "Input/output error" in str(manager.failure)
+
+
 def test_a_failed_sync_fences_for_good() -> None:
     disk, manager, log = new_log()
     append(log)
