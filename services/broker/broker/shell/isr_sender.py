@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import PartitionImage
+from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.metadata_wire import read_partition, read_position
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -117,7 +118,7 @@ class IsrSender:
         """The request as a whole was: we are not who we say, or not yet."""
         log.warning(
             "ISR proposals refused",
-            extra=fields(code=ErrorCode(answer.error_code).name, reason=answer.error_message),
+            extra=fields(code=read_error_code(answer.error_code).name, reason=answer.error_message),
         )
         self._node.counters.isr_updates_failed += len(proposals)
         self._proposals.failed(self._node.clock.now_ms())
@@ -132,7 +133,7 @@ class IsrSender:
             if hosted is None or told is None:
                 continue
             state = read_partition(told.state) if told.HasField("state") else None
-            self._tell(hosted, proposal, ErrorCode(told.error_code), state)
+            self._tell(hosted, proposal, read_error_code(told.error_code), state)
 
     def _tell(
         self,

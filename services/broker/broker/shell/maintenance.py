@@ -157,13 +157,24 @@ class Maintenance:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     await self._hosting.retry()
             if all(one.failure is not None for one in self._node.log_managers):
-                # Whoever starts next may not know of it: the note on the disk may be lost as well.
-                await self._reports.settle(FAILED_REPORT_MS)
+                await self._tell_of_failure()
                 raise ServiceError(
                     "every log directory has failed; see the log above, replace the disks and"
                     " start again",
                     ExitCode.IO,
                 )
+
+    async def _tell_of_failure(self) -> None:
+        """Return once the controller has judged what was lost. A note on a disk will do after a
+        while, though the disk may lose it. Without either the next process would be trusted with
+        logs that may lack what was acknowledged: this one, which serves nothing, waits for as long
+        as it takes.
+        """
+        while not await self._reports.settle(FAILED_REPORT_MS):
+            noted = [await asyncio.to_thread(_is_noted, one) for one in self._node.log_managers]
+            if all(noted):
+                return
+            log.error("failed log directories neither reported nor noted: waiting for a controller")
 
     async def _expire_producers(self) -> None:
         """Forget idempotent producers that were silent for long; a few partitions at a time."""
@@ -177,3 +188,8 @@ class Maintenance:
                         now, self._node.config.producer_id_expiration_ms
                     )
                 await asyncio.sleep(0)
+
+
+def _is_noted(manager: LogManager) -> bool:
+    """Whether the next start knows that this directory has failed."""
+    return manager.failures.is_noted(manager.stamp.directory_id, manager.disk)

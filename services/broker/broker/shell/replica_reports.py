@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
+from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
@@ -50,12 +51,13 @@ class ReplicaReports:
             tasks.create_task(self._check_suspects(), name="suspected-batches")
 
     async def settle(self, limit_ms: int) -> bool:
-        """Wait until nothing is left to report, for so long at most; whether that is so. A broker
-        that has not registered yet is counted nowhere before it does.
+        """Wait until this broker is registered and nothing is left to report, for so long at most;
+        whether that is so.
         """
         clock = self._node.clock
         due = clock.now_ms() + limit_ms
-        while self._node.broker_epoch >= 0 and any(True for _ in self._unsound()):
+        self._look()  # what storage has met a moment ago is to be reported as well
+        while self._node.broker_epoch < 0 or any(True for _ in self._unsound()):
             if clock.now_ms() >= due:
                 return False
             await asyncio.sleep(SETTLE_LOOK_MS / 1_000)
@@ -128,7 +130,7 @@ class ReplicaReports:
             self._reports.failed(clock.now_ms())
             return
         if answer.error_code != ErrorCode.NONE:
-            code = ErrorCode(answer.error_code).name
+            code = read_error_code(answer.error_code).name
             log.warning(
                 "report of unsound replicas refused",
                 extra=fields(code=code, reason=answer.error_message),

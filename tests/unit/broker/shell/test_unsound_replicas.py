@@ -8,16 +8,20 @@ from typing import cast
 import pytest
 from broker.core.partition import Role
 from broker.shell.held_logs import held_logs
+from broker.shell.maintenance import Maintenance
 from broker.shell.replica_reports import ReplicaReports
+from broker.storage.disk_failures import DiskFailures
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import TopicImage
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.service import ServiceError
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.node_worlds import World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 from unit.broker.shell.test_hosting_roles import Followed
-from virtual_time import run_virtual
+from virtual_time import LoopClock, run_virtual
 from waiting import until
 
 EIO = DiskError("orders-0/0.log", "Input/output error")
@@ -148,23 +152,80 @@ def test_nothing_is_made_anew_while_a_directory_is_out_of_service() -> None:
     assert world.hosted("fresh").manager is world.node.log_managers[1]
 
 
-def test_a_broker_without_a_usable_directory_ends_once_its_report_is_answered() -> None:
+def moved() -> TopicImage:
+    """Two other brokers are the ISR now."""
+    return replicated(partition(leader=2, epoch=1, version=1, isr=(2, 3)))
+
+
+def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> None:
     async def story() -> None:
-        controller = Controller()
-        world = led(controller)
-        world.node.fence_directory(world.node.log_managers[0], EIO)
+        world = led(Controller())
+        world.node.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
         reports = ReplicaReports(world.node, world.hosting)
-        world.hosting.note_unsound(world.hosted())
         assert not await reports.settle(0), "the image still counts on it"
-        world.change(
-            topics_changed=(replicated(partition(leader=2, epoch=1, version=1, isr=(2, 3))),)
-        )
+        world.change(topics_changed=(moved(),))
         assert await reports.settle(0)
 
     run_virtual(story())
 
 
-def test_a_broker_that_is_not_registered_waits_for_nothing() -> None:
-    world = LeaderWorld()
-    world.node.fence_directory(world.node.log_managers[0], EIO)
-    assert asyncio.run(ReplicaReports(world.node, world.hosting).settle(10_000))
+def test_a_broker_that_is_not_registered_has_told_nobody() -> None:
+    async def story() -> None:
+        world = led(Controller())
+        world.node.broker_epoch = -1
+        world.node.log_managers[0].fence(EIO)
+        reports = ReplicaReports(world.node, world.hosting)
+        assert not await reports.settle(0)
+        world.change(topics_changed=(moved(),))
+        assert not await reports.settle(0)
+        world.node.broker_epoch = 10
+        assert await reports.settle(0)
+
+    run_virtual(story())
+
+
+class Ending:
+    """A broker whose only directory fails while no controller answers."""
+
+    def __init__(self, *, takes_note: bool) -> None:
+        self.world = led(Controller(answers_after=1_000_000))
+        self.world.node.clock = LoopClock()
+        self.world.disks[0].writes_fail = not takes_note
+        self.world.node.log_managers[0].fence(EIO)
+        healing = Maintenance(self.world.node, self.world.hosting)._heal()
+        self._task = asyncio.get_running_loop().create_task(healing)
+
+    async def ends_within(self, seconds: float) -> bool:
+        await asyncio.wait((self._task,), timeout=seconds)
+        return self._task.done() and isinstance(self._task.exception(), ServiceError)
+
+
+@pytest.mark.feature("Y10")
+def test_a_broker_without_a_usable_directory_ends_though_no_controller_answers() -> None:
+    async def story() -> None:
+        assert await Ending(takes_note=True).ends_within(60)
+
+    run_virtual(story())
+
+
+@pytest.mark.feature("Y10")
+def test_a_failure_that_no_disk_takes_note_of_is_reported_before_the_broker_ends() -> None:
+    async def story() -> None:
+        ending = Ending(takes_note=False)
+        assert not await ending.ends_within(3_600)
+        ending.world.change(topics_changed=(moved(),))
+        assert await ending.ends_within(60)
+
+    run_virtual(story())
+
+
+@pytest.mark.feature("Y10")
+def test_a_failure_is_noted_as_soon_as_a_disk_takes_it() -> None:
+    async def story() -> None:
+        ending = Ending(takes_note=False)
+        assert not await ending.ends_within(3_600)
+        ending.world.disks[0].writes_fail = False
+        assert await ending.ends_within(60)
+        assert DiskFailures(ending.world.disks).reason("d") == str(EIO)
+
+    run_virtual(story())
