@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, BrokerId
 
 from controller.core.effects import Reply
 from controller.core.inputs import Asked, Request
@@ -29,6 +30,20 @@ async def ask(
     """The machine's reply, and the hint to send with it."""
     reply = await node.ask(make, budget_ms(context, timeout_ms))
     return reply, hint_for(reply.error, node.hint)
+
+
+async def ask_for_broker(
+    node: ControllerNode,
+    context: Any,
+    request: Any,
+    make: Callable[[Request, BrokerId, BrokerEpoch], Asked],
+) -> tuple[Reply, str]:
+    """As ``ask``, where a broker asks about itself: ``request`` names it."""
+    broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+    denied = refused(node, "", Operation.CLUSTER_ACTION, [f"broker:{broker_id}"])
+    if denied is not None:
+        return denied, ""
+    return await ask(node, context, lambda asked: make(asked, broker_id, broker_epoch))
 
 
 def refused(

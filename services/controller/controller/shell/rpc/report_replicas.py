@@ -2,15 +2,13 @@
 
 import logging
 
-from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.inputs import ReportReplicas
-from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.replication_mapping import read_unsound, write_reported
-from controller.shell.rpc.call import Context, ask, refused
+from controller.shell.rpc.call import Context, ask_for_broker
 
 log = logging.getLogger(__name__)
 
@@ -19,16 +17,12 @@ async def handle(
     node: ControllerNode, request: pb.ReportReplicasRequest, context: Context
 ) -> pb.ReportReplicasResponse:
     """Take replicas out of ISR and ELR whose disk failed, or lost bytes."""
-    resource = [f"broker:{request.broker_id}"]
-    if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
-        return write_reported(denied, "")
     replicas = read_unsound(request)
-    reply, hint = await ask(
+    reply, hint = await ask_for_broker(
         node,
         context,
-        lambda asked: ReportReplicas(
-            asked, BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch), replicas
-        ),
+        request,
+        lambda asked, broker, epoch: ReportReplicas(asked, broker, epoch, replicas),
     )
     if not reply.error:
         log.warning(
