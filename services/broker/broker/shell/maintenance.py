@@ -6,7 +6,7 @@ Decisions and all changes of a log happen on the loop; threads only sync files.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.model.topics import TopicPartition
@@ -39,38 +39,46 @@ class Maintenance:
     def __init__(self, node: "BrokerNode", hosting: "Hosting") -> None:
         self._node = node
         self._hosting = hosting
-        self._group_writes = asyncio.Event()
+        self._group_writes = {manager: asyncio.Event() for manager in node.log_managers}
         self._rounds = {manager: asyncio.Lock() for manager in node.log_managers}
         """A manager has one flush round at a time; the next waits for it."""
         self._reports = ReplicaReports(node, hosting)
-        node.on_group_write = self._group_writes.set
+        node.on_group_write = self._note_group_write
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every loop; the caller cancels them."""
-        config = self._node.config
+        config, managers = self._node.config, self._node.log_managers
+        flush_ms = min(config.log_flush_interval_ms, FLUSH_LOOK_MS)
+        # A disk that hangs, as many do before they fail, holds up its own rounds alone.
+        flushes = [self._flush_groups(one) for one in managers]
+        flushes += [self._every(flush_ms, self._flush_all, (one,)) for one in managers]
         loops = [
-            tasks.create_task(self._flush_groups(), name="flush-groups"),
+            *(tasks.create_task(one, name="flush") for one in flushes),
             tasks.create_task(self._heal(), name="heal"),
             tasks.create_task(self._reports.run(), name="replica-reports"),
             tasks.create_task(self._expire_producers(), name="expire-producers"),
             tasks.create_task(
-                self._every(min(config.log_flush_interval_ms, FLUSH_LOOK_MS), self._flush_all),
-                name="flush",
-            ),
-            tasks.create_task(
-                self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
+                self._every(
+                    config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, managers
+                ),
                 name="checkpoint",
             ),
             tasks.create_task(
-                self._every(config.log_retention_check_interval_ms, self._tick), name="retention"
+                self._every(config.log_retention_check_interval_ms, self._tick, managers),
+                name="retention",
             ),
         ]
         return loops
 
-    async def _every(self, interval_ms: int, work: Callable[[LogManager], Awaitable[None]]) -> None:
+    async def _every(
+        self,
+        interval_ms: int,
+        work: Callable[[LogManager], Awaitable[None]],
+        managers: Sequence[LogManager],
+    ) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1_000)
-            for manager in self._node.log_managers:
+            for manager in managers:
                 if manager.fenced is not None:
                     continue
                 try:
@@ -80,18 +88,21 @@ class Maintenance:
 
     # -- flushing
 
-    async def _flush_groups(self) -> None:
+    def _note_group_write(self) -> None:
+        for written in self._group_writes.values():
+            written.set()
+
+    async def _flush_groups(self, manager: LogManager) -> None:
         """Group commit: one round covers all that was written since the last one began."""
         pause_s = self._node.config.log_flush_group_interval_ms / 1_000
+        written = self._group_writes[manager]
         while True:
-            await self._group_writes.wait()
-            self._group_writes.clear()
+            await written.wait()
+            written.clear()
             if pause_s:
                 await asyncio.sleep(pause_s)
-            async with asyncio.TaskGroup() as rounds:
-                for manager in self._node.log_managers:
-                    if manager.fenced is None or manager.is_full:
-                        rounds.create_task(self._flush_round(manager, only_group=True))
+            if manager.fenced is None or manager.is_full:
+                await self._flush_round(manager, only_group=True)
 
     async def _flush_round(self, manager: LogManager, *, only_group: bool) -> None:
         async with self._rounds[manager]:

@@ -105,10 +105,15 @@ class World:
     def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
         return self.node.hosted[name, partition]
 
-    def append(self, value: bytes = b"x", *, acks: int = 1, **fields: Any) -> Any:
+    def append(
+        self, value: bytes = b"x", *, acks: int = 1, partition: int = 0, **fields: Any
+    ) -> Any:
         batch = build_batch([(self.clock.wall_ms(), None, value, ())], **fields)
         return self.node.append(
-            self.hosted(), memoryview(bytearray(batch)), acks=acks, now_ms=self.clock.wall_ms()
+            self.hosted(partition=partition),
+            memoryview(bytearray(batch)),
+            acks=acks,
+            now_ms=self.clock.wall_ms(),
         )
 
     def read(self, offset: int = 0) -> Any:
