@@ -24,6 +24,7 @@ class BrokerProcess:
 
     def __init__(self, number: int, connect: str, directory: Path, *extra: str) -> None:
         self.number = number
+        self.connect = connect
         self.port, self.ops = free_port(), free_port()
         self.grpc = f"{HOST}:{free_port()}"
         self.log_path = directory / f"broker-{number}.log"
@@ -41,6 +42,17 @@ class BrokerProcess:
     def bootstrap(self) -> str:
         """Where Kafka clients connect."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        """True once it was started, until its process has ended."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self.process is not None
+        return self.process.pid
 
     def start(self) -> None:
         """Start the process; ``wait_ready`` waits."""
@@ -78,7 +90,11 @@ class BrokerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
-        return self.process.wait(STOP_S)
+        try:
+            return self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
 
     def logged(self) -> list[dict[str, object]]:
         """The log's lines."""

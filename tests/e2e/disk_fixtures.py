@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, batch, end_of
+from e2e.processes import paused
 from tidemark.cli.dev.layout import Layout
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import read_records
@@ -217,6 +218,9 @@ def noise(dice: random.Random, label: str, size_bytes: int) -> bytes:
 
 # -- load
 
+OUTSTANDING_MAX: Final = 10_000
+"""Values of one producer without an answer: however long a broker is away, they fit its disk."""
+
 
 class Load:
     """A producer in a thread: unique values, numbered per partition, and what became of each."""
@@ -234,6 +238,7 @@ class Load:
                 "bootstrap.servers": bootstrap,
                 "linger.ms": 1,
                 "batch.num.messages": 50,
+                "queue.buffering.max.messages": OUTSTANDING_MAX,
                 "reconnect.backoff.max.ms": 200,
                 **settings,
             }
@@ -245,7 +250,9 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is not None:
+            self.give_up()
         self._stop()
         left = self._producer.flush(WAIT_S)
         assert left == 0, f"{self.name}: {left} values neither acknowledged nor failed"
@@ -254,6 +261,7 @@ class Load:
         """Stop, and forget what has not been answered: nobody is going to."""
         self._stop()
         self._producer.purge()
+        self._producer.flush(WAIT_S)
 
     def _stop(self) -> None:
         self._over.set()
@@ -266,14 +274,15 @@ class Load:
             for _ in range(20):
                 partition = number % self.partitions
                 value = b"%s/%d/%08d" % (self.name.encode(), partition, number)
-                number += 1
-                self.sent.add((partition, value))
                 try:
                     self._producer.produce(
                         self.topic, value, partition=partition, on_delivery=self._told
                     )
                 except BufferError:
                     self._producer.poll(0.05)
+                    break
+                self.sent.add((partition, value))
+                number += 1
             self._producer.poll(0)
             self._over.wait(0.005)
 
@@ -384,6 +393,14 @@ class Ext4:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, GOING_FLAGS_NOLOGFLUSH)
         finally:
             os.close(descriptor)
+
+    def shut_down_under(self, pid: int) -> None:
+        """While no sync of that process is under way. Of one that the shutdown overtakes Linux may
+        say that it is done, though the journal, and with it the file's new size, never came to the
+        device: on a busy machine files of bare fdatasyncs lose acknowledged bytes so.
+        """
+        with paused(pid):
+            self.shut_down()
 
     def unmount(self) -> None:
         """Drops the page cache; the loop device goes with the mount."""

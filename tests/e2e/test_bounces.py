@@ -2,9 +2,7 @@
 back: every acknowledged value, in order per key, none invented.
 """
 
-import os
 import selectors
-import signal
 import socket
 import threading
 import time
@@ -16,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire
+from e2e.processes import paused
 from e2e.unique_values import Writer, check_promises, read_back
 from e2e.zookeeper import HOST
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import Layout
-from tidemark.cli.dev.process import pause_process
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -226,9 +224,7 @@ def test_a_leader_that_sleeps_beyond_its_session_loses_nothing(bounced: Bounced)
     with bounced.writing("asleep") as writer:
         sleeper = next(one for one in BROKERS if bounced.led_by(writer.topic, one, one))
         witness = next(one for one in BROKERS if one != sleeper)
-        pid = bounced.cluster.pid(f"broker-{sleeper}")
-        pause_process(pid)
-        try:
+        with paused(bounced.cluster.pid(f"broker-{sleeper}")):
             bounced.wait(
                 lambda: all(
                     leader not in (sleeper, -1)
@@ -237,8 +233,6 @@ def test_a_leader_that_sleeps_beyond_its_session_loses_nothing(bounced: Bounced)
                 "nobody took over",
             )
             bounced.wait_progress(writer)
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.feature("H01", "H02")

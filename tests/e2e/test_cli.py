@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.processes import running
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.search_queries import search_queries
@@ -132,7 +133,7 @@ def test_reading_starts_where_it_is_told(cli: Cli) -> None:
 def test_ctrl_c_ends_consume_with_a_summary(cli: Cli) -> None:
     cli.json("topic", "create", "tail", "-p", "1", *cli.kafka)
     argv = [*COMMAND, "topic", "consume", "tail", "--from", "earliest", *cli.kafka]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+    with running(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
         cli.json("topic", "produce", "tail", *cli.kafka, stdin=b"a\n")
         assert tail.stdout is not None
         assert tail.stdout.readline() == b"a\n"
@@ -146,7 +147,7 @@ def test_ctrl_c_ends_consume_with_a_summary(cli: Cli) -> None:
 def test_a_line_is_sent_before_the_next_one_is_typed(cli: Cli) -> None:
     cli.json("topic", "create", "typed", "-p", "1", *cli.kafka)
     argv = [*COMMAND, "topic", "produce", "typed", *cli.kafka]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as typing:
+    with running(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as typing:
         assert typing.stdin is not None
         typing.stdin.write(b"first\n")
         typing.stdin.flush()

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster
+from e2e.processes import running
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient
 from tidemark.client import AlterConfig, ConfigResource
@@ -183,12 +184,8 @@ def test_a_move_that_is_cancelled_midway_leaves_things_as_they_were(
     plan.write_text(json_of("cancelled", [3, 2]))
     cli.done("apply", str(plan), "--throttle", "100000")
     assert len(cli.throttles()) == 8
-    watching = subprocess.Popen(
-        [*COMMAND, "watch", "--interval", "0.2", "-o", "json", "--bootstrap", cli.bootstrap],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with watching:
+    argv = [*COMMAND, "watch", "--interval", "0.2", "-o", "json", "--bootstrap", cli.bootstrap]
+    with running(argv, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         (row,) = json.loads(watching.stdout.readline())["moving"]
         assert (row["adding"], row["removing"]) == ([3], [1])
@@ -197,6 +194,8 @@ def test_a_move_that_is_cancelled_midway_leaves_things_as_they_were(
         assert "are being moved already: cancelled-0" in refused.stderr
         cancelled = json.loads(cli.done("cancel", "cancelled:0", "-o", "json"))
         assert cancelled["cancelled"] == ["cancelled-0"]
+        watching.communicate(timeout=PATIENCE_S)
+        assert watching.returncode == 0, "it ends once nothing moves"
     assert sorted(cli.replicas()[0]) == [1, 2]  # who comes is taken out, as Kafka does: [2, 1]
     assert cli.throttles() == set()
     again = cli.run("cancel", str(plan))

@@ -5,10 +5,8 @@ One cluster for the module; a test that needs a disk of its own starts the broke
 """
 
 import asyncio
-import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import urllib.error
@@ -26,7 +24,6 @@ from e2e.disk_fixtures import (
     BROKER,
     MIB,
     WAIT_S,
-    Ext4,
     Load,
     OneBroker,
     ext4,
@@ -45,7 +42,6 @@ from e2e.disk_fixtures import (
     values_of,
 )
 from e2e.kafka_wire import Wire
-from tidemark.cli.dev.process import pause_process
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
@@ -193,19 +189,6 @@ def shares(path: Path, topic: str) -> list[int]:
     return sorted(int(found.name.rpartition("-")[2]) for found in path.glob(f"{topic}-[0-9]"))
 
 
-def cut_off(cluster: OneBroker, disk: Ext4) -> None:
-    """While no sync is under way. Of one that the shutdown overtakes Linux may say that it is done,
-    though the journal, and with it the file's new size, never came to the device: on a busy machine
-    files of bare fdatasyncs lose acknowledged bytes so.
-    """
-    broker = cluster.pid(BROKER)
-    pause_process(broker)
-    try:
-        disk.shut_down()
-    finally:
-        os.kill(broker, signal.SIGCONT)
-
-
 def pretend_another_boot(path: Path) -> None:
     """As after a power failure: nothing that this kernel knows survived."""
     meta = path / META
@@ -241,9 +224,9 @@ def test_what_was_synced_survives_a_device_that_drops_the_rest(
                 ),
                 "acknowledgements",
             )
-            cut_off(cluster, disks[0])
+            disks[0].shut_down_under(cluster.pid(BROKER))
             _only_that_directory_is_fenced(cluster, first)
-            cut_off(cluster, disks[1])
+            disks[1].shut_down_under(cluster.pid(BROKER))
             # Nothing is left that it could serve from.
             assert cluster.exit_code(cluster.pid(BROKER)) == ExitCode.IO
             for load in chain(*loads.values()):

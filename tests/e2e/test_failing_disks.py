@@ -4,7 +4,6 @@ nobody.
 """
 
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,6 @@ from confluent_kafka.admin import NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.disk_fixtures import Ext4, ext4, ext4_problem, skip_if
 from e2e.test_replication import Sent, Topic, send
-from tidemark.cli.dev.process import pause_process
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.os_disk import OsDisk
@@ -49,7 +47,7 @@ def whole(brokers: list[BrokerProcess]) -> list[BrokerProcess]:
     for broker in brokers:
         if broker.log_dirs != str(broker.data):
             restart(broker, str(broker.data))
-        elif broker.process is None or broker.process.poll() is not None:
+        elif not broker.is_running:
             broker.start()
     for broker in brokers:
         broker.wait_ready()
@@ -62,16 +60,6 @@ def restart(broker: BrokerProcess, log_dirs: str) -> None:
     broker.log_dirs = log_dirs
     broker.start()
     broker.wait_ready()
-
-
-def shut_down(broker: BrokerProcess, disk: Ext4) -> None:
-    """While no sync is under way."""
-    assert broker.process is not None
-    pause_process(broker.process.pid)
-    try:
-        disk.shut_down()
-    finally:
-        os.kill(broker.process.pid, signal.SIGCONT)
 
 
 def repaired(disk: Ext4) -> None:
@@ -117,7 +105,7 @@ def test_a_failed_disk_moves_its_partitions_and_comes_back_as_a_follower(
         send(producer, topic, range(300), sent)
         assert producer.flush(PATIENCE_S) == 0
         assert topic.leader is victim
-        shut_down(victim, disk)
+        disk.shut_down_under(victim.pid)
         send(producer, topic, range(300, 600), sent)
         assert producer.flush(PATIENCE_S) == 0
         assert victim.process is not None
@@ -152,7 +140,7 @@ def test_one_failed_directory_of_two_moves_only_what_it_held(
         for one, producer, sent in producers:
             send(producer, one, range(50), sent)
             assert producer.flush(PATIENCE_S) == 0
-        shut_down(victim, disk)
+        disk.shut_down_under(victim.pid)
         for one, producer, sent in producers:
             send(producer, one, range(50, 100), sent)
             assert producer.flush(PATIENCE_S) == 0
@@ -194,7 +182,7 @@ def test_a_disk_that_fails_under_a_fetch_moves_its_partitions(
         assert producer.flush(PATIENCE_S) == 0
         wait_until_synced(disk.path / "data", topic, 50)
         assert topic.leader is victim
-        shut_down(victim, disk)
+        disk.shut_down_under(victim.pid)
         assert topic.read_all(50) == numbers(50)
         assert topic.leader is not victim
         assert victim.process is not None

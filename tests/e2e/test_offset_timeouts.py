@@ -1,16 +1,12 @@
 """A commit of offsets that a replica does not take in time: refused, and repeated by the client."""
 
 import asyncio
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from e2e.clusters import Cluster, StartCluster
+from e2e.processes import paused
 from e2e.wire import ask, connect, create_topic, leader_of, topic_at
-from tidemark.cli.dev.process import pause_process
 from tidemark.client import Consumer
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -71,16 +67,6 @@ def refusals(cluster: Cluster, broker: int) -> float:
     return next((float(line.removeprefix(name)) for line in lines if line.startswith(name)), 0)
 
 
-@contextmanager
-def paused(cluster: Cluster, broker: int) -> Iterator[None]:
-    process = cluster.pid(f"broker-{broker}")
-    pause_process(process)
-    try:
-        yield
-    finally:
-        os.kill(process, signal.SIGCONT)
-
-
 @pytest.mark.feature("E05", "E06")
 def test_a_commit_that_is_not_replicated_in_time_fails_and_the_consumer_repeats_it(
     start_cluster: StartCluster,
@@ -97,7 +83,7 @@ def test_a_commit_that_is_not_replicated_in_time_fails_and_the_consumer_repeats_
         async with Consumer(cluster.kafka(leader), group_id=GROUP) as consumer:
             consumer.assign([where])
             async with asyncio.TaskGroup() as group:
-                with paused(cluster, 3 - leader):
+                with paused(cluster.pid(f"broker-{3 - leader}")):
                     began = time.monotonic()
                     refused.append(await asyncio.to_thread(commit, cluster, leader, 2))
                     waited_ms.append((time.monotonic() - began) * 1_000)

@@ -1,7 +1,6 @@
 """Replication end to end: three broker processes, a controller and a real ZooKeeper."""
 
 import re
-import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,8 +17,8 @@ from confluent_kafka.admin import (
 )
 from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch, records_of
+from e2e.processes import paused
 from e2e.wire import ask
-from tidemark.cli.dev.process import pause_process
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -32,7 +31,6 @@ LAG_MS = 1_500
 NONE_PARKED = re.compile(r"^kafka_server_delayedoperationpurgatory_purgatorysize\S* 0", re.M)
 ANOTHER_AFTER_S = 10.0
 """A broker that is paused does not answer: the next one is asked."""
-"""replica.fetch.wait.max.ms by default."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerPro
 def whole(brokers: list[BrokerProcess]) -> list[BrokerProcess]:
     """All three, running again whatever the test before did to them."""
     for broker in brokers:
-        if broker.process is None or broker.process.poll() is not None:
+        if not broker.is_running:
             broker.start()
     for broker in brokers:
         broker.wait_ready()
@@ -72,7 +70,7 @@ class Topic:
     def state(self) -> Any:
         """The partition as a running broker describes it; None while none does."""
         for broker in self.brokers:
-            if broker.process is None or broker.process.poll() is not None:
+            if not broker.is_running:
                 continue
             try:
                 with Wire(broker.port, timeout_s=ANOTHER_AFTER_S) as wire:
@@ -86,9 +84,8 @@ class Topic:
     @property
     def leader(self) -> BrokerProcess:
         """Who leads."""
-        wait_for(lambda: self.state() is not None, lambda: f"{self.name} has no leader")
-        leader: int = self.state().leader_id
-        return self.brokers[leader - 1]
+        state = wait_for(self.state, f"{self.name} has no leader")
+        return self.brokers[int(state.leader_id) - 1]
 
     @property
     def followers(self) -> list[BrokerProcess]:
@@ -253,18 +250,12 @@ def test_acks_all_is_refused_below_min_insync_replicas(whole: list[BrokerProcess
 def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProcess]) -> None:
     topic = Topic(whole, "diverges", **{"min.insync.replicas": "2"})
     old = topic.leader
-    for follower in topic.followers:
-        assert follower.process is not None
-        pause_process(follower.process.pid)
-    # A fetch that waits at the leader would still bring them the record: let it be answered first.
-    wait_for(lambda: NONE_PARKED.search(old.http("/metrics")[1]), "no fetch waits")
-    with Wire(old.port) as wire:
-        assert wire.produce(topic.name, batch(b"lost"), version=10, acks=1).error_code == 0
-    old.kill()
-    for follower in whole:
-        if follower is not old:
-            assert follower.process is not None
-            follower.process.send_signal(signal.SIGCONT)
+    with paused(*(follower.pid for follower in topic.followers)):
+        # A fetch that waits at the leader would still bring them the record: it is answered first.
+        wait_for(lambda: NONE_PARKED.search(old.http("/metrics")[1]), "no fetch waits")
+        with Wire(old.port) as wire:
+            assert wire.produce(topic.name, batch(b"lost"), version=10, acks=1).error_code == 0
+        old.kill()
     producer, sent = topic.producer(), Sent()
     send(producer, topic, range(10), sent)
     assert producer.flush(PATIENCE_S) == 0

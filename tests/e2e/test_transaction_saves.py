@@ -1,17 +1,14 @@
 """How often a transaction is saved, one save after the other: the cost of Kafka's algorithm."""
 
-import os
-import signal
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
-from e2e.clusters import Cluster, StartCluster
+from e2e.clusters import StartCluster
 from e2e.kafka_wire import Wire, batch
+from e2e.processes import paused
 from e2e.txn_wire import init
 from e2e.wire import ask, connect, create_topic, leader_of, stored
-from tidemark.cli.dev.process import pause_process
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.txn_records import TransactionRecord, TransactionState, decode
 from tidemark.kafka.apis import ApiKey
@@ -58,16 +55,6 @@ class Saves:
         """Keys of the coordinator's records."""
         batches = [one for one in stored(self._state_leader, STATE) if not one.header.is_control]
         return {record.key or b"" for one in batches for record in one.records}
-
-
-@contextmanager
-def paused(cluster: Cluster, broker: int) -> Iterator[None]:
-    process = cluster.pid(f"broker-{broker}")
-    pause_process(process)
-    try:
-        yield
-    finally:
-        os.kill(process, signal.SIGCONT)
 
 
 def until_taken(request: Callable[[], int], what: str) -> None:
@@ -133,7 +120,7 @@ def test_a_commit_is_five_saves_one_after_the_other(start_cluster: StartCluster)
         assert result.error_code == ErrorCode.NONE
         assert (saves.states(), saves.appended()) == ([ONGOING], ["data"])
 
-        with paused(cluster, other):
+        with paused(cluster.pid(f"broker-{other}")):
             until_taken(lambda: commit(wire, producer), "the commit is decided")
             assert saves.states() == [ONGOING, PREPARED], "no marker can be written yet"
         wait_for(lambda: len(saves.states()) == 3, "the markers are written")
