@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch
 from tidemark.model.errors import ErrorCode
-from waiting import PATIENCE_S, wait_for
+from waiting import PATIENCE_S, cpu_s, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -40,20 +40,12 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def descriptors(broker: BrokerProcess) -> int:
-    assert broker.process is not None
-    return len(os.listdir(f"/proc/{broker.process.pid}/fd"))
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
 
 def limit(broker: BrokerProcess, count: int) -> None:
-    assert broker.process is not None
-    _, hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (count, hard))
-
-
-def cpu_s(broker: BrokerProcess) -> float:
-    assert broker.process is not None
-    stat = Path(f"/proc/{broker.process.pid}/stat").read_text()
-    return sum(map(int, stat.rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (count, hard))
 
 
 def fetched(wire: Wire) -> int:
@@ -63,7 +55,7 @@ def fetched(wire: Wire) -> int:
 def test_out_of_descriptors_requests_are_refused_and_no_disk_is_fenced(
     broker: BrokerProcess,
 ) -> None:
-    with Wire(broker.port, timeout_s=PATIENCE_S) as wire, ExitStack() as closing:
+    with Wire(broker.port) as wire, ExitStack() as closing:
         wait_for(lambda: wire.produce("b", batch(b"warm")).error_code == 0, "it leads again")
         most = descriptors(broker) + SPARE
         limit(broker, most)
@@ -71,14 +63,14 @@ def test_out_of_descriptors_requests_are_refused_and_no_disk_is_fenced(
         wait_for(lambda: descriptors(broker) >= most - 1, "the descriptors are used up")
         assert fetched(wire) == ErrorCode.KAFKA_STORAGE_ERROR
         assert wire.produce("b", batch(b"goes on")).error_code == 0
-        before = cpu_s(broker)
+        before = cpu_s(broker.pid)
         for _ in range(200):
             assert wire.produce("b", batch(b"goes on")).error_code == 0
-        assert cpu_s(broker) - before < CPU_S_MAX
+        assert cpu_s(broker.pid) - before < CPU_S_MAX
         for one in crowd:
             one.close()
         wait_for(lambda: fetched(wire) == ErrorCode.NONE, "a cold read is answered")
-        with Wire(broker.port, timeout_s=PATIENCE_S) as another:
+        with Wire(broker.port) as another:
             assert another.produce("a", batch(b"x")).error_code == 0
     told = {str(line["message"]).partition(":")[0] for line in broker.logged()}
     assert "log directory fenced" not in told
