@@ -135,13 +135,35 @@ def test_metrics_carry_kafkas_names(brokers: list[BrokerProcess]) -> None:
         assert line in text, line
 
 
+def refusal_of(broker: BrokerProcess) -> tuple[int, str]:
+    """Exit code and log of a broker that may not join."""
+    broker.start()
+    assert broker.process is not None
+    try:
+        return broker.process.wait(PATIENCE_S), broker.log_path.read_text()
+    finally:
+        broker.kill()
+
+
 def test_a_directory_of_another_broker_is_refused(
     brokers: list[BrokerProcess], tmp_path: Path
 ) -> None:
     thief = BrokerProcess(9, "127.0.0.1:1", tmp_path)
     shutil.copytree(brokers[0].data, thief.data)
     (thief.data / ".lock").unlink()
-    thief.start()
-    assert thief.process is not None
-    assert thief.process.wait(PATIENCE_S) == ExitCode.IO
-    assert "belongs to broker 1" in thief.log_path.read_text()
+    code, logged = refusal_of(thief)
+    assert code == ExitCode.IO
+    assert "belongs to broker 1" in logged
+
+
+def test_a_broker_with_a_lease_of_another_length_is_refused(
+    brokers: list[BrokerProcess], tmp_path: Path
+) -> None:
+    stranger = BrokerProcess(9, brokers[0].connect, tmp_path, "--lease.ms", "5000")
+    code, logged = refusal_of(stranger)
+    assert code == ExitCode.CONFIG
+    assert "broker 9 has lease.ms=5000, the cluster has lease.ms=3000" in logged
+    assert "set lease.ms=3000" in logged
+    assert "Traceback" not in logged
+    with Wire(brokers[0].port) as wire:
+        assert {one.node_id for one in wire.metadata().brokers} == {1, 2}

@@ -1,8 +1,10 @@
 """What followers' fetches do at their leader."""
 
 import pytest
+from broker.core.partition import Role
 from broker.shell.node import HostedPartition
 from tidemark.model.errors import ErrorCode
+from tidemark.storage.disk import DiskError
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 
@@ -36,6 +38,22 @@ def test_progress_wakes_a_parked_produce_and_a_consumer() -> None:
     assert woken == []
     world.fetch(3, 1)
     assert woken == [True, True]
+
+
+def test_a_fetch_whose_progress_fails_the_directory_is_refused() -> None:
+    """What waits for the follower writes as soon as it is woken, and that write may fail."""
+    world = LeaderWorld()
+    world.append(acks=-1)
+    world.append(acks=-1)
+    hosted, now = world.hosted(), world.clock.now_ms()
+
+    def fail(_: bool) -> None:
+        world.node.fence_directory(hosted.manager, DiskError("orders-0/0.log", "full"))
+
+    world.node.parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
+    world.fetch(2, 1)
+    assert world.fetch(3, 1).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert hosted.partition.role is Role.FAILED
 
 
 def test_a_diverged_follower_is_told_where_and_reads_nothing() -> None:
