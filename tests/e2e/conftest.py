@@ -6,6 +6,7 @@ its own names (`topic_name`). A test that hurts processes, or needs other config
 own with `start_cluster`.
 """
 
+import gc
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -37,6 +38,15 @@ def _kafka_python_closes_its_sockets() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         close_refused_sockets(patch)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_client_outlives_its_module() -> Iterator[None]:
+    """An exception that a test has looked at keeps the test's frame, and its clients, until the
+    garbage collector looks: their threads would ask for brokers that are gone, beside other tests.
+    """
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
 """Requests that come late, held back by a proxy: what KIP-890 is about (docs/transactions.md)."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from e2e.bounded_librdkafka import BACK_WITHIN_S, within
 from e2e.clusters import Cluster, StartCluster
 from e2e.kafka_wire import Wire
 from e2e.txn_wire import end, init, write
@@ -27,6 +29,7 @@ class Delayed:
         overrides = {"broker": {**SMALL, "advertised.listeners": advertised}}
         self.cluster: Cluster = start_cluster(txn_coordinators=1, overrides=overrides)
         self.proxy = proxy
+        self._producers: list[confluent_kafka.Producer] = []
         proxy.broker_port = self.cluster.layout.member("broker-1").ports["client"]
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
         topics = [confluent_kafka.admin.NewTopic(name, 1, 1) for name in ("a", "b")]
@@ -47,8 +50,16 @@ class Delayed:
                 "socket.timeout.ms": 10_000,
             }
         )
+        self._producers.append(made)
         made.init_transactions(PATIENCE_S)
         return made
+
+    def close(self) -> None:
+        """End the producers: each would look for its coordinator for as long as it lives."""
+        for producer in self._producers:
+            producer.purge()
+            with contextlib.suppress(confluent_kafka.KafkaException):  # its session is over
+                within(BACK_WITHIN_S, "Producer.close", producer.close)
 
     def wait_decided(self, topic: str) -> None:
         """Until every transaction in the topic has its marker."""
@@ -88,8 +99,8 @@ class Delayed:
 
 @pytest.fixture
 def delayed(start_cluster: StartCluster) -> Iterator[Delayed]:
-    with WireProxy() as proxy:
-        yield Delayed(start_cluster, proxy)
+    with WireProxy() as proxy, contextlib.closing(Delayed(start_cluster, proxy)) as made:
+        yield made
 
 
 def commit_late(delayed: Delayed) -> confluent_kafka.Producer:

@@ -32,7 +32,7 @@ from tidemark.kafka.produce import ProduceResponse, read_produce_response
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.runtime.clock import Clock
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -92,6 +92,18 @@ def test_a_reader_rewinds_and_reads_again(cluster: Cluster, topic_name: Names, n
 ReadFrom = Callable[[int, int], list[int]]
 
 
+def collected(count: int, read_more: Callable[[list[int]], None]) -> list[int]:
+    """So many values, by as many polls as it takes."""
+    found: list[int] = []
+
+    def is_all() -> bool:
+        read_more(found)
+        return len(found) >= count
+
+    wait_for(is_all, lambda: f"{len(found)} of {count} read")
+    return found
+
+
 @contextmanager
 def confluent_reader(bootstrap: str, topic: str) -> Iterator[ReadFrom]:
     settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
@@ -114,11 +126,12 @@ def python_reader(bootstrap: str, topic: str) -> Iterator[ReadFrom]:
 
     def read_from(offset: int, count: int) -> list[int]:
         consumer.seek(partition, offset)
-        found: list[int] = []
-        while len(found) < count:
+
+        def read_more(found: list[int]) -> None:
             for records in consumer.poll(500, max_records=count - len(found)).values():
                 found += [int(record.value) for record in records]
-        return found
+
+        return collected(count, read_more)
 
     yield read_from
     consumer.close()
@@ -131,11 +144,12 @@ def tidemark_reader(bootstrap: str, topic: str) -> Iterator[ReadFrom]:
 
         def read_from(offset: int, count: int) -> list[int]:
             consumer.seek((topic, 0), offset)
-            found: list[int] = []
-            while len(found) < count:
+
+            def read_more(found: list[int]) -> None:
                 records = consumer.poll(count - len(found))
                 found += [int(record.value or b"") for record in records]
-            return found
+
+            return collected(count, read_more)
 
         yield read_from
 

@@ -2,6 +2,7 @@
 which each waits for the answer to the last.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import confluent_kafka
 import pytest
 from e2e.clusters import Cluster
 from e2e.wire import create_topic
+from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e]
 
@@ -21,7 +23,7 @@ LINES_MIN = 500
 BULK_RECORDS = 2_000
 BULK_VALUE = bytes(8 * 1024)
 CALLS = 60
-FETCH_WAIT_S = 30
+FETCH_WAIT_S = 120
 """A fetch that only ended by its time would make one call longer than this."""
 
 
@@ -46,7 +48,7 @@ def reading(cluster: Cluster, topic: str, offset: int = 0) -> Iterator[confluent
         "socket.timeout.ms": FETCH_WAIT_S * 2_000,
     }
     consumer = confluent_kafka.Consumer(settings)
-    found = consumer.list_topics(topic, 30).topics[topic].partitions
+    found = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, number, offset) for number in found])
     try:
         yield consumer
@@ -75,11 +77,13 @@ def aggregate(
         else:
             failures.append(error)
 
-    while not calls_done.is_set() or len(sent) < LINES_MIN:
-        line = b"server-%d line %d" % (server, len(sent))
+    for number in itertools.count():
+        if number >= LINES_MIN and calls_done.is_set():
+            break
+        line = b"server-%d line %d" % (server, number)
         producer.produce(topic, line, key=b"%d" % server, on_delivery=on_delivery)
         producer.poll(0.001)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failures == []
     return sent
 
@@ -90,7 +94,7 @@ def load_in_bulk(cluster: Cluster, topic: str) -> None:
     for number in range(BULK_RECORDS):
         producer.produce(topic, b"%06d" % number + BULK_VALUE, partition=number % PARTITIONS)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def call(cluster: Cluster, calls: str, answers: str) -> list[bytes]:
@@ -103,7 +107,7 @@ def call(cluster: Cluster, calls: str, answers: str) -> list[bytes]:
         for value in read(cluster, calls, CALLS):
             answering.produce(answers, b"answer to " + value)
             answering.poll(0)
-        assert answering.flush(60) == 0
+        assert answering.flush(PATIENCE_S) == 0
 
     with ThreadPoolExecutor(1) as pool, reading(cluster, answers) as consumer:
         answered = pool.submit(answer)
@@ -111,7 +115,7 @@ def call(cluster: Cluster, calls: str, answers: str) -> list[bytes]:
             asking.produce(calls, b"call %d" % number)
             asking.poll(0)
             heard.append(value_of(consumer))
-        answered.result(60)
+        answered.result(PATIENCE_S)
     return heard
 
 
@@ -130,8 +134,8 @@ def test_logs_a_bulk_load_and_calls_go_side_by_side(cluster: Cluster, topic_name
             heard = call(cluster, calls, answers)
         finally:
             calls_done.set()
-        lines = [line for server in servers for line in server.result(120)]
-        loading.result(120)
+        lines = [line for server in servers for line in server.result(PATIENCE_S)]
+        loading.result(PATIENCE_S)
     assert heard == [b"answer to call %d" % number for number in range(CALLS)]
     assert sorted(read(cluster, logs, len(lines))) == sorted(lines)
     loaded = sorted(value[:6] for value in read(cluster, bulk, BULK_RECORDS))

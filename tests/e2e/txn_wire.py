@@ -1,23 +1,17 @@
 """Transactions v2 (KIP-890) in bare requests of Kafka's protocol, for one transactional id."""
 
-import time
-
 from e2e.kafka_wire import Wire, produce_body
+from e2e.wire import ask
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
-from tidemark.kafka.long_tail import Struct, read_response, write_request
+from tidemark.kafka.long_tail import Struct
 from tidemark.kafka.produce import read_produce_response
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
 from waiting import wait_for
 
 END_TXN_V2 = 5
-
-
-def ask(wire: Wire, key: ApiKey, version: int, fields: dict[str, object]) -> Struct:
-    answer = wire.ask(key, version, write_request(key, version, fields))
-    return read_response(key, version, answer)
 
 
 def init(wire: Wire) -> tuple[int, int]:
@@ -48,12 +42,13 @@ def write(wire: Wire, producer: tuple[int, int], sequence: int, value: bytes) ->
         attributes_extra=TRANSACTIONAL_BIT,
     )
     body = produce_body("a", batch, version=12, acks=-1, transactional_id="late")
-    while True:
+
+    def answered() -> tuple[ErrorCode] | None:
         answer = read_produce_response(wire.ask(ApiKey.PRODUCE, 12, body), 12)
         code = ErrorCode(answer.topics[0][2][0].error_code)
-        if code is not ErrorCode.NOT_ENOUGH_REPLICAS:
-            return code
-        time.sleep(0.05)
+        return None if code is ErrorCode.NOT_ENOUGH_REPLICAS else (code,)
+
+    return wait_for(answered, "the end before it is through")[0]
 
 
 def end(wire: Wire, producer: tuple[int, int], *, commit: bool) -> tuple[ErrorCode, int, int]:

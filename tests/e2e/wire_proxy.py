@@ -39,7 +39,7 @@ class WireProxy:
         self.caught = threading.Event()
         """Set when something was held back."""
         self._threads: list[threading.Thread] = []
-        self._sockets: list[socket.socket] = [self._server]
+        self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> "WireProxy":
         self._start(self._accept)
@@ -51,6 +51,8 @@ class WireProxy:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        _close(self._server)
+        self._threads[0].join(PATIENCE_S)  # it accepts no more
         for one in self._sockets:
             _close(one)
         for thread in self._threads:
@@ -80,9 +82,13 @@ class WireProxy:
         while True:
             try:
                 client, _ = self._server.accept()
-                upstream = socket.create_connection((HOST, self.broker_port))
             except OSError:
                 return
+            try:
+                upstream = socket.create_connection((HOST, self.broker_port))
+            except OSError:
+                _close(client)
+                continue
             self._sockets += [client, upstream]
             self._start(self._requests, client, upstream)
             self._start(self._answers, client, upstream)

@@ -1,7 +1,6 @@
 """What a reader of committed records sees of the topics that a sink wrote."""
 
 import asyncio
-from typing import Final
 
 from e2e.clusters import Cluster
 from spark.spark_records import run
@@ -9,8 +8,7 @@ from tidemark.client import Consumer
 from tidemark.client.positions import ConsumerRecord
 from tidemark.client.sink_batches import SinkBatches, SinkDescription
 from tidemark.model.topics import TopicPartition
-
-SETTLED_SECONDS: Final = 600
+from waiting import patience
 
 
 def committed_records(cluster: Cluster, topic: str, partitions: int = 1) -> list[ConsumerRecord]:
@@ -19,9 +17,12 @@ def committed_records(cluster: Cluster, topic: str, partitions: int = 1) -> list
     async def read() -> list[ConsumerRecord]:
         places = [TopicPartition(topic, number) for number in range(partitions)]
         ends = await _settled_ends(cluster, places)
-        async with Consumer(
-            cluster.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-        ) as consumer:
+        async with (
+            patience(),
+            Consumer(
+                cluster.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+            ) as consumer,
+        ):
             consumer.assign(places)
             records: list[ConsumerRecord] = []
             while any([await consumer.position(place) < ends[place] for place in places]):
@@ -36,7 +37,7 @@ async def _settled_ends(
 ) -> dict[TopicPartition, int]:
     """Where all partitions end, when all of it is decided."""
     async with (
-        asyncio.timeout(SETTLED_SECONDS),
+        patience(),
         Consumer(cluster.bootstrap) as of_all,
         Consumer(cluster.bootstrap, isolation_level="read_committed") as of_decided,
     ):
@@ -60,7 +61,7 @@ def committed_offset(
 
     async def ask() -> int | None:
         async with (
-            asyncio.timeout(SETTLED_SECONDS),
+            patience(),
             Consumer(cluster.bootstrap, group_id=group_id) as consumer,
         ):
             while True:

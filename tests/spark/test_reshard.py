@@ -1,6 +1,5 @@
 """The job ``reshard`` between two topics of a real cluster: where, in which order, how often."""
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from tidemark.codec.murmur2 import partition_for_key
 from tidemark_spark.errors import OptionError
 from tidemark_spark.keys import parse_key
 from tidemark_spark.partitioners import parse_partitioner
-from waiting import patience
+from waiting import until_told
 
 SERVERS = 3
 BATCHES = 21
@@ -245,14 +244,10 @@ def wait_group_offsets(pair: Pair, wanted: Mapping[int, int]) -> None:
     """
 
     async def watch(admin: Admin) -> None:
-        async with patience():
-            while True:
-                if await offsets(admin) == wanted:
-                    return
-                await asyncio.sleep(0.05)
+        async def are_wanted() -> bool:
+            committed = await admin.list_group_offsets(pair.options.group_id)
+            return {place.partition: found.offset for place, found in committed.items()} == wanted
 
-    async def offsets(admin: Admin) -> dict[int, int]:
-        committed = await admin.list_group_offsets(pair.options.group_id)
-        return {place.partition: found.offset for place, found in committed.items()}
+        await until_told(are_wanted, f"the group reads {wanted} next")
 
     with_admin(pair.cluster, watch)

@@ -1,7 +1,6 @@
 """The sink's protocol with a real coordinator, without Spark: repeats, rivals, crashes."""
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -27,6 +26,7 @@ from tidemark_spark.sink_schema import SinkSchema
 from tidemark_spark.steps import HOOK_VARIABLE, Step
 from tidemark_spark.task_writer import SinkJob, write_task
 from tidemark_spark.write_options import WriteOptions, write_options
+from waiting import wait_for
 
 Name = Callable[[str], str]
 SOURCE = TopicPartition("sink-source", 4)
@@ -276,8 +276,10 @@ def test_a_batch_that_nobody_kept_alive_is_written_anew(
 ) -> None:
     query = driver("q", transaction__timeout__ms="500")
     report = query.task(0, [b"a"])
-    while describe_sink(cluster, query.sink_id).open_batch is not None:
-        time.sleep(0.05)  # the coordinator gives it up by its own clock
+    wait_for(
+        lambda: describe_sink(cluster, query.sink_id).open_batch is None,
+        "the coordinator gives it up by its own clock",
+    )
     with pytest.raises(SinkError, match="start the query again"):
         commit_batch(query.options, [report])
     query.run(0, [b"a"])
