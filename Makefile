@@ -11,6 +11,7 @@ MINUTES ?=
 TIMES ?=
 BURN ?=
 INPUT ?=
+FRAMES ?=
 FAULTS ?=
 S ?=
 REWRITE ?=
@@ -104,7 +105,7 @@ scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)
 
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
-	SEED=$(SEED) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
+	SEED=$(SEED) FRAMES=$(or $(FRAMES),200000) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
 conformance: setup ## Kafka's own Java clients, Kafka Streams, Spark's Kafka connector (needs a JDK 17 and Maven)
 	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)

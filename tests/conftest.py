@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
+import progress
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -32,6 +33,11 @@ gc.set_threshold(50_000, 20, 20)
 # programs that a test interrupts would not notice.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A run on several workers tells what it is at."""
+    progress.begin(session.config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

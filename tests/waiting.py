@@ -14,6 +14,10 @@ Found = TypeVar("Found")
 
 PATIENCE_S: Final = 300.0
 PATIENCE_MS: Final = int(PATIENCE_S * 1_000)
+COMMAND_S: Final = 720.0
+"""For a program that does a whole test's work: one that hangs is ended while its test can still
+show what it printed (pytest's own limit is in pyproject.toml).
+"""
 POLL_S: Final = 0.02
 _POLL_S_FIRST: Final = 0.001
 

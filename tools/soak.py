@@ -1,15 +1,16 @@
 """``make soak``: what is slow and proves a little more each time it is run.
 
-``SEEDS=2000 MINUTES=30``: so many lives of each simulated world, from seed ``FIRST`` (1) on, and
-chaos for so long. ``TIMES=10``: ``make test`` so many times in a row. ``BURN=4``: beside so many
-processes that burn CPU. Each run's output is kept under ``build/soak``, in a folder named by the
-time it began; failures are printed as they happen and again at the end, and the exit status is 1 if
-there was one.
+``SEEDS=2000 MINUTES=30``: so many lives of each simulated world, from seed ``FIRST`` (1) on, then
+hostile frames, and chaos for so long. ``TIMES=10``: ``make test`` so many times in a row.
+``BURN=4``: beside so many processes that burn CPU. Each run's output is kept under ``build/soak``,
+in a folder named by the time it began; failures are printed as they happen and again at the end,
+and the exit status is 1 if there was one.
 """
 
 import argparse
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 KEPT: Final = ROOT / "build" / "soak"
+FUZZ_SEEDS: Final = 1_000_000
 WORLDS: Final = ("cluster", "txn", "node")
 _BURN: Final = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """Ends with its parent, however that ends."""
@@ -50,6 +52,7 @@ def parts(times: int, seeds: int, minutes: float, *, first: int = 1) -> Iterator
             of_world = ("--world", world, "--seeds", str(seeds), "--first", str(first))
             yield Part(f"sim-{world}", (sys.executable, "-m", "sim", *of_world))
     if minutes > 0:
+        yield Part("fuzz", ("make", "fuzz", f"SEED={secrets.randbelow(FUZZ_SEEDS)}"))
         yield Part("chaos", (sys.executable, "-m", "chaos", "--minutes", f"{minutes:g}"))
 
 

@@ -34,7 +34,7 @@ from waiting import PATIENCE_S, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SEED: Final = int(os.environ.get("SEED") or 20_261_121)
-FRAMES: Final = int(os.environ.get("FRAMES") or 200_000)
+FRAMES: Final = int(os.environ.get("FRAMES") or 50_000)
 WARM_UP_FRAMES: Final = 4_000
 RSS_GROWTH_BYTES_MAX: Final = 50 * 1024 * 1024
 SETTLE_S: Final = PATIENCE_S

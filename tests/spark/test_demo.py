@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from e2e.clusters import Cluster, StartCluster
 from tidemark.runtime.exit_codes import ExitCode
+from waiting import COMMAND_S
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"
 RECORDS = 2_000
-RUN_S = 1_500
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 def demo(cluster: Cluster, *options: str) -> str:
     """What it printed."""
     argv = [sys.executable, str(DEMO), "--dir", str(cluster.layout.directory), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert done.returncode == ExitCode.OK, f"{done.stdout[-6_000:]}\n{done.stderr[-3_000:]}"
     return done.stdout
 

@@ -14,12 +14,12 @@ from spark.sink_topics import committed_records
 from spark.spark_records import create, produce
 from spark.step_faults import Faults
 from tidemark_spark.steps import Step
+from waiting import COMMAND_S
 
 SERVERS = 2
 PARTITIONS = 3
 RECORDS_EACH = 60
 RECORDS_A_BATCH = 40
-JOB_SECONDS = 1_500.0
 
 
 class Job:
@@ -43,7 +43,7 @@ class Job:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=JOB_SECONDS,
+            timeout=COMMAND_S,
             check=False,
         )
 

@@ -18,6 +18,7 @@ from spark.spark_records import create
 from spark.step_faults import Faults
 from tidemark.model.topics import TopicPartition
 from tidemark_spark.steps import Step
+from waiting import COMMAND_S
 
 Name = Callable[[str], str]
 TASK_STEPS = (Step.ENLIST, Step.SEND, Step.FLUSH, Step.MESSAGE)
@@ -297,7 +298,7 @@ def test_a_driver_killed_before_it_heard_of_its_commit(
         capture_output=True,
         check=False,
         start_new_session=True,
-        timeout=1_500,
+        timeout=COMMAND_S,
     )
     assert died.returncode != 0
     assert faults.struck(query.sink_id) == {"commit-sent.1"}, died.stderr.decode()[-2_000:]

@@ -16,14 +16,13 @@ import pyspark
 import pytest
 from e2e.clusters import Cluster
 from spark.spark_records import create, produce
-from waiting import PATIENCE_S
+from waiting import COMMAND_S, PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = PATIENCE_S
-SUBMIT_S = 1_500.0
 STOP_S = PATIENCE_S
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PARTITIONS = 3
@@ -70,7 +69,7 @@ def submit(master: str, py_files: Path, job: str, *arguments: str) -> str:
     argv += [f"--conf={name}={value}" for name, value in conf.items()]
     argv += [str(ROOT / "spark-jobs" / "jobs" / f"{job}.py"), *arguments]
     done = subprocess.run(
-        argv, env=environment(), capture_output=True, text=True, timeout=SUBMIT_S, check=False
+        argv, env=environment(), capture_output=True, text=True, timeout=COMMAND_S, check=False
     )
     assert done.returncode == 0, f"{done.stdout[-2_000:]}\n{done.stderr[-4_000:]}"
     return done.stdout
