@@ -34,7 +34,7 @@ from tidemark.codec.compression import (
 
 CHUNK_BYTES: Final = 256 * 1024
 _PIECE_BYTES: Final = 16 * 1024
-"""So much input is given to gzip and lz4 at a time: both copy what they have not read yet."""
+"""Input that gzip and lz4 get at a time: both copy what they have not read yet."""
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _SNAPPY_RATIO_MAX: Final = 22
 _SNAPPY_BLOCK_EXTRA_BYTES: Final = 64

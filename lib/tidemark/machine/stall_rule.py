@@ -1,4 +1,4 @@
-"""When an event loop counts as standing still: the rule that a watchdog asks at each look."""
+"""Rule of the watchdog: when an event loop counts as stalled."""
 
 from dataclasses import dataclass
 
@@ -7,27 +7,27 @@ from tidemark.model.ids import InstantMs
 
 @dataclass(frozen=True, slots=True)
 class StallBegan:
-    """The loop has not turned for ``still_ms``."""
+    """The loop has not run for ``still_ms``."""
 
     still_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class StallEnded:
-    """The loop turns again after ``still_ms``."""
+    """The loop runs again after ``still_ms``."""
 
     still_ms: int
 
 
 class StallRule:
-    """Looks at a count of the loop's turns every ``look_ms``.
+    """Compares a count of the loop's turns every ``look_ms``.
 
-    Only time in which the watcher itself ran is counted: when a look comes late, the process was
-    stopped (SIGSTOP), the machine slept, or nobody had the processor, and the loop is not to blame.
+    Only time in which the watchdog itself ran counts: a look is late when the process was stopped
+    (SIGSTOP), the machine was suspended, or the CPU was busy, and that is no stall of the loop.
     """
 
     def __init__(self, *, limit_ms: int, look_ms: int, now: InstantMs) -> None:
-        assert 0 < look_ms <= limit_ms, "a stall is longer than the pause between two looks"
+        assert 0 < look_ms <= limit_ms, "the limit is at least the interval of looks"
         self._limit_ms = limit_ms
         self._look_ms = look_ms
         self._looked_at = now
@@ -36,7 +36,7 @@ class StallRule:
         self.is_stalled = False
 
     def look(self, turns: int, now: InstantMs) -> StallBegan | StallEnded | None:
-        """What a look finds; each stall begins once and ends once."""
+        """Return the change that this look finds, if any; each stall begins once and ends once."""
         passed_ms, self._looked_at = now - self._looked_at, now
         still_ms = self._still_ms + min(passed_ms, 2 * self._look_ms)
         if turns != self._turns:

@@ -29,7 +29,7 @@ class Clock:
         return WallMs(time.time_ns() // _NS_PER_MS)
 
     def seconds_until(self, deadline: InstantMs) -> float:
-        """Time left until an instant of ``now_ms``; 0 when it has passed."""
+        """Seconds until an instant of ``now_ms``; 0 when it has passed."""
         return max(0, deadline - self.now_ms()) / 1_000
 
 

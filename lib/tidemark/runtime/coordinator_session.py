@@ -280,9 +280,9 @@ class CoordinatorSession:
     async def acquire(self, shard: int, timeout_s: float = CALL_TIMEOUT_S) -> int:
         """A new owner epoch for a shard that is this incarnation's: higher than any before it.
 
-        Returns once the feed has shown it. An earlier owner whose feed has shown it serves the
-        shard no longer, so that every partition that one has added to a transaction is in our image
-        by then, unless it has been deleted. Raises TidemarkError: NOT_COORDINATOR when it is
+        Returns once the feed has shown it. An earlier owner stops serving the shard when its own
+        feed shows it: every partition that an earlier owner has added to a transaction is in this
+        image by then, unless it has been deleted. Raises TidemarkError: NOT_COORDINATOR when it is
         another's, or nobody's; REQUEST_TIMED_OUT when the controller was not reached (the epoch may
         have risen all the same).
         """

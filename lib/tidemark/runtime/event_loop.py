@@ -19,16 +19,15 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def collect_young_garbage_only() -> None:
-    """For loading: a collection of all that has been loaded so far would hold the loop for 150 ms
-    with 10,000 partitions. The young are collected, so that waiting for the first image costs no
-    memory.
+    """Collect young garbage alone, while metadata is loaded: a full collection would hold the loop
+    for 150 ms with 10,000 partitions.
     """
     gc.set_threshold(20_000, 1_000, 50)
 
 
 def keep_what_is_loaded() -> None:
-    """After loading: what lives now lives for ever; young collections stay rare, as batches make no
-    cycles.
+    """Exclude all objects of now from later collections, once metadata is loaded. Young
+    collections stay rare: batches make no cycles.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

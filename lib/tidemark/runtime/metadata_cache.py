@@ -1,12 +1,11 @@
-"""MetadataCache: the newest metadata of a process, the subscribers that act on it, and the tasks
-that wait for it.
+"""MetadataCache: the newest metadata of a process, its subscribers, and the tasks that wait for it.
 
     new image -> change -> subscribers in ``first`` -> shown -> subscribers in ``then`` -> waiters
 
-``image`` is replaced between the two: what must be in place before others see an image (hosted
-partitions) is in ``first``. A position counts as reached once every subscriber is through. A
-subscriber may do a large change in steps, between which the loop runs; an image that was begun is
-always taken to its end, and the next one is not begun before.
+``image`` is replaced between the two groups of subscribers: those whose work must be done before
+others see an image (hosted partitions) are in ``first``. A position counts as reached once every
+subscriber has acted on it. A subscriber may act on a large change in steps, between which the loop
+runs; an image that was begun is always taken to its end, and before the next one begins.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from tidemark.model.topics import TopicPartition
 WAITERS_MAX: Final = 10_000
 
 OnChange = Callable[[MetadataChange], Iterable[None] | None]
-"""Act on a change: at once, or in the steps of what is returned."""
+"""Acts on a change: at once, or in the steps of the iterable that it returns."""
 
 
 class _Subscription(NamedTuple):
@@ -49,7 +48,7 @@ class MetadataCache:
         self._waiters: dict[asyncio.Future[None], FeedPosition] = {}
         self._is_taking = False
         self._reached = self.image.position
-        """Every subscriber is through with this position."""
+        """Every subscriber has acted on this position."""
 
     # -- subscribers
 
@@ -118,8 +117,8 @@ class MetadataCache:
     # -- waiting
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
-        """Wait until ``position`` or a later one is reached; whether that was in time. With
-        WAITERS_MAX waiting already it is looked for at the end of ``timeout_s`` only.
+        """Wait until ``position`` or a later one is reached; return whether it was in time. With
+        WAITERS_MAX waiting already, the position is checked at the end of ``timeout_s`` only.
         """
         if self._reached >= position:
             return True
@@ -139,7 +138,7 @@ class MetadataCache:
 
     @contextmanager
     def watched(self, watcher: Callable[[ClusterImage], None]) -> Iterator[None]:
-        """Within it ``watcher`` is called with each new image; it must not wait."""
+        """Call ``watcher`` with each new image while the block runs; it must not block."""
         self._watchers.append(watcher)
         try:
             yield
@@ -153,7 +152,7 @@ class MetadataCache:
         return self.image
 
     async def wait_newer_or(self, than: FeedPosition, wait_s: float) -> ClusterImage:
-        """As ``wait_newer``, but for ``wait_s`` at most: the image, newer or not."""
+        """As ``wait_newer``, for ``wait_s`` at most; return the image then, newer or not."""
         try:
             async with asyncio.timeout(wait_s):
                 return await self.wait_newer(than)
@@ -162,7 +161,7 @@ class MetadataCache:
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads one partition, and where it is called."""
+    """Leader of one partition, and its gRPC endpoint."""
 
     broker_id: BrokerId
     grpc_endpoint: str
@@ -171,7 +170,7 @@ class PartitionLeader(NamedTuple):
 
 
 def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | None:
-    """One partition as the image knows it; None when there is no such one."""
+    """One partition of an image; None when the image has no such partition."""
     topic = image.topics.get(at.topic)
     if topic is None or not 0 <= at.partition < len(topic.partitions):
         return None
@@ -179,7 +178,9 @@ def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | 
 
 
 def find_leader(image: ClusterImage, at: TopicPartition) -> PartitionLeader | None:
-    """None while the partition is unknown, has no leader, or its leader cannot be called."""
+    """Leader of a partition; None while the partition is unknown, has no leader, or its leader has
+    no endpoint.
+    """
     partition = find_partition(image, at)
     if partition is None or partition.leader == NO_BROKER:
         return None

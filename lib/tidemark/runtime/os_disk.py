@@ -33,7 +33,7 @@ _UNREADABLE: Final = frozenset(
 )
 """By what a sendfile fails whose file cannot be read; no socket fails so."""
 _ROOM_DESCRIPTORS: Final = 16
-"""More than a change of several steps has open at a time."""
+"""More descriptors than a change of several steps has open at a time."""
 _PROBE_STEP_BYTES: Final = 128 * 1024  # the kernel reads ahead so far by default
 """At most this far apart are the pages that ``resident`` looks at; the kernel reads ahead in
 larger steps.
@@ -344,7 +344,9 @@ class OsDisk:
 
 
 def _fsync(descriptor: int, path: str) -> None:
-    """Whatever a sync fails by, nothing about unsynced bytes is known then."""
+    """Sync one descriptor. Raises DiskError for every failure, exhaustion too: nothing is known
+    about unsynced bytes then.
+    """
     try:
         os.fsync(descriptor)
     except OSError as error:

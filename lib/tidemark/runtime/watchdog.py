@@ -1,8 +1,8 @@
-"""Watchdog: a thread that notices when the event loop does not turn, which nothing on the loop can.
+"""Watchdog: a thread that notices a stalled event loop, which nothing on the loop can.
 
 A callback that does not end, or an await that never suspends, stops everything a service does:
-answers, leases, signals, /livez. The watchdog logs where the loop's thread stands, once a stall,
-and counts it; a prober of /livez sees no answer for as long.
+answers, leases, signals, /livez. The watchdog logs the stack of the loop's thread once in each
+stall, and counts the stall; probes of /livez get no answer meanwhile.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Watchdog:
     """Watches the running loop, as an async context manager."""
 
     def __init__(self, metrics: Metrics, *, limit_ms: int) -> None:
-        """``limit_ms``: a loop that has not turned for so long stands still."""
+        """``limit_ms``: a loop that has not run for so long is stalled."""
         self._stalls = metrics.counter(
             "tidemark_event_loop_stalls", "times the event loop stood still"
         ).at()
@@ -77,7 +77,7 @@ class Watchdog:
                 log.warning("the event loop turns again", extra=fields(stood_ms=found.still_ms))
 
     def _stack(self) -> str:
-        """Where the loop's thread is."""
+        """Stack of the loop's thread, innermost frame last."""
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the only way to another thread's frame
         if frame is None:
             return "its thread has ended"

@@ -1,8 +1,8 @@
-"""Niced worker processes for whatever walks records: compaction, recompression, log reads by time.
+"""Niced worker processes for code that walks records: compaction, recompression, lookups by time.
 
-A Python thread that walks records would hold the GIL and raise every client's latency; a process of
-its own, at a lower priority, does not. Processes are started when there is something to do and
-again after they died.
+A Python thread that walks records would hold the GIL and raise every client's latency; a separate
+process at a lower priority does not. Processes are started at the first job, and again after they
+died.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NICENESS: Final = 10
-"""Of background work: it yields to everything that serves."""
+"""Niceness of background work, which yields to all that serves clients."""
 _CLOSED: Final = "the pool was closed"
 
 
 class WorkerPoolBusyError(Exception):
-    """As many jobs as the pool may hold are waiting: do less, or come back later."""
+    """The pool holds as many jobs as it may: do less, or try again later."""
 
 
 class _Job(NamedTuple):
@@ -42,10 +42,10 @@ class _Job(NamedTuple):
 class WorkerPool:
     """Runs picklable functions in ``workers`` processes.
 
-    Jobs belong to lanes, which are served in turn: of one lane one job runs at a time, in the order
-    in which they came, so that with two workers a lane waits for at most one job of another.
-    ``jobs_max`` bounds those running and waiting, of all lanes and of each; a lane without any may
-    always add one. Belongs to one event loop.
+    Jobs belong to lanes, which are served in turn. One job of a lane runs at a time, in order of
+    arrival, so that with two workers a lane waits for at most one job of another lane.
+    ``jobs_max`` bounds the jobs running and waiting, of all lanes together and of each; a lane
+    without jobs may always add one. Belongs to one event loop.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class WorkerPool:
         self._jobs_max = jobs_max
         self._jobs = 0
         self._by_lane: dict[Hashable, int] = {}
-        """Jobs of each lane, running and waiting."""
+        """Number of jobs of each lane, running and waiting."""
         self._waiting: dict[Hashable, deque[_Job]] = {}
-        """The next lane first."""
+        """Waiting jobs by lane, the next lane first."""
         self._running: set[Hashable] = set()
         self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
@@ -74,13 +74,13 @@ class WorkerPool:
 
     @property
     def jobs(self) -> int:
-        """Running and waiting."""
+        """Number of jobs running and waiting."""
         return self._jobs
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result, or what it raised, as a job of a lane of its own.
+        """Run the function as a job of a lane of its own; return its result or raise its error.
 
-        Raises WorkerPoolBusyError at once when full; else as ``run_for``.
+        Raises WorkerPoolBusyError at once when the pool is full; else as ``run_for``.
         """
         if self._jobs >= self._jobs_max:
             raise WorkerPoolBusyError(f"{self._jobs} jobs are waiting for the workers")
@@ -90,10 +90,11 @@ class WorkerPool:
     async def run_for(
         self, lane: Hashable, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """The function's result, or what it raised; function, arguments and result must pickle.
+        """Run the function as a job of ``lane``; return its result or raise its error. Function,
+        arguments and result must pickle.
 
-        Raises WorkerPoolBusyError at once when the lane may not wait, WorkerDiedError when the
-        worker dies meanwhile (or the pool is closed), JobTooLongError beyond the deadline,
+        Raises WorkerPoolBusyError at once when the lane is full, WorkerDiedError when the worker
+        dies meanwhile (or the pool is closed), JobTooLongError beyond the deadline,
         JobTooLargeError beyond the bound of memory. Cancelling the caller does not stop a job that
         already runs.
         """
@@ -113,7 +114,7 @@ class WorkerPool:
         return await job.outcome
 
     def _dispatch(self) -> None:
-        """Give jobs to workers while there are both."""
+        """Start waiting jobs while workers are free."""
         while (job := self._next_job()) is not None:
             worker = self._free_worker(job)
             if worker is None:
@@ -128,13 +129,13 @@ class WorkerPool:
             worker.perform(job.task, _reporter(loop, self._over, worker, job))
 
     def _next_job(self) -> _Job | None:
-        """The first job of the first lane of which none runs."""
+        """First job of the first lane that has none running."""
         return next(
             (jobs[0] for lane, jobs in self._waiting.items() if lane not in self._running), None
         )
 
     def _take(self, job: _Job) -> None:
-        """It waits no longer."""
+        """Remove a job from those that wait."""
         jobs = self._waiting.pop(job.lane)
         jobs.popleft()
         if jobs:
@@ -144,7 +145,7 @@ class WorkerPool:
         if not self._idle and len(self._workers) < self._workers_max:
             try:
                 worker = WorkerProcess(self._limits)
-            except RuntimeError as problem:  # out of threads; others may have their turn end
+            except RuntimeError as problem:  # out of threads: the job waits for a worker, if any
                 if not self._workers:
                     self._take(job)
                     self._settle(job, Outcome(None, WorkerDiedError(str(problem))))
@@ -158,7 +159,7 @@ class WorkerPool:
         self._running.discard(job.lane)
         jobs = self._waiting.pop(job.lane, None)
         if jobs is not None:
-            self._waiting[job.lane] = jobs  # the others first
+            self._waiting[job.lane] = jobs  # behind the other lanes
         self._settle(job, outcome)
         if not self._closed:
             self._dispatch()
@@ -181,9 +182,10 @@ class WorkerPool:
             del self._by_lane[job.lane]
 
     async def close(self) -> None:
-        """End the workers, whatever they do, and reap them; open ``run`` calls raise. Idempotent.
+        """Kill the workers and reap them; calls of ``run`` that wait raise WorkerDiedError.
+        Idempotent.
 
-        Every job leaves the disk such that it may be cut short anywhere.
+        A job must leave the disk consistent wherever it is cut short.
         """
         self._closed = True
         waiting, self._waiting = self._waiting, {}
@@ -201,10 +203,10 @@ def _reporter(
     worker: WorkerProcess,
     job: _Job,
 ) -> Callable[[Outcome], None]:
-    """Brings an outcome from the worker's thread to the loop."""
+    """Return a callback that passes an outcome from the worker's thread to the loop."""
 
     def report(outcome: Outcome) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for it
             loop.call_soon_threadsafe(over, worker, job, outcome)
 
     return report

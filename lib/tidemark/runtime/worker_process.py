@@ -1,8 +1,8 @@
 """One worker process and the thread that feeds it, a job at a time.
 
-The thread waits for the answer no longer than a job's deadline, then kills the process; the next
-job starts another. The process gets a bound of memory when it starts, and ends when its pipe is
-closed, as it is when the parent dies.
+The thread waits for an answer until the job's deadline, then kills the process; the next job starts
+another one. The process limits its own memory when it starts, and ends when its pipe is closed, as
+it is when the parent dies.
 """
 
 import multiprocessing
@@ -39,13 +39,13 @@ class JobTooLargeError(Exception):
 
 
 class WorkerLimits(NamedTuple):
-    """What a worker process may take."""
+    """Limits of a worker process."""
 
     niceness: int
     deadline_s: float | None
-    """For one job; None: as long as it takes."""
+    """Of one job; None: no deadline."""
     memory_max_bytes: int | None
-    """Beyond what it has when it starts; None: no bound."""
+    """Memory beyond that of the process at its start; None: no bound."""
 
 
 class Task(NamedTuple):
@@ -57,14 +57,14 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The call's value, or what it raised, or why it has neither."""
+    """Result of a call: its value, or the error that ended it."""
 
     value: Any
     error: BaseException | None
 
 
 class WorkerProcess:
-    """A thread with a process that it starts at the first task, and again after it died."""
+    """A thread with a process, which it starts at the first task, and again after it died."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         """Raises RuntimeError when no further thread can be started."""
@@ -73,8 +73,8 @@ class WorkerProcess:
             queue.SimpleQueue()
         )
         self._lock = threading.Lock()
-        """Held while the process is started, killed and reaped: a process id is never used after
-        that.
+        """Held while the process is started, killed and reaped, so that no process id is used after
+        it was reaped.
         """
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
@@ -87,7 +87,7 @@ class WorkerProcess:
         self._tasks.put((task, over))
 
     def end(self) -> None:
-        """Kill the process, whatever it does, reap it, and end the thread. Waits; idempotent."""
+        """Kill the process, reap it, and end the thread. Blocks; idempotent."""
         with self._lock:
             self._ended = True
             if self._process is not None:
@@ -140,7 +140,7 @@ class WorkerProcess:
         raise WorkerDiedError("the worker process does not start")
 
     def _live_pipe(self) -> Connection:
-        """Of a process that waits for tasks."""
+        """Pipe to a process that waits for tasks."""
         with self._lock:  # is_alive reaps a process that has ended
             has_ended = self._process is not None and not self._process.is_alive()
         if has_ended:
@@ -197,7 +197,7 @@ class WorkerProcess:
 
 def _serve(pipe: Connection, limits: WorkerLimits) -> None:
     os.nice(limits.niceness)
-    # Ctrl-C reaches the whole process group; who ends the worker is its parent.
+    # Ctrl-C reaches the whole process group, but the parent ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if limits.memory_max_bytes is not None:
         _bound_memory(limits.memory_max_bytes)
@@ -225,22 +225,24 @@ def _receive(pipe: Connection, tasks: "queue.SimpleQueue[bytes]") -> None:
 
 
 def _answer(pickled: bytes) -> bytes:
-    """What came of a task, pickled: (value, None) or (None, error)."""
+    """Run a pickled task; return its outcome, pickled: (value, None) or (None, error)."""
     try:
         function, args, kwargs = pickle.loads(pickled)
         return pickle.dumps((function(*args, **kwargs), None), pickle.HIGHEST_PROTOCOL)
     except MemoryError:
         error: BaseException = MemoryError()
-    except Exception as problem:  # noqa: BLE001 - it is raised again where the job came from
+    except Exception as problem:  # noqa: BLE001 - raised again in the parent
         error = problem
     try:
         return pickle.dumps((None, error), pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - an error that does not pickle is brought home as text
+    except Exception:  # noqa: BLE001 - an error that does not pickle is passed on as text
         return pickle.dumps((None, RuntimeError(repr(error))), pickle.HIGHEST_PROTOCOL)
 
 
 def _bound_memory(bytes_max: int) -> None:
-    """Private writable memory beyond what there is; libraries and their code do not count."""
+    """Limit private writable memory to what is used now and ``bytes_max`` more; code of libraries
+    does not count.
+    """
     with open("/proc/self/status", encoding="ascii") as file:
         lines = dict(line.split(":", 1) for line in file)
     held = int(lines["VmData"].split()[0]) * 1_024
