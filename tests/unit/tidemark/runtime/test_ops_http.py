@@ -9,6 +9,7 @@ import pytest
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import AddressTakenError, OpsServer
 from tidemark.runtime.service_config import HostPort
+from waiting import PATIENCE_S
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
@@ -126,7 +127,7 @@ def test_a_taken_port_names_the_key_to_change(door: Door) -> None:
 
 def _probe(url: str, probed: threading.Event) -> None:
     try:
-        httpx.get(url, timeout=0.2, trust_env=False)
+        httpx.get(url, timeout=httpx.Timeout(PATIENCE_S, read=0.2), trust_env=False)
     finally:
         probed.set()
 
@@ -138,9 +139,10 @@ def test_a_service_whose_loop_stands_still_gives_a_prober_no_answer() -> None:
         async with OpsServer("127.0.0.1:0", Metrics("b").registry, ready=lambda: None) as server:
             url = f"http://{server.address}/livez"
             probing = asyncio.get_running_loop().run_in_executor(None, _probe, url, probed)
-            assert probed.wait(60)  # the loop stands here
+            assert probed.wait(PATIENCE_S)  # the loop stands here
             with pytest.raises(httpx.ReadTimeout):
                 await probing
-            assert await asyncio.to_thread(lambda: httpx.get(url, trust_env=False).text) == "ok\n"
+            answer = await asyncio.to_thread(httpx.get, url, timeout=PATIENCE_S, trust_env=False)
+            assert answer.text == "ok\n"
 
     asyncio.run(main())
