@@ -43,6 +43,7 @@ def test_the_directory_is_fenced_and_what_the_other_holds_is_served() -> None:
         connection._flush()
         await world.node.trouble.wait()
         assert connection.closed
+        connection.connection_lost(None)
 
     asyncio.run(main())
     assert (failing.partition.role, other.partition.role) == (Role.FAILED, Role.LEADER)
