@@ -7,7 +7,6 @@ on a socket counts neither. Other work of the process only adds, so the least of
 cost.
 """
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from itertools import count, islice
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from bench.processes import drop_from_page_cache
 from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch
 from e2e.wire import ask
@@ -72,14 +72,8 @@ def cost_of(broker: BrokerProcess, work: Callable[[], object], goes: int = GOES)
 
 
 def drop_pages(directory: Path) -> None:
-    """Write the files of a partition to the device, and have the kernel forget them."""
-    for path in directory.iterdir():
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+    """Have the kernel forget the files of a partition."""
+    drop_from_page_cache(list(directory.iterdir()))
 
 
 def is_the_same(cost: Io, other: Io) -> bool:
