@@ -36,6 +36,7 @@ RECORDS = 5_000_000
 VALUE_BYTES = 120 * MB
 PEAK_GROWTH_MAX = 150 * MB
 CPU_S_MAX = 40
+GOES = 3
 PEAK_BEGINS_ANEW = "5"
 """What Linux takes for that in /proc/PID/clear_refs."""
 NOW_MS = 1_700_000_000_000
@@ -209,14 +210,22 @@ def test_another_clients_batch_does_not_wait_for_a_queue_of_heavy_ones(
     broker: BrokerProcess, wire: Wire
 ) -> None:
     topic = topic_of(broker, "compacted")
-    heavy, count = honest(150_000), 6
+    heavy = produce_body(topic, honest(150_000))
+    assert any(overtakes(broker, wire, topic, heavy) for _ in range(GOES))
+
+
+def overtakes(broker: BrokerProcess, wire: Wire, topic: str, heavy: bytes) -> bool:
+    """True if a small batch is appended before the last of some heavy ones that came before it. A
+    client that is slow to send it may find them done.
+    """
     with Wire(broker.port) as crowd:
-        numbers = [crowd.send(ApiKey.PRODUCE, 9, produce_body(topic, heavy)) for _ in range(count)]
+        first, *others = [crowd.send(ApiKey.PRODUCE, 9, heavy) for _ in range(6)]
+        offsets = [produced_at(crowd, first)]  # the broker has the others by now
         result = wire.produce(topic, batch(b"x", key=b"k"))
         assert result.error_code == 0
-        offsets = [produced_at(crowd, number) for number in numbers]
+        offsets += [produced_at(crowd, number) for number in others]
     assert offsets == sorted(offsets)
-    assert result.base_offset < offsets[-1]
+    return result.base_offset < offsets[-1]
 
 
 def produced_at(wire: Wire, number: int) -> int:
