@@ -167,7 +167,7 @@ def test_one_failed_directory_of_two_moves_only_what_it_held(
 
 
 @pytest.mark.root
-@pytest.mark.feature("G17", "B04")
+@pytest.mark.feature("Y09")
 def test_a_disk_that_fails_under_a_fetch_moves_its_partitions(
     whole: list[BrokerProcess], tmp_path: Path
 ) -> None:

@@ -106,7 +106,6 @@ def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:
     assert due[1].first_dirty == 0
 
 
-@pytest.mark.feature("B09")
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) -> None:
     world = rolled()

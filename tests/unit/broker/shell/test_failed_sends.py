@@ -24,7 +24,7 @@ class Peer(Client):
         self.close()
 
 
-@pytest.mark.feature("G17")
+@pytest.mark.feature("Y09")
 def test_the_directory_is_fenced_and_what_the_other_holds_is_served() -> None:
     world = World(MemDisk(), MemDisk())
     world.show(topic(partitions=2))

@@ -57,7 +57,6 @@ class TwoDisks(World):
         await until(lambda: self.free.synced_end == self.free.log_end)
 
 
-@pytest.mark.feature("B04")
 @pytest.mark.parametrize("flush", ["group", "os"])
 def test_a_disk_that_hangs_holds_up_its_own_rounds_alone(flush: str) -> None:
     async def main() -> None:

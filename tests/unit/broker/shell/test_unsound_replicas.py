@@ -200,7 +200,7 @@ class Ending:
         return self._task.done() and isinstance(self._task.exception(), ServiceError)
 
 
-@pytest.mark.feature("Y10")
+@pytest.mark.feature("Y09")
 def test_a_broker_without_a_usable_directory_ends_though_no_controller_answers() -> None:
     async def story() -> None:
         assert await Ending(takes_note=True).ends_within(60)
@@ -208,7 +208,7 @@ def test_a_broker_without_a_usable_directory_ends_though_no_controller_answers()
     run_virtual(story())
 
 
-@pytest.mark.feature("Y10")
+@pytest.mark.feature("Y09")
 def test_a_failure_that_no_disk_takes_note_of_is_reported_before_the_broker_ends() -> None:
     async def story() -> None:
         ending = Ending(takes_note=False)
@@ -219,7 +219,7 @@ def test_a_failure_that_no_disk_takes_note_of_is_reported_before_the_broker_ends
     run_virtual(story())
 
 
-@pytest.mark.feature("Y10")
+@pytest.mark.feature("Y09")
 def test_a_failure_is_noted_as_soon_as_a_disk_takes_it() -> None:
     async def story() -> None:
         ending = Ending(takes_note=False)

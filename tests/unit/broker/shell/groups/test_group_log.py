@@ -117,7 +117,6 @@ async def read_of(world: GroupWorld) -> int:
     return sum([1 async for _ in world.log.read(world.hosted().partition.log_end)])
 
 
-@pytest.mark.feature("B04")
 def test_a_disk_that_fails_under_a_load_is_fenced_and_another_coordinates() -> None:
     world = GroupWorld()
     world.append()
@@ -129,7 +128,6 @@ def test_a_disk_that_fails_under_a_load_is_fenced_and_another_coordinates() -> N
     assert world.hosted().partition.role is Role.FAILED
 
 
-@pytest.mark.feature("B09")
 def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
     world = GroupWorld()
     for _ in range(2):
