@@ -223,13 +223,7 @@ class LogManager:
         )
         found = recover(self._shared.disk, plan)
         if found.truncated_bytes or found.scanned_bytes or found.damage:
-            report = RecoveryReport(
-                topic_partition,
-                found.scanned_bytes,
-                found.truncated_bytes,
-                found.truncated_because,
-                found.damage,
-            )
+            report = RecoveryReport.of(topic_partition, found)
             self.reports.append(report)
             log_recovery(report)
         self._add(topic_partition, topic_id, config, found, recovery_point)

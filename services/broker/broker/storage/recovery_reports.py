@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 
 from tidemark.model.topics import TopicPartition
 
+from broker.storage.recovery import Recovered
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -16,6 +18,19 @@ class RecoveryReport(NamedTuple):
     truncated_bytes: int
     truncated_because: str
     damage: str | None
+    end_lost: bool = False
+
+    @classmethod
+    def of(cls, topic_partition: TopicPartition, found: Recovered) -> "RecoveryReport":
+        """What the recovery of one log came to."""
+        return cls(
+            topic_partition,
+            found.scanned_bytes,
+            found.truncated_bytes,
+            found.truncated_because,
+            found.damage,
+            found.end_lost,
+        )
 
 
 def log_recovery(report: RecoveryReport) -> None:
@@ -27,5 +42,7 @@ def log_recovery(report: RecoveryReport) -> None:
             report.truncated_bytes,
             report.truncated_because,
         )
+    if report.end_lost and report.damage is None:
+        _log.error("%s: end lost: no end of a process leaves such a tail", report.topic_partition)
     if report.damage is not None:
         _log.error("%s: damage found: %s", report.topic_partition, report.damage)

@@ -124,7 +124,7 @@ class HeldLogs:
 
     sound: frozenset[LogKey] = frozenset()
     damaged: frozenset[LogKey] = frozenset()
-    """Some synced batch is not what was written, but the log's end is whole."""
+    """Some batch is missing, or not what was written, but the log's end is whole."""
     lost: frozenset[LogKey] = frozenset()
     """The log's end may be missing: its directory failed, or it was cut short."""
     missing: frozenset[tuple[str, int]] = frozenset()

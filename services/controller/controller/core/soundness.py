@@ -4,7 +4,8 @@ Such a replica leaves ISR and ELR, so that it does not lead, and comes back as a
 what the leader has, and no other replica is cut to what it has left. There are two kinds.
 
     lost      the end of its log may be missing: leading, it would have others cut what it lacks
-    damaged   a batch before the end is not what was written: it may lead where nobody else could
+    damaged   a batch before the end is missing, or not what was written: it may lead where nobody
+              else could
 """
 
 from collections.abc import Mapping
