@@ -127,6 +127,10 @@ class LogManager:
         self._offsets.load()
         gaps = self._offsets.read(checkpoint.GAPS) if self.same_boot else None
         self._shared.gaps_below = gaps or {}
+        if self.same_boot and self.distrusted is None and self._offsets.problem is not None:
+            # While the kernel goes on only the disk can have lost it: then what else?
+            self.distrusted = self._offsets.problem
+            self._note_failure(DiskError(self.stamp.directory_id, self.distrusted))
         marker = checkpoint.take_clean_shutdown(disk)
         self.clean_start = marker is not None and self.distrusted is None
         self.previous_broker_epoch = marker.broker_epoch if marker else -1

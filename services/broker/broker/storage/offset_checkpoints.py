@@ -33,6 +33,10 @@ class OffsetCheckpoints:
         self.log_starts: _Offsets = {}
         self.compacted: _Offsets | None = {}
         """As loaded: offsets below may be missing because they were compacted; None: not known."""
+        self.problem: str | None = None
+        """Why a checkpoint could not be used, or that the recovery points are not there: nothing
+        that a process leaves behind, at whatever moment it ends.
+        """
 
     def load(self) -> None:
         """Read all of them. Raises NewerVersionError, DiskError."""
@@ -40,6 +44,8 @@ class OffsetCheckpoints:
         self.compacted = self.read(CHECKPOINT_NAME) if self._disk.exists(CHECKPOINT_NAME) else {}
         self.high_watermarks = self.read(checkpoint.HIGH_WATERMARKS) or {}
         self.log_starts = self.read(checkpoint.LOG_STARTS) or {}
+        if self.recovery_points is None and self.problem is None:
+            self.problem = f"{checkpoint.RECOVERY_POINTS} is missing"
 
     def read(self, path: str) -> _Offsets | None:
         """None without a usable checkpoint: more is scanned then, nothing is lost."""
@@ -51,6 +57,7 @@ class OffsetCheckpoints:
             raise
         except CheckpointError as error:
             _log.warning("checkpoint ignored: %s", error)
+            self.problem = str(error)
             return None
 
     def named(self) -> Iterator[TopicPartition]:

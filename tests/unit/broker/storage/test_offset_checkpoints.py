@@ -1,3 +1,4 @@
+import pytest
 from broker.storage import checkpoint
 from broker.storage.log import Log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
@@ -22,6 +23,33 @@ def test_a_high_watermark_is_lowered_with_the_log_and_else_left_alone() -> None:
     assert offsets.high_watermarks == {ORDERS: 9}
     offsets.logs_end({ORDERS: 4})
     assert checkpoint.read_offsets(disk, checkpoint.HIGH_WATERMARKS) == {ORDERS: 4}
+
+
+LOST = {
+    "no recovery points": (checkpoint.RECOVERY_POINTS, None),
+    "empty": (checkpoint.RECOVERY_POINTS, b""),
+    "cut": (checkpoint.HIGH_WATERMARKS, b"0\n2\norders 0 1\n"),
+}
+
+
+@pytest.mark.feature("Y10")
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+@pytest.mark.parametrize("lost", LOST)
+def test_a_disk_that_lost_a_checkpoint_is_not_trusted_while_the_kernel_goes_on(
+    lost: str, boot: str
+) -> None:
+    disk, manager, log = new_log()
+    append(log)
+    flush(manager)
+    name, content = LOST[lost]
+    disk.remove(name)
+    if content is not None:
+        disk.replace_whole(name, content)
+    disk.kill()
+    assert (opened(disk, boot_id=boot).distrusted is not None) == (boot == "boot-1")
+    if boot == "boot-1":
+        disk.kill()
+        assert opened(disk).distrusted is not None, "the controller has not been told"
 
 
 def test_a_log_that_was_removed_by_hand_is_missing_and_a_deleted_one_is_not() -> None:
