@@ -203,9 +203,9 @@ def _unzstd_frame(
     size_bytes = zstandard.frame_content_size(frame)
     if size_bytes > bytes_max:
         raise _TooLongError
-    if size_bytes >= 0:
+    if size_bytes > 0:
         return decompressor.decompress(frame, allow_extra_data=False)
-    # A frame that does not say how long its content is.
+    # The frame states no length, or 0, for which the library would not read it.
     chunk_bytes = min(bytes_max + 1, max(_ZSTD_CHUNK_BYTES_MIN, 8 * len(frame)))
     pieces: list[bytes] = []
     left = bytes_max

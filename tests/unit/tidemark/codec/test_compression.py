@@ -136,5 +136,13 @@ def test_a_zstd_stream_of_unstated_length_that_lacks_its_end_is_refused() -> Non
     assert decompress(ZSTD, packed * 2, bytes_max=100) == b"titi"
 
 
+@pytest.mark.parametrize("stated", [0, 4, 6])
+def test_a_zstd_frame_of_another_length_than_it_states_is_refused(stated: int) -> None:
+    packed = bytearray(compress(ZSTD, b"tide\n"))
+    packed[packed.index(5)] = stated
+    with pytest.raises(CompressionError):
+        decompress(ZSTD, packed, bytes_max=100)
+
+
 def test_gzip_is_plain_gzip() -> None:
     assert zlib.decompress(compress(GZIP, b"tidemark"), 31) == b"tidemark"
