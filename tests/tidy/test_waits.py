@@ -65,7 +65,6 @@ REVIEWED: dict[str, int] = {
     "unit/tidemark/client/test_producer.py": 1,
     "unit/tidemark/runtime/test_coordinator_client.py": 1,
     "unit/tidemark/runtime/test_coordinator_session.py": 1,
-    "unit/tidemark/runtime/test_ops_http.py": 1,
     "unit/tidemark/runtime/test_partition_log.py": 2,
     "unit/tidemark/runtime/test_shard_runtime.py": 1,
     "unit/tidemark/runtime/test_transport_queue.py": 2,
