@@ -86,7 +86,7 @@ status: setup ## what of the embedded cluster is running
 demo: setup ## the main job end to end, with kills: make demo INPUT=path FAULTS=none
 	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-sparkzip: setup ## build/tidemark_spark.zip for spark-submit --py-files
+sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spark-submit --py-files
 	$(BIN)/python tools/spark_zip.py
 
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table

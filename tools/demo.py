@@ -28,7 +28,7 @@ from demo_proof import Reading, problems_of, read_by_grpc, read_by_kafka, tale_o
 from demo_report import Tiers, connection_lines, connections, show_faults, show_topics
 from demo_spark import SparkJob, Submission
 from rich.console import Console
-from spark_zip import build
+from spark_zip import JOBS, build
 from tidemark.cli.client_calls import as_command_error, run
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import HOST, Layout, Shape, txn_coordinators_default
@@ -285,7 +285,7 @@ def demonstrate(arguments: argparse.Namespace) -> ExitCode:
     """Everything. Raises CommandError."""
     source, key_field = choose_input(arguments)
     with a_cluster(arguments.dir, keep=arguments.keep) as cluster:
-        py_files = build(arguments.dir.absolute() / "demo" / "tidemark_spark.zip")
+        py_files = build(arguments.dir.absolute() / "demo" / "tidemark_jobs.zip", JOBS)
         demo = Demo(arguments, cluster, source, key_field, py_files)
         demo.directory.mkdir(parents=True)
         try:

@@ -1,8 +1,8 @@
-"""What the data source raises: one line what is wrong and where, one line what to try."""
+"""Errors of the data source: one line for what is wrong and where, one for what to try."""
 
 
 class TidemarkSparkError(Exception):
-    """Base of all. Plain text, so that it crosses Spark's process boundaries whole."""
+    """Base class. Contains text only, so that it can be pickled between Spark's processes."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"{what}\n  try: {hint}" if hint else what)
@@ -14,16 +14,16 @@ class TidemarkSparkError(Exception):
 
 
 class OptionError(TidemarkSparkError):
-    """An option that is missing, unknown, malformed or contradicts another."""
+    """An option is missing, unknown, malformed or contradicts another one."""
 
 
 class SchemaError(TidemarkSparkError):
-    """Columns that the source does not give, or the sink does not take."""
+    """A column that the source does not provide or the sink does not accept."""
 
 
 class DataLossError(TidemarkSparkError):
-    """Records that the query has not read are no longer there, and failOnDataLoss is true."""
+    """Records that the query has not read no longer exist, and failOnDataLoss is true."""
 
 
 class SourceError(TidemarkSparkError):
-    """The cluster refused, or cannot be reached."""
+    """The cluster refused a read or cannot be reached."""

@@ -1,52 +1,17 @@
-"""Options of the source, as text from Spark to values. Pure.
+"""Parsing of options that is shared by source and sink. Pure.
 
-Names are those of Spark's Kafka source where it has the option, in any case of letters; `client.*`
-are settings of Tidemark's client, with dots or underscores.
+Spark passes options as strings, with names in any case. Functions that take ``options`` expect the
+names in lower case.
 """
 
 import difflib
-import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
-
-from tidemark.client.range_reader import RangeReaderConfig
-from tidemark.model.topics import TopicPartition
+from typing import Final
 
 from tidemark_spark.errors import OptionError
 
 CLIENT_PREFIX: Final = "client."
-EARLIEST_OFFSET: Final = -2
-LATEST_OFFSET: Final = -1
-RECORDS_PER_BATCH: Final = 16_384
-MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1_000
-
-READ_OPTIONS: Final = (
-    "bootstrap.servers",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "startingOffsets.default",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "failOnDataLoss",
-    "isolation.level",
-    "includeHeaders",
-    "maxRecordsPerBatch",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "group.id",
-)
+"""Prefix of options that are settings of Tidemark's client, written with dots or underscores."""
 SPARK_OPTIONS: Final = frozenset(
     (
         "path",
@@ -58,131 +23,11 @@ SPARK_OPTIONS: Final = frozenset(
         "serialization.format",
     )
 )
-"""What Spark itself puts among a source's options, in small letters."""
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|min|m|h)")
-_DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-
-
-class Edge(StrEnum):
-    """Where reading starts or ends, the same word for every partition."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    COMMITTED = "committed"
-
-
-class AtTimestamp(NamedTuple):
-    """At the first record of each partition that is not older, in ms since 1970."""
-
-    timestamp_ms: int
-
-
-class PerPartition(NamedTuple):
-    """At an offset of its own in each partition; LATEST_OFFSET and EARLIEST_OFFSET are ends."""
-
-    offsets: Mapping[TopicPartition, int]
-
-
-class PerPartitionTimestamp(NamedTuple):
-    """At a timestamp of its own in each partition, in ms since 1970."""
-
-    timestamps_ms: Mapping[TopicPartition, int]
-
-
-Bound = Edge | AtTimestamp | PerPartition | PerPartitionTimestamp
-
-
-class Subscribe(NamedTuple):
-    """All partitions of these topics."""
-
-    topics: tuple[str, ...]
-
-
-class SubscribePattern(NamedTuple):
-    """All partitions of every topic whose whole name matches, internal topics left out."""
-
-    pattern: str
-
-
-class Assign(NamedTuple):
-    """These partitions."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-Selection = Subscribe | SubscribePattern | Assign
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What a query reads, and how."""
-
-    bootstrap_servers: str
-    selection: Selection
-    starting: Bound
-    ending: Bound = Edge.LATEST
-    default_edge: Edge = Edge.EARLIEST
-    """Where a partition starts for which the group has committed nothing."""
-    young_start_is_latest: bool = False
-    """Where a partition has no record as young as the starting timestamp: its end, or an error."""
-    offsets_per_trigger_max: int | None = None
-    offsets_per_trigger_min: int | None = None
-    trigger_delay_ms_max: int = MAX_TRIGGER_DELAY_MS
-    fail_on_data_loss: bool = True
-    read_committed: bool = True
-    include_headers: bool = False
-    records_per_batch: int = RECORDS_PER_BATCH
-    partitions_min: int | None = None
-    records_per_partition_max: int | None = None
-    group_id: str | None = None
-    client: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the client by field name, converted."""
-
-
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Raises OptionError with what is wrong and what to try."""
-    options = {name.lower(): value for name, value in given.items()}
-    check_names(given, READ_OPTIONS)
-    fits = _for_streams if streaming else _for_batches
-    fits(options)
-    starting = _starting(options, Edge.LATEST if streaming else Edge.EARLIEST)
-    group_id = options.get("group.id")
-    if starting is Edge.COMMITTED and not group_id:
-        raise OptionError(
-            "startingOffsets=committed needs a group", "name it in the option group.id"
-        )
-    return ReadOptions(
-        bootstrap_servers=bootstrap_servers(options),
-        selection=_selection(options),
-        starting=starting,
-        ending=_ending(options),
-        default_edge=_edge(options, "startingOffsets.default", Edge.EARLIEST),
-        young_start_is_latest=_choice(
-            options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
-        )
-        == "latest",
-        offsets_per_trigger_max=positive(options, "maxOffsetsPerTrigger"),
-        offsets_per_trigger_min=positive(options, "minOffsetsPerTrigger"),
-        trigger_delay_ms_max=_duration_ms(options, "maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
-        fail_on_data_loss=boolean(options, "failOnDataLoss", otherwise=True),
-        read_committed=_choice(
-            options, "isolation.level", ("read_committed", "read_uncommitted"), "read_committed"
-        )
-        == "read_committed",
-        include_headers=boolean(options, "includeHeaders", otherwise=False),
-        records_per_batch=positive(options, "maxRecordsPerBatch") or RECORDS_PER_BATCH,
-        partitions_min=positive(options, "minPartitions"),
-        records_per_partition_max=positive(options, "maxRecordsPerPartition"),
-        group_id=group_id,
-        client=client_settings(given),
-    )
-
-
-# ---- for source and sink
+"""Options that Spark itself adds to those of a data source, in lower case."""
 
 
 def check_names(given: Mapping[str, str], known: Iterable[str]) -> None:
-    """Raise OptionError for a name that is neither known, nor Spark's own, nor `client.*`."""
+    """Raise OptionError for a name that is not in ``known``, not Spark's own and not `client.*`."""
     known = tuple(known)
     small = {name.lower() for name in known}
     for name in given:
@@ -192,53 +37,30 @@ def check_names(given: Mapping[str, str], known: Iterable[str]) -> None:
         if lower == "kafka.bootstrap.servers":
             raise OptionError(
                 "kafka.bootstrap.servers is an option of Spark's Kafka source, not of this one",
-                "bootstrap.servers, with the brokers' gRPC addresses (host:9292): Kafka's"
-                " listeners are found through them",
+                "bootstrap.servers with the gRPC addresses of some brokers (host:9292); the source"
+                " finds the Kafka listeners through them",
             )
         if lower.startswith("kafka."):
             raise OptionError(
                 f"{name} is an option of Spark's Kafka source, not of this one",
-                f"client.{name[6:]}, if Tidemark's client has that setting",
+                f"client.{name[6:]}, if Tidemark's client has this setting",
             )
-        raise OptionError(f"there is no option {name}", _nearest(name, known))
+        raise OptionError(f"there is no option {name}", nearest(name, known))
 
 
 def bootstrap_servers(options: Mapping[str, str]) -> str:
-    """The brokers' gRPC addresses, of options by small letters."""
+    """Return the option ``bootstrap.servers``: gRPC addresses of brokers. Raises OptionError."""
     servers = options.get("bootstrap.servers", "").strip()
     if not servers:
         raise OptionError(
             "the option bootstrap.servers is missing",
-            'option("bootstrap.servers", "host:9292,..."), the gRPC addresses of some brokers',
+            'option("bootstrap.servers", "host:9292,...") with the gRPC addresses of some brokers',
         )
     return servers
 
 
-def client_settings(given: Mapping[str, str]) -> dict[str, Any]:
-    """`client.request.timeout.ms=500` as `{"request_timeout_ms": 500}`."""
-    kinds = {each.name: each.type for each in fields(RangeReaderConfig)}
-    kinds.pop("transport")
-    settings: dict[str, Any] = {}
-    for name, text in given.items():
-        if not name.lower().startswith(CLIENT_PREFIX):
-            continue
-        setting = name[len(CLIENT_PREFIX) :].lower().replace(".", "_")
-        if setting not in kinds:
-            raise OptionError(
-                f"{name}: the client has no setting {setting}", _nearest(setting, kinds)
-            )
-        options = {setting: text}
-        if kinds[setting] is bool:
-            settings[setting] = boolean(options, setting, otherwise=False)
-        elif kinds[setting] is int:
-            settings[setting] = _integer(name, text, 0)
-        else:
-            settings[setting] = text
-    return settings
-
-
 def boolean(options: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
-    """true or false, of options by small letters."""
+    """Return a boolean option, or ``otherwise`` if it is not given. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
         return otherwise
@@ -248,178 +70,34 @@ def boolean(options: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
 
 
 def positive(options: Mapping[str, str], name: str) -> int | None:
-    """A whole number above 0, or None when not given; of options by small letters."""
+    """Return an option that is a positive integer, or None if it is not given."""
     text = options.get(name.lower())
-    return None if text is None else _integer(name, text, 1)
+    return None if text is None else integer(name, text, 1)
 
 
-# ---- within
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    if near:
-        return by_lower[near[0]]
-    return "one of " + ", ".join(sorted(by_lower.values()))
-
-
-def _integer(name: str, text: str, least: int) -> int:
+def integer(name: str, text: str, least: int) -> int:
+    """Parse an integer that is at least ``least``. Raises OptionError."""
     try:
         number = int(text)
     except ValueError:
         number = least - 1
     if number < least:
-        raise OptionError(f"{name} is {text!r}", f"a whole number from {least}")
+        raise OptionError(f"{name} is {text!r}", f"an integer of at least {least}")
     return number
 
 
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], otherwise: str) -> str:
+def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], otherwise: str) -> str:
+    """Return an option that is one of ``choices``, in lower case. Raises OptionError."""
     text = options.get(name.lower(), otherwise).lower()
     if text not in choices:
         raise OptionError(f"{name} is {text!r}", " or ".join(choices))
     return text
 
 
-def _edge(options: Mapping[str, str], name: str, otherwise: Edge) -> Edge:
-    return Edge(_choice(options, name, (Edge.EARLIEST, Edge.LATEST), otherwise))
-
-
-def _duration_ms(options: Mapping[str, str], name: str, otherwise: int) -> int:
-    text = options.get(name.lower())
-    if text is None:
-        return otherwise
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        raise OptionError(f"{name} is {text!r}", "a number with ms, s, m or h, as 15m")
-    return int(found[1]) * _DURATION_MS[found[2]]
-
-
-def _for_streams(options: Mapping[str, str]) -> None:
-    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-        if name.lower() in options:
-            raise OptionError(
-                f"{name} is an option of batch queries",
-                "leave it out; trigger(availableNow=True) ends a streaming query at what is there",
-            )
-
-
-def _for_batches(options: Mapping[str, str]) -> None:
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
-        if name.lower() in options:
-            raise OptionError(f"{name} is an option of streaming queries", "leave it out")
-    if options.get("startingoffsets", "").lower() == Edge.LATEST:
-        raise OptionError(
-            "startingOffsets=latest leaves nothing for a batch query", "earliest, or offsets"
-        )
-
-
-def _selection(options: Mapping[str, str]) -> Selection:
-    names = ("subscribe", "subscribePattern", "assign")
-    given = [name for name in names if name.lower() in options]
-    if len(given) != 1:
-        raise OptionError(
-            f"of {', '.join(names)} exactly one is needed; given: {', '.join(given) or 'none'}",
-            'option("subscribe", "topic,...")',
-        )
-    text = options[given[0].lower()]
-    if given[0] == "subscribe":
-        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-        if not topics:
-            raise OptionError("subscribe names no topic", 'option("subscribe", "topic,...")')
-        return Subscribe(topics)
-    if given[0] == "subscribePattern":
-        return _pattern(text)
-    return _assigned(text)
-
-
-def _pattern(text: str) -> SubscribePattern:
-    try:
-        re.compile(text)
-    except re.error as problem:
-        raise OptionError(
-            f"subscribePattern {text!r} is no regular expression: {problem}", "as orders-.*"
-        ) from None
-    return SubscribePattern(text)
-
-
-def _assigned(text: str) -> Assign:
-    hint = '{"topic": [0, 1]}'
-    partitions: list[TopicPartition] = []
-    for topic, numbers in _json_object("assign", text, hint).items():
-        if not isinstance(numbers, list) or not all(_is_count(number) for number in numbers):
-            raise OptionError(f"assign: partitions of {topic!r} are {numbers!r}", hint)
-        partitions += [TopicPartition(topic, number) for number in numbers]
-    if not partitions:
-        raise OptionError("assign names no partition", hint)
-    return Assign(tuple(sorted(set(partitions))))
-
-
-def _starting(options: Mapping[str, str], otherwise: Edge) -> Bound:
-    """A timestamp for all goes before timestamps by partition, and those before offsets, as in
-    Spark's Kafka source.
-    """
-    found = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp")
-    if found is not None:
-        return found
-    return _bound(options, "startingOffsets", tuple(Edge), otherwise)
-
-
-def _ending(options: Mapping[str, str]) -> Bound:
-    found = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp")
-    if found is not None:
-        return found
-    bound = _bound(options, "endingOffsets", (Edge.LATEST,), Edge.LATEST)
-    if isinstance(bound, PerPartition) and EARLIEST_OFFSET in bound.offsets.values():
-        raise OptionError("endingOffsets has -2 (earliest)", "-1 (latest), or offsets")
-    return bound
-
-
-def _by_time(options: Mapping[str, str], one: str, each: str) -> Bound | None:
-    if (text := options.get(one.lower())) is not None:
-        return AtTimestamp(_integer(one, text, 0))
-    if (text := options.get(each.lower())) is not None:
-        return PerPartitionTimestamp(_per_partition(each, text, 0))
-    return None
-
-
-def _bound(
-    options: Mapping[str, str], name: str, edges: tuple[Edge, ...], otherwise: Edge
-) -> Bound:
-    text = options.get(name.lower())
-    if text is None:
-        return otherwise
-    if text.strip().lower() in edges:
-        return Edge(text.strip().lower())
-    if not text.strip().startswith("{"):
-        words = ", ".join(edges)
-        raise OptionError(f"{name} is {text!r}", f'{words}, or {{"topic": {{"0": 23}}}}')
-    return PerPartition(_per_partition(name, text, EARLIEST_OFFSET))
-
-
-def _per_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
-    hint = '{"topic": {"0": 23, "1": 42}}'
-    found: dict[TopicPartition, int] = {}
-    for topic, numbers in _json_object(name, text, hint).items():
-        if not isinstance(numbers, dict):
-            raise OptionError(f"{name}: of {topic!r} it says {numbers!r}", hint)
-        for partition, number in numbers.items():
-            whole = isinstance(number, int) and not isinstance(number, bool)
-            if not partition.isdigit() or not whole or number < least:
-                raise OptionError(f"{name}: {topic!r} has {partition!r}: {number!r}", hint)
-            found[TopicPartition(topic, int(partition))] = number
-    return found
-
-
-def _json_object(name: str, text: str, hint: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(text)
-    except ValueError as problem:
-        raise OptionError(f"{name} is not JSON: {problem}", hint) from None
-    if not isinstance(parsed, dict):
-        raise OptionError(f"{name} is {text!r}", hint)
-    return parsed
-
-
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint: the known name that is most similar to ``name``, or all of them."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    if near:
+        return by_lower[near[0]]
+    return "one of " + ", ".join(sorted(by_lower.values()))

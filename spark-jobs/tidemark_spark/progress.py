@@ -1,13 +1,13 @@
-"""How a streaming query gets on: a line per committed batch on the console, and metrics.
+"""Progress of a streaming query: a line for each committed batch, and Prometheus metrics.
 
     progress = Progress("reshard")
     spark.streams.addListener(ProgressListener(progress, name="the query's name", tell=print))
     with metrics_served(progress, 9464):
         query.awaitTermination()
 
-Spark reports a batch after its commit, so that what is counted here has been committed. A restarted
-query counts from nothing; a batch that it replays is counted by the process that committed it to
-Spark's own log, however often the sink was asked.
+Spark reports a batch after its commit, so everything that is counted has been committed. Counts
+start at zero when the query is restarted. A batch that is replayed is counted once, by the process
+that committed it in Spark's checkpoint.
 """
 
 import json
@@ -36,7 +36,7 @@ from tidemark_spark.errors import OptionError
 
 PREFIX: Final = "tidemark_spark"
 OBSERVED: Final = "tidemark"
-"""The name under which a job observes its counts: ``df.observe(OBSERVED, ...)``."""
+"""Name of the observation with a job's own counts: ``df.observe(OBSERVED, ...)``."""
 _EXECUTED: Final = "addBatch"
 _LABELS: Final = ("query",)
 _REASON: Final = re.compile(
@@ -47,31 +47,33 @@ _REASON: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What Spark says of one committed batch."""
+    """Spark's report of a committed batch."""
 
     batch_id: int
     records: int
     duration_ms: int
     phases_ms: Mapping[str, int]
     input_rate: float
-    """Records that became available, per second."""
+    """Records that arrived at the source, per second."""
     rate: float
-    """Records done, per second of the batch."""
+    """Records processed, per second of the batch's duration."""
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Records behind the end of each source partition. Empty where the source says nothing: a batch
-    that was planned before a restart is run again without a look at the topic's ends.
+    """Records between the query and the end of each source partition.
+
+    Empty if the source has not reported the ends: Spark runs a batch that was planned before a
+    restart again without asking for them.
     """
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the job observed of the batch."""
+    """Counts observed by the job."""
 
     @property
     def lag_records(self) -> int | None:
-        """Behind the end of the source, in all; None: not known."""
+        """Sum of the lag over all partitions; None if it is not known."""
         return sum(self.lag.values()) if self.lag else None
 
 
 def parse_report(report: Mapping[str, Any]) -> BatchReport | None:
-    """Of a StreamingQueryProgress as JSON; None where it tells of no batch."""
+    """Parse a StreamingQueryProgress in JSON; None if it reports no batch."""
     phases = report.get("durationMs") or {}
     if _EXECUTED not in phases:
         return None
@@ -92,9 +94,9 @@ def parse_report(report: Mapping[str, Any]) -> BatchReport | None:
 
 
 class Progress(Collector):
-    """All that is known of one query; metrics when asked. Safe between threads.
+    """Progress of one query, and a collector of its metrics. Thread-safe.
 
-    ``query`` labels the metrics.
+    ``query`` is the label of the metrics.
     """
 
     def __init__(self, query: str) -> None:
@@ -106,7 +108,7 @@ class Progress(Collector):
         self._counts: Counter[str] = Counter()
 
     def on_report(self, report: Mapping[str, Any]) -> BatchReport | None:
-        """Take what Spark reports; the batch if it is one that was not counted yet."""
+        """Count a report of Spark; return its batch, or None if it was counted before."""
         batch = parse_report(report)
         if batch is None:
             return None
@@ -121,22 +123,22 @@ class Progress(Collector):
 
     @property
     def batches(self) -> int:
-        """Committed by this process."""
+        """Number of batches committed by this process."""
         return self._batches
 
     @property
     def records(self) -> int:
-        """Of the batches committed by this process."""
+        """Number of records in the batches committed by this process."""
         return self._records
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What the job observed, summed."""
+        """Sums of the counts observed by the job."""
         with self._lock:
             return dict(self._counts)
 
     def line(self, batch: BatchReport) -> str:
-        """One line that lines up under the one before it."""
+        """Format a batch as a line, aligned with the lines of other batches."""
         extra = "".join(
             f"  {name.replace('_', ' ')} {count:,}"
             for name, count in sorted(batch.counts.items())
@@ -151,7 +153,7 @@ class Progress(Collector):
         )
 
     def summary(self) -> str:
-        """What was done, for the end."""
+        """Return one line that sums up the query."""
         last = "none" if self._last is None else str(self._last.batch_id)
         behind = None if self._last is None else self._last.lag_records
         lag = "" if behind is None else f", lag {behind:,}"
@@ -159,19 +161,19 @@ class Progress(Collector):
             f", {name.replace('_', ' ')} {count:,}" for name, count in sorted(self.counts.items())
         )
         return (
-            f"{self.query}: {self.batches:,} batches committed (the last: {last}),"
+            f"{self.query}: {self.batches:,} batches committed (last: {last}),"
             f" {self.records:,} records{lag}{extra}"
         )
 
     def collect(self) -> Iterable[Metric]:
-        """For a Prometheus registry."""
+        """Return the metrics. Called by a Prometheus registry."""
         with self._lock:
             last, batches, records = self._last, self._batches, self._records
             counts = dict(self._counts)
         yield _counter("batches", "batches committed", self.query, batches)
         yield _counter("records", "records of committed batches", self.query, records)
         observed = CounterMetricFamily(
-            f"{PREFIX}_observed", "records of a kind, counted by the job", labels=(*_LABELS, "kind")
+            f"{PREFIX}_observed", "records counted by the job, by kind", labels=(*_LABELS, "kind")
         )
         for name, count in sorted(counts.items()):
             observed.add_metric((self.query, name), count)
@@ -181,7 +183,10 @@ class Progress(Collector):
 
 
 class ProgressListener(StreamingQueryListener):
-    """Takes Spark's reports. ``tell`` gets the lines; ``name`` is the only query listened to."""
+    """Passes Spark's reports to a Progress, and a line for each batch to ``tell``.
+
+    If ``name`` is given, other queries of the session are ignored.
+    """
 
     def __init__(
         self, progress: Progress, *, name: str | None = None, tell: Callable[[str], object]
@@ -193,12 +198,12 @@ class ProgressListener(StreamingQueryListener):
         self._ended = threading.Event()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """A query of the session began."""
+        """Remember the run id of the query."""
         if self._name is None or event.name == self._name:
             self._run_id = str(event.runId)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch was committed, or nothing happened for a while."""
+        """Count a committed batch."""
         if str(event.progress.runId) != self._run_id:
             return
         batch = self._progress.on_report(json.loads(event.progress.json))
@@ -206,30 +211,32 @@ class ProgressListener(StreamingQueryListener):
             self._tell(self._progress.line(batch))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing to read: nothing to tell."""
+        """Do nothing: an idle query has no batch to report."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """All reports of the query came before this."""
+        """Note the end of the query; Spark sends it after all other reports."""
         if str(event.runId) == self._run_id:
             self._ended.set()
 
     def wait_ended(self, timeout_s: float) -> bool:
-        """Until the query's last report was taken; False where that takes longer."""
+        """Wait until the last report of the query was counted; False on timeout."""
         return self._ended.wait(timeout_s)
 
 
 @contextmanager
 def metrics_served(progress: Progress, port: int, host: str = "0.0.0.0") -> Iterator[int]:
-    """Answer /metrics on this port within the block; 0 is any free port, which it gives.
+    """Serve /metrics on a port within the block; yield the port, which is a free one for 0.
 
-    Raises OptionError where the port is taken.
+    Raises OptionError if the port cannot be opened.
     """
     registry = CollectorRegistry()
     registry.register(progress)
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as problem:
-        raise OptionError(f"no metrics on {host}:{port}: {problem}", "another port") from None
+        raise OptionError(
+            f"cannot serve metrics on {host}:{port}: {problem}", "use another port"
+        ) from None
     try:
         yield int(server.server_port)
     finally:
@@ -239,8 +246,10 @@ def metrics_served(progress: Progress, port: int, host: str = "0.0.0.0") -> Iter
 
 
 def reason_of(failure: str) -> str:
-    """Why a query failed, of all that Spark says about it: what the data source raised, or an
-    expression of the job; else its first line.
+    """Extract the reason from Spark's message about a failed query.
+
+    It is the error raised by the data source or by an expression of the job, or else the first
+    line of the message.
     """
     found = _REASON.search(failure)
     return found[1].strip() if found else failure.strip().partition("\n")[0]
@@ -249,13 +258,15 @@ def reason_of(failure: str) -> str:
 def _of_last_batch(query: str, last: BatchReport) -> Iterator[Metric]:
     yield _gauge("batch_id", "the last committed batch", query, last.batch_id)
     yield _gauge("batch_records", "records of the last batch", query, last.records)
-    yield _gauge("input_records_rate", "records available, per second", query, last.input_rate)
-    yield _gauge("processed_records_rate", "records done, per second", query, last.rate)
+    yield _gauge(
+        "input_records_rate", "records arriving at the source, per second", query, last.input_rate
+    )
+    yield _gauge("processed_records_rate", "records processed, per second", query, last.rate)
     if (lag := last.lag_records) is not None:
-        yield _gauge("lag_records", "records not read, of all partitions", query, lag)
+        yield _gauge("lag_records", "records not yet read, over all partitions", query, lag)
     by_partition = GaugeMetricFamily(
         f"{PREFIX}_partition_lag_records",
-        "records of a source partition not read",
+        "records of a source partition not yet read",
         labels=(*_LABELS, "topic", "partition"),
     )
     for partition, behind in sorted(last.lag.items()):
@@ -263,7 +274,7 @@ def _of_last_batch(query: str, last: BatchReport) -> Iterator[Metric]:
     yield by_partition
     phases = GaugeMetricFamily(
         f"{PREFIX}_batch_seconds",
-        "time of the last batch by phase, in Spark's names",
+        "duration of the phases of the last batch, by Spark's name of the phase",
         labels=(*_LABELS, "phase"),
     )
     for phase, spent_ms in sorted(last.phases_ms.items()):
@@ -284,12 +295,12 @@ def _gauge(name: str, doc: str, query: str, value: float) -> Metric:
 
 
 def _rate(value: object) -> float:
-    """Spark leaves a rate out, or says NaN or Infinity as text, where no time has passed."""
+    """Return a rate; 0 if Spark omits it or reports NaN or Infinity (as text) for no duration."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _lag(end: object, latest: object) -> dict[TopicPartition, int]:
-    """What lies between two offsets of the source, for the partitions that both name."""
+    """Return the distance between two offsets of a source, for partitions that both contain."""
     ends, latests = _positions(end), _positions(latest)
     return {
         partition: max(0, latests[partition] - at)
@@ -299,8 +310,9 @@ def _lag(end: object, latest: object) -> dict[TopicPartition, int]:
 
 
 def _positions(offsets: object) -> dict[TopicPartition, int]:
-    """Of offsets as a Spark source writes them: JSON, as text or parsed. A source of another
-    kind (a file's, a rate's) has none.
+    """Parse offsets of this source or of Spark's Kafka source: JSON, as text or parsed.
+
+    The result is empty for sources of other kinds, such as files.
     """
     parsed = json.loads(offsets) if isinstance(offsets, str) and offsets else offsets
     if not isinstance(parsed, Mapping):

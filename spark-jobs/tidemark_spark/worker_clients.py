@@ -1,10 +1,10 @@
-"""The clients of this Python process: opened where they are first used, kept for the tasks after.
+"""Clients of this Python process: opened at first use and kept for later tasks.
 
-Spark's daemon forks its workers, and neither gRPC nor an event loop's thread survives a fork. So
-nothing is opened before the process that uses it runs a task, nothing that crosses pickle holds a
-client, and what a parent had open is not this process's: it is known by the process id. A worker
-that Spark reuses (``spark.python.worker.reuse``) finds its connections again at its next task; one
-that is not reused ends with them.
+Spark's daemon forks its workers, and neither gRPC nor the thread of an event loop survives a fork.
+So a client is opened only by the process that uses it, no pickled object contains a client, and
+clients inherited from a parent process are recognised by its process id and ignored. A worker that
+Spark reuses (``spark.python.worker.reuse``) keeps its connections for its next task; otherwise they
+are closed when it exits.
 """
 
 import atexit
@@ -17,16 +17,18 @@ from typing import Final, Protocol, TypeVar, cast
 from tidemark.client.errors import TidemarkError
 
 CLIENTS_MAX: Final = 16
-"""Of one process; beyond it the one unused for longest is closed. A task uses a few at most."""
+"""Open clients of a process; beyond this limit the least recently used one is closed. A task uses a
+few at most.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """What a synchronous client is here."""
+    """A synchronous client."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 Client = TypeVar("Client", bound=Closable)
@@ -48,9 +50,9 @@ _opened = _Opened(os.getpid())
 
 
 def client(key: Hashable, open_client: Callable[[], Client]) -> Client:
-    """This process's client for ``key`` (its class and all its settings), opened at first use.
+    """Return this process's client for ``key`` (its class and all settings); open it at first use.
 
-    It stays open: do not close it. Raises what ``open_client`` raises.
+    Callers must not close it. Raises what ``open_client`` raises.
     """
     opened = _of_this_process()
     known = opened.by_key.get(key)
@@ -63,21 +65,21 @@ def client(key: Hashable, open_client: Callable[[], Client]) -> Client:
 
 
 def discard(key: Hashable) -> None:
-    """Close a client that failed: the next use opens another. Nothing if there is none."""
+    """Close a client that failed, if it is open; the next use opens another."""
     known = _of_this_process().by_key.pop(key, None)
     if known is not None:
         _close(known)
 
 
 def close_all() -> None:
-    """Close what this process has open; called at its end."""
+    """Close all clients of this process; called when it exits."""
     _of_this_process().close_all()
 
 
 def _of_this_process() -> _Opened:
-    global _opened  # one table a process: a fork must not inherit it
+    global _opened  # one table for each process: a fork must not use its parent's
     if _opened.pid != os.getpid():
-        # The parent's clients: their threads do not exist here, so they cannot be closed either.
+        # The threads of the parent's clients do not exist here, so they cannot be closed.
         _opened = _Opened(os.getpid())
     return _opened
 
@@ -86,7 +88,7 @@ def _close(closable: Closable) -> None:
     try:
         closable.close()
     except (TidemarkError, OSError, TimeoutError) as problem:
-        _log.warning("closing %s: %s", type(closable).__name__, problem)
+        _log.warning("closing a client of type %s failed: %s", type(closable).__name__, problem)
 
 
 atexit.register(close_all)

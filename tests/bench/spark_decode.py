@@ -16,8 +16,8 @@ from tidemark.client.range_reader import OffsetRange, raw_batches
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch, read_records
 from tidemark.model.topics import TopicPartition
-from tidemark_spark.decode import decode, grouped
-from tidemark_spark.schema import SOURCE_FIELDS
+from tidemark_spark.source.decode import decode, grouped
+from tidemark_spark.source.schema import SOURCE_FIELDS
 
 PARTITION: Final = TopicPartition("orders", 0)
 ANSWER_BYTES: Final = 8 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 from tidemark.codec.records import build_batch
-from tidemark_spark.encode import Columns, Encoder, Limits
+from tidemark_spark.sink.encode import Columns, Encoder, Limits
 
 PARTITIONS: Final = 12
 TURNS: Final = 5

@@ -192,10 +192,11 @@ class _Phases(StreamingQueryListener):
 
 def reshard(spark: SparkSession, plan: SparkPlan, delivery: str, number: int) -> dict[str, float]:
     """The whole source under another key; where the time went, in ms by phase."""
-    from jobs import reshard as job
+    from tidemark_jobs.reshard.command import parse
+    from tidemark_jobs.reshard.query import run
 
     name = f"{delivery}-{number}"
-    options = job.parse(
+    options = parse(
         [
             *("--bootstrap-servers", plan.grpc, "--source", plan.source),
             *("--target", plan.targets["reshard"], "--key", "key"),
@@ -208,7 +209,7 @@ def reshard(spark: SparkSession, plan: SparkPlan, delivery: str, number: int) ->
     lines: list[str] = []
     spark.streams.addListener(listener)
     try:
-        progress = job.run(spark, options, lines.append)
+        progress = run(spark, options, lines.append)
     finally:
         spark.streams.removeListener(listener)
     assert progress.records == plan.records, lines

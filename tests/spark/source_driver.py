@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from tidemark_spark import TidemarkDataSource
-from tidemark_spark.stream_reader import StreamReader
+from tidemark_spark.source.stream_reader import StreamReader
 
 Row = dict[str, Any]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from tidemark_spark.steps import HOOK_VARIABLE, Step
+from tidemark_spark.sink.failpoints import HOOK_VARIABLE, Step
 
 DIRECTORY_VARIABLE: Final = "TIDEMARK_TEST_FAULTS"
 HOOK: Final = "spark.step_faults:hook"

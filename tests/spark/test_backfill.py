@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from e2e.clusters import Cluster
-from jobs import backfill
-from jobs.backfill import Options
 from pyspark.sql import SparkSession
 from spark.spark_records import create, reader, values_of
+from tidemark_jobs.backfill.command import parse
+from tidemark_jobs.backfill.options import Options
+from tidemark_jobs.backfill.query import run
+from tidemark_jobs.backfill.transform import transform
+from tidemark_jobs.keys import parse_key
 from tidemark_spark.errors import OptionError
-from tidemark_spark.keys import parse_key
 
 COMMON = ["--bootstrap-servers", "h:1", "--path", "p", "--topic", "t", "--checkpoint", "c"]
 
@@ -51,11 +53,11 @@ def test_lines_of_plain_and_compressed_files_are_written_once(
     with gzip.open(files / "deep" / "b.log.gz", "wb") as packed:
         packed.write(b"u1 three\n")
     options = options_for(cluster, topic, files, key=parse_key(r"regex:^(\w+) "), files_per_batch=1)
-    assert backfill.run(spark, options, print).records == 4
+    assert run(spark, options, print).records == 4
     forget_last_commit(options.checkpoint)
-    backfill.run(spark, options, print)
+    run(spark, options, print)
     (files / "c.log").write_bytes(b"u3 four\n")
-    assert backfill.run(spark, options, print).records == 1
+    assert run(spark, options, print).records == 1
     frame = reader(spark, cluster, topic).load()
     keys = {bytes(row.value): row.key and bytes(row.key) for row in frame.collect()}
     assert values_of(frame) == sorted(
@@ -71,12 +73,12 @@ def test_a_lost_checkpoint_does_not_write_everything_again(
     files = tmp_path / "in"
     files.mkdir()
     (files / "a.log").write_bytes(b"one\n")
-    backfill.run(spark, options_for(cluster, topic, files), print)
-    with pytest.raises(OptionError, match="knows nothing of it"):
-        backfill.run(spark, options_for(cluster, topic, files, checkpoint="lost"), print)
+    run(spark, options_for(cluster, topic, files), print)
+    with pytest.raises(OptionError, match="is not the one it used"):
+        run(spark, options_for(cluster, topic, files, checkpoint="lost"), print)
     said: list[str] = []
     again = options_for(cluster, topic, files, checkpoint="lost", again=True)
-    backfill.run(spark, again, said.append)
+    run(spark, again, said.append)
     assert "AGAIN" in said[0]
     assert values_of(reader(spark, cluster, topic).load()) == [b"one", b"one"]
 
@@ -90,7 +92,7 @@ def test_parquet_rows_keep_their_key_and_partition(
     rows = [{"key": b"k", "value": b"v%d" % n, "partition": n % 3} for n in range(6)]
     pq.write_table(pa.Table.from_pylist(rows), files / "rows.parquet")
     options = options_for(cluster, topic, files, form="parquet", keep_partitions=True)
-    backfill.run(spark, options, print)
+    run(spark, options, print)
     found = reader(spark, cluster, topic).load().collect()
     assert sorted((bytes(row.value), row.partition) for row in found) == [
         (b"v%d" % n, n % 3) for n in range(6)
@@ -100,7 +102,7 @@ def test_parquet_rows_keep_their_key_and_partition(
 
 def test_a_table_becomes_json(spark: SparkSession) -> None:
     table = spark.createDataFrame([("u1", 5)], "user string, amount long")
-    options = backfill.parse(
+    options = parse(
         [
             "--bootstrap-servers",
             "h:1",
@@ -117,13 +119,13 @@ def test_a_table_becomes_json(spark: SparkSession) -> None:
             "user",
         ]
     )
-    (row,) = backfill.transform(table, options).collect()
+    (row,) = transform(table, options).collect()
     assert (row.key, json.loads(row.value)) == ("u1", {"user": "u1", "amount": 5})
 
 
 def test_a_column_that_is_not_there_is_named(spark: SparkSession) -> None:
     table = spark.createDataFrame([("u1",)], "user string")
-    options = backfill.parse(
+    options = parse(
         [
             "--bootstrap-servers",
             "h:1",
@@ -137,19 +139,19 @@ def test_a_column_that_is_not_there_is_named(spark: SparkSession) -> None:
             "parquet",
         ]
     )
-    with pytest.raises(OptionError, match="needs a column value, and p has user"):
-        backfill.transform(table, options)
+    with pytest.raises(OptionError, match="needs a column value; the columns of p are user"):
+        transform(table, options)
 
 
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        (["--json"], "--json means nothing with --format text"),
-        (["--format", "parquet", "--key", "field:1"], "--key means nothing with --format parquet"),
+        (["--json"], "--json cannot be used with --format text"),
+        (["--format", "parquet", "--key", "field:1"], "--key cannot be used with --format parquet"),
         (["--key", "key"], "no key of its own"),
-        (["--files-per-batch", "0"], "must be above zero"),
+        (["--files-per-batch", "0"], "must be at least 1"),
     ],
 )
 def test_wrong_options_are_said(more: list[str], what: str) -> None:
     with pytest.raises(OptionError, match=what):
-        backfill.parse([*COMMON, *more])
+        parse([*COMMON, *more])

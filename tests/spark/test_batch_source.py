@@ -200,7 +200,7 @@ def test_truncated_offsets(cluster: Cluster, topic_name: Name) -> None:
     produce(cluster, topic, numbered(10), linger_ms=20)
     truncated(cluster, topic)
     options = {"startingOffsets": offsets(topic, 2), "endingOffsets": offsets(topic, 8)}
-    with pytest.raises(DataLossError, match=r"starts at offset 2 of .* holds 6 to 10"):
+    with pytest.raises(DataLossError, match=r"starts at offset 2 of .* contains offsets 6 to 10"):
         read(cluster, topic, **options)
     assert read(cluster, topic, **options, failOnDataLoss="false") == numbered(2, 6)
 
@@ -226,7 +226,7 @@ def test_a_topic_that_is_made_again_after_the_plan(cluster: Cluster, topic_name:
     with_admin(cluster, lambda admin: admin.delete_topics([topic]))
     create(cluster, topic)
     produce(cluster, topic, numbered(3, 10))
-    with pytest.raises(DataLossError, match=r"deleted and made again|does not exist"):
+    with pytest.raises(DataLossError, match=r"deleted and (?:made|created) again|does not exist"):
         rows_of(strict, planned[0])
     assert rows_of(tolerant, planned[1]) == []
 
@@ -239,10 +239,11 @@ def test_a_topic_that_is_made_again_after_the_plan(cluster: Cluster, topic_name:
     [
         ({"subscribe": "no-such-topic"}, OptionError, "topic 'no-such-topic' does not exist"),
         ({"assign": '{"batch-source.numbers": [7]}'}, OptionError, "has no partition 7"),
-        ({"startingOffsets": '{"batch-source.numbers": {"0": 1}}'}, OptionError, "leave out"),
+        ({"startingOffsets": '{"batch-source.numbers": {"0": 1}}'},
+         OptionError, "no offset or timestamp for"),
         ({"startingOffsets": '{"batch-source.numbers": {"0": 1, "1": 1, "2": 1, "3": 1}}'},
-         OptionError, "numbers-3, which is not read"),
-        ({"startingTimestamp": str(2 * NOON_MS)}, OptionError, "as young as"),
+         OptionError, "numbers-3, which the query does not read"),
+        ({"startingTimestamp": str(2 * NOON_MS)}, OptionError, "has no record as new as"),
         ({"endingOffsets": '{"batch-source.numbers": {"0": 1, "1": 1, "2": 101}}'},
          DataLossError, "ends at offset 101 of batch-source.numbers-2"),
         ({"bootstrap.servers": "127.0.0.1:1"}, SourceError, "connecting to 127.0.0.1:1"),

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from e2e.clusters import Cluster
-from jobs import offload
-from jobs.offload import Ends, Options
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +20,17 @@ from tidemark.client import TransactionalProducer
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import ManualClock
-from tidemark_spark.catalogue import CatalogueError, OffsetRange, plan_round
-from tidemark_spark.catalogue_directory import CatalogueDirectory
-from tidemark_spark.staged_files import FilesMessage, StagedFiles, StagedFilesWriter, from_options
+from tidemark_jobs.offload.command import main
+from tidemark_jobs.offload.manifest import ManifestError, OffsetRange, plan_round
+from tidemark_jobs.offload.manifest_directory import ManifestDirectory
+from tidemark_jobs.offload.options import Options
+from tidemark_jobs.offload.rounds import Ends, find_ends, offload, read_ranges
+from tidemark_jobs.offload.staged_files import (
+    FilesMessage,
+    StagedFiles,
+    StagedFilesWriter,
+    from_options,
+)
 
 NOON_MS = 1_772_366_400_000
 """2026-03-01T12:00:00Z."""
@@ -40,12 +46,12 @@ def options_for(cluster: Cluster, output: Path, *topics: str, **settings: Any) -
 def run(spark: SparkSession, options: Options, *, writing: type[StagedFiles] = StagedFiles) -> int:
     spark.dataSource.register(writing)
     with Admin(options.bootstrap_servers, transport="grpc") as admin:
-        ends: Ends = offload.find_ends(admin, options)
-    return offload.offload(spark, options, ends, clock=ManualClock())
+        ends: Ends = find_ends(admin, options)
+    return offload(spark, options, ends, clock=ManualClock())
 
 
 def offloaded(spark: SparkSession, output: Path) -> DataFrame:
-    """What any reader of the directory finds, who knows nothing of the catalogue."""
+    """What any reader of the directory finds, who knows nothing of the manifest."""
     return spark.read.parquet(str(output))
 
 
@@ -95,11 +101,11 @@ def test_one_task_reads_one_topic_partition(
         produce(cluster, topic, numbered(3), partition=partition)
     options = options_for(cluster, tmp_path, topic)
     with Admin(options.bootstrap_servers, transport="grpc") as admin:
-        ends = offload.find_ends(admin, options)
+        ends = find_ends(admin, options)
     planned = plan_round(
-        CatalogueDirectory(tmp_path).latest(), ends.bounds, ends.topic_ids, offsets_max=100
+        ManifestDirectory(tmp_path).latest(), ends.bounds, ends.topic_ids, offsets_max=100
     )
-    frame = offload.read_ranges(spark, options, planned)
+    frame = read_ranges(spark, options, planned)
     partitions = frame.rdd.glom().map(lambda rows: {row.partition for row in rows}).collect()
     assert sorted(partitions, key=str) == [{0}, {1}, {2}, {3}]
 
@@ -145,7 +151,7 @@ def test_transactions_and_compaction_leave_gaps_that_are_covered(
     asyncio.run(two_transactions(cluster, topic))
     assert run(spark, options_for(cluster, tmp_path, topic)) == 2
     assert values(spark, tmp_path) == [b"kept-0", b"kept-1"]
-    ((_, ranges),) = CatalogueDirectory(tmp_path).latest().covered.items()
+    ((_, ranges),) = ManifestDirectory(tmp_path).latest().covered.items()
     assert ranges == (OffsetRange(0, 6),)
 
 
@@ -192,7 +198,7 @@ def test_an_empty_topic_makes_no_version(
 ) -> None:
     topic = create(cluster, topic_name("orders"), 2)
     assert run(spark, options_for(cluster, tmp_path, topic)) == 0
-    assert CatalogueDirectory(tmp_path).versions() == []
+    assert ManifestDirectory(tmp_path).versions() == []
 
 
 def test_deleted_offsets_are_an_error_or_a_gap_that_shows(
@@ -209,11 +215,11 @@ def test_deleted_offsets_are_an_error_or_a_gap_that_shows(
     produce(cluster, topic, numbered(10, 10))
     deleted = {TopicPartition(topic, 0): 15}
     with_admin(cluster, lambda admin: admin.delete_records(deleted))
-    with pytest.raises(CatalogueError, match=r"offsets \[10, 15\) were deleted"):
+    with pytest.raises(ManifestError, match=r"offsets \[10, 15\) were deleted"):
         run(spark, options)
     assert run(spark, options_for(cluster, tmp_path, topic, skip_lost=True)) == 5
     assert "LOST before this version" in capsys.readouterr().out
-    assert offload.main(["--output", str(tmp_path), "--show"]) == 0
+    assert main(["--output", str(tmp_path), "--show"]) == 0
     assert "[0, 10) [15, 20)" in capsys.readouterr().out
 
 
@@ -227,6 +233,6 @@ def test_the_command_says_what_it_did(
     topic = create(cluster, topic_name("orders"), 1)
     produce(cluster, topic, numbered(7))
     common = ["--output", str(tmp_path), "--bootstrap-servers", cluster.grpc()]
-    assert offload.main([*common, "--topic-pattern", topic, "--offsets-per-round", "4"]) == 0
+    assert main([*common, "--topic-pattern", topic, "--offsets-per-round", "4"]) == 0
     assert "caught up: 7 records written, 1 partitions covered" in capsys.readouterr().out
-    assert offload.main(["--output", str(tmp_path), "--verify"]) == 0
+    assert main(["--output", str(tmp_path), "--verify"]) == 0

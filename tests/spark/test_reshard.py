@@ -9,7 +9,6 @@ from typing import Final
 
 import pytest
 from e2e.clusters import Cluster
-from jobs.reshard import GrownTopicError, Options, Target, run, settle_plan
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark.conftest import configured
@@ -19,9 +18,11 @@ from tidemark.cli.search_queries import search_queries
 from tidemark.client import Admin, ConsumerRecord
 from tidemark.client.sink_batches import RetiredQueryError
 from tidemark.codec.murmur2 import partition_for_key
+from tidemark_jobs.keys import parse_key
+from tidemark_jobs.reshard.options import Options
+from tidemark_jobs.reshard.partitioners import parse_partitioner
+from tidemark_jobs.reshard.query import GrownTopicError, Target, run, settle_plan
 from tidemark_spark.errors import OptionError
-from tidemark_spark.keys import parse_key
-from tidemark_spark.partitioners import parse_partitioner
 from waiting import until_told
 
 SERVERS = 3
@@ -203,7 +204,7 @@ def test_growth_is_refused_or_pinned(spark: SparkSession, pair: Pair) -> None:
     with pytest.raises(GrownTopicError, match="has 4 partitions now"):
         run(spark, running, grow_at_the_first_batch)
     pair.feed(lines[30:])
-    with pytest.raises(GrownTopicError, match="--pin-partitions to go on with the first 2"):
+    with pytest.raises(GrownTopicError, match="--pin-partitions to keep writing to the first 2"):
         pair.reshard(spark)
     pair.reshard(spark, pin_partitions=True)
     records = pair.read()

@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tidemark.codec import murmur2
-from tidemark_spark.keys import parse_key
-from tidemark_spark.partitioners import parse_partitioner
+from tidemark_jobs.keys import parse_key
+from tidemark_jobs.reshard.partitioners import parse_partitioner
 
 LOG_LINE = (
     b'83.149.9.216 - %b [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 203023'

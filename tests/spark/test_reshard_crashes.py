@@ -13,7 +13,7 @@ from spark.conftest import ROOT, SPARK_CONF, WORKER_PATH
 from spark.sink_topics import committed_records
 from spark.spark_records import create, produce
 from spark.step_faults import Faults
-from tidemark_spark.steps import Step
+from tidemark_spark.sink.failpoints import Step
 from waiting import COMMAND_S
 
 SERVERS = 2

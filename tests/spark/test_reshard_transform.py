@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from jobs.reshard import transform
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from spark.conftest import configured
 from tidemark.codec.murmur2 import partition_for_key
-from tidemark_spark.keys import parse_key
-from tidemark_spark.partitioners import parse_partitioner
-from tidemark_spark.reshard_plan import DeadLetters, Plan
+from tidemark_jobs.keys import parse_key
+from tidemark_jobs.reshard.partitioners import parse_partitioner
+from tidemark_jobs.reshard.plan import DeadLetters, Plan
+from tidemark_jobs.reshard.transform import transform
 
 PLAN = Plan(
     target="by-user",

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from e2e.clusters import Cluster
-from jobs import sessions
 from pyspark.sql import SparkSession
 from spark.spark_records import create, produce, reader
 from tidemark.cli.search_queries import search_queries
 from tidemark.client.sync import Admin
+from tidemark_jobs.sessions.command import main, parse
+from tidemark_jobs.sessions.frames import FORMATS, parse_records, transform
+from tidemark_jobs.sessions.options import Options
+from tidemark_jobs.sessions.queries import make_topics, run, start_sessions, start_users
 from tidemark_spark.errors import OptionError
-from tidemark_spark.session_frames import FORMATS, parse_records
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -28,8 +30,8 @@ def line(user: str, minutes: float, page: str = "/") -> bytes:
     return f'{user} - - [{at:%d/%b/%Y:%H:%M:%S +0000}] "GET {page} HTTP/1.1" 200 5'.encode()
 
 
-def options_for(cluster: Cluster, source: str, tmp_path: Path, *more: str) -> sessions.Options:
-    return sessions.parse(
+def options_for(cluster: Cluster, source: str, tmp_path: Path, *more: str) -> Options:
+    return parse(
         [
             *("--bootstrap-servers", cluster.grpc(), "--source", source, "--available-now"),
             *("--checkpoint", str(tmp_path / "checkpoint"), "--late", "60", *more),
@@ -59,7 +61,7 @@ def newest(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 class Counted(NamedTuple):
     """What the job came to, after records came twice, and a batch of each query came again."""
 
-    options: sessions.Options
+    options: Options
     first_users: list[dict[str, Any]]
     sessions: list[dict[str, Any]]
     users: list[dict[str, Any]]
@@ -73,11 +75,11 @@ def counted(
     options = options_for(cluster, topic, tmp_path_factory.mktemp("sessions"))
     feed(cluster, topic, [line("u1", 0, "/a"), line("u1", 5, "/b"), line("u2", 6), line("u1", 90)])
     feed(cluster, topic, [line("end", 600)])
-    sessions.run(spark, options, print)
+    run(spark, options, print)
     first = values(spark, cluster, options.users_topic)
     forget_last_commit(options, "sessions", "users")
     feed(cluster, topic, [line("u2", 601), line("end", 900)])
-    sessions.run(spark, options, print)
+    run(spark, options, print)
     return Counted(
         options,
         first,
@@ -86,7 +88,7 @@ def counted(
     )
 
 
-def forget_last_commit(options: sessions.Options, *queries: str) -> None:
+def forget_last_commit(options: Options, *queries: str) -> None:
     """As if the driver had died after the sink's commit, before Spark noted its own."""
     for query in queries:
         commits = Path(options.checkpoint) / query / "commits"
@@ -125,7 +127,7 @@ def test_the_report_is_drawn_from_the_topics(
     page = tmp_path / "sessions.html"
     command = ["--bootstrap-servers", counted.options.bootstrap_servers, "--report-only"]
     command += ["--source", counted.options.source, "--report", str(page), "--title", "Who came"]
-    assert sessions.main(command) == 0
+    assert main(command) == 0
     assert f"report: {page}" in capsys.readouterr().out
     text = page.read_text()
     shown = ["<h1>Who came</h1>", "<b>5</b><span>sessions</span>", ">u1</text>", ">/b</text>"]
@@ -139,11 +141,9 @@ def test_both_queries_run_side_by_side(
     topic = create(cluster, topic_name("access"), 1)
     options = replace(options_for(cluster, topic, tmp_path, "--tasks", "1"), available_now=False)
     with Admin(cluster.grpc(), transport="grpc") as admin:
-        sessions.make_topics(admin, options, print)
+        make_topics(admin, options, print)
     with ExitStack() as ending:
-        queries = [
-            start(spark, options) for start in (sessions.start_sessions, sessions.start_users)
-        ]
+        queries = [start(spark, options) for start in (start_sessions, start_users)]
         for query in queries:
             ending.callback(query.stop)
         produce(cluster, topic, [line("u1", 0), line("end", 600)], key=b"u1")
@@ -176,7 +176,7 @@ def test_what_is_not_understood_is_counted_and_left_out(
 ) -> None:
     rows = [(b"u", b"no log line"), (None, line("u", 0)), (b"u", line("u", 1)), (b"u", None)]
     frame = spark.createDataFrame(rows, "key binary, value binary")
-    cut = sessions.transform(frame, FORMATS["access-log"], gap_s=60, late_s=0)
+    cut = transform(frame, FORMATS["access-log"], gap_s=60, late_s=0)
     assert [(row.user, row.records) for row in cut.collect()] == [("u", 1)]
 
 
@@ -190,18 +190,18 @@ def test_a_users_topic_that_would_forget_is_refused(
         Admin(cluster.grpc(), transport="grpc") as admin,
         pytest.raises(OptionError, match=r"cleanup\.policy=delete"),
     ):
-        sessions.make_topics(admin, options, print)
+        make_topics(admin, options, print)
 
 
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        (["--gap", "0"], "--gap must be above zero"),
+        (["--gap", "0"], "--gap must be at least 1"),
         (["--report", "r.html"], "without --available-now"),
-        (["--report-only"], "--report-only needs a file"),
-        (["--user", "nonsense:1"], "no rule for keys"),
+        (["--report-only"], "--report-only needs --report"),
+        (["--user", "nonsense:1"], "no key rule"),
     ],
 )
 def test_wrong_options_are_said(more: list[str], what: str) -> None:
     with pytest.raises(OptionError, match=what):
-        sessions.parse(["--bootstrap-servers", "h:1", "--source", "s", "--checkpoint", "c", *more])
+        parse(["--bootstrap-servers", "h:1", "--source", "s", "--checkpoint", "c", *more])

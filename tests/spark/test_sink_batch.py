@@ -144,9 +144,9 @@ def test_nothing_is_visible_of_a_write_that_failed(
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("SELECT 1 AS value", "the column value is int"),
+        ("SELECT 1 AS value", "the column value has type int"),
         ("SELECT '' AS key", "there is no column value"),
-        ("SELECT '' AS value, '' AS user", "no place for the column user"),
+        ("SELECT '' AS value, '' AS user", "does not write a column user"),
         ("SELECT '' AS value, 9 AS partition", "partition 9 of topic"),
         ("SELECT repeat('x', 2000000) AS value", "a record of up to 2000036 bytes"),
     ],

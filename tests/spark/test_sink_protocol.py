@@ -11,21 +11,22 @@ from spark.sink_topics import committed_offset, committed_values, describe_sink
 from spark.spark_records import create, numbered
 from tidemark.client.sink_batches import BatchId
 from tidemark.model.topics import TopicPartition
-from tidemark_spark import steps, worker_clients
-from tidemark_spark.commit_protocol import TaskName, TaskReport
+from tidemark_spark import worker_clients
 from tidemark_spark.errors import TidemarkSparkError
-from tidemark_spark.sink_driver import abort_batch, close_batch, commit_batch
-from tidemark_spark.sink_errors import (
+from tidemark_spark.sink import failpoints
+from tidemark_spark.sink.commit_protocol import TaskName, TaskReport
+from tidemark_spark.sink.driver import abort_batch, close_batch, commit_batch
+from tidemark_spark.sink.errors import (
     ReplayMismatchError,
     RetiredQueryError,
     RowError,
     SinkError,
     StaleCheckpointError,
 )
-from tidemark_spark.sink_schema import SinkSchema
-from tidemark_spark.steps import HOOK_VARIABLE, Step
-from tidemark_spark.task_writer import SinkJob, write_task
-from tidemark_spark.write_options import WriteOptions, write_options
+from tidemark_spark.sink.failpoints import HOOK_VARIABLE, Step
+from tidemark_spark.sink.schema import SinkSchema
+from tidemark_spark.sink.task_writer import SinkJob, write_task
+from tidemark_spark.sink.write_options import WriteOptions, write_options
 from waiting import wait_for
 
 Name = Callable[[str], str]
@@ -299,7 +300,7 @@ def test_at_least_once_repeats_what_a_second_attempt_writes(
     ("options", "value", "kind", "says"),
     [
         ({"topic": "no-such-topic"}, b"a", SinkError, "no-such-topic"),
-        ({}, bytes(2_000_000), RowError, "a record of up to 2000036 bytes; 1048576 are allowed"),
+        ({}, bytes(2_000_000), RowError, "a record of up to 2000036 bytes; the limit is 1048576"),
         ({"client__max_request_size": "3000000"}, bytes(2_000_000), SinkError, "message.bytes"),
     ],
 )
@@ -364,7 +365,7 @@ def test_a_process_killed_between_steps_loses_and_repeats_nothing(
     start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(HOOK_VARIABLE, f"{__name__}:die")
-    monkeypatch.setattr(steps, "_hook", lambda _name: die)
+    monkeypatch.setattr(failpoints, "_hook", lambda _name: die)
     quick = {"zookeeper.session.timeout.ms": 2_000}
     cluster = start_cluster(
         txn_coordinators=1, overrides={"broker": quick, "txn-coordinator": quick}

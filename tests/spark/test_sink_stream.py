@@ -17,7 +17,7 @@ from spark.sink_topics import committed_offset, committed_values, describe_sink
 from spark.spark_records import create
 from spark.step_faults import Faults
 from tidemark.model.topics import TopicPartition
-from tidemark_spark.steps import Step
+from tidemark_spark.sink.failpoints import Step
 from waiting import COMMAND_S
 
 Name = Callable[[str], str]

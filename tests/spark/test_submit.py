@@ -47,10 +47,10 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def py_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("package") / "tidemark_spark.zip"
+    directory = tmp_path_factory.mktemp("packages")
     builder = ROOT / "tools" / "spark_zip.py"
-    subprocess.run([sys.executable, str(builder), str(path)], check=True, capture_output=True)
-    return path
+    subprocess.run([sys.executable, str(builder), str(directory)], check=True, capture_output=True)
+    return directory / "tidemark_jobs.zip"
 
 
 def submit(master: str, py_files: Path, job: str, *arguments: str) -> str:

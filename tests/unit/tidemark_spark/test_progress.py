@@ -131,10 +131,10 @@ def test_a_batch_that_was_planned_before_a_restart_says_no_lag() -> None:
 
 def test_a_summary() -> None:
     progress = Progress("reshard")
-    assert progress.summary() == "reshard: 0 batches committed (the last: none), 0 records"
+    assert progress.summary() == "reshard: 0 batches committed (last: none), 0 records"
     progress.on_report(_report())
     assert progress.summary() == (
-        "reshard: 1 batches committed (the last: 7), 100 records, lag 30,"
+        "reshard: 1 batches committed (last: 7), 100 records, lag 30,"
         " without key 3, without partition 0"
     )
 
@@ -171,7 +171,7 @@ def test_a_port_that_is_taken() -> None:
     progress = Progress("by-user")
     with (
         metrics_served(progress, 0, "127.0.0.1") as port,
-        pytest.raises(OptionError, match=f"no metrics on 127.0.0.1:{port}"),
+        pytest.raises(OptionError, match=f"cannot serve metrics on 127.0.0.1:{port}"),
         metrics_served(progress, port, "127.0.0.1"),
     ):
         pass
@@ -183,7 +183,7 @@ def test_a_port_that_is_taken() -> None:
         (
             "[STREAM_FAILED] Query terminated with exception: Traceback:\n"
             '  File "x.py", line 57, in write\n'
-            "tidemark_spark.sink_errors.SinkError: no broker answers\n  try: the address\n"
+            "tidemark_spark.sink.errors.SinkError: no broker answers\n  try: the address\n"
             " SQLSTATE: 38000",
             "no broker answers\n  try: the address",
         ),

@@ -1,0 +1,47 @@
+"""The plan for a target topic, and when a change of its partitions is refused."""
+
+import pytest
+from tidemark_jobs.keys import KeyRule
+from tidemark_jobs.reshard.command import parse
+from tidemark_jobs.reshard.options import Options
+from tidemark_jobs.reshard.partitioners import PartitionRule
+from tidemark_jobs.reshard.plan import DeadLetters, Plan
+from tidemark_jobs.reshard.query import GrownTopicError, Target
+from tidemark_spark.errors import OptionError
+
+REQUIRED = ["--bootstrap-servers", "b:9292", "--source", "a", "--target", "b", "--checkpoint", "c"]
+
+
+def options(*more: str) -> Options:
+    return parse([*REQUIRED, *more])
+
+
+def plan_of(partitions: int) -> Plan:
+    return Plan(
+        target="b", partitions=partitions, key=KeyRule("key"), partitioner=PartitionRule("murmur2")
+    )
+
+
+def test_a_plan_of_the_topics_there_are() -> None:
+    target = Target({"b": 4, "lost": 2}.__getitem__, options("--dead-letters", "lost"))
+    plan = target.plan()
+    assert (plan.partitions, plan.dead_letters) == (4, DeadLetters("lost", 2))
+
+
+def test_too_few_partitions_for_the_rule() -> None:
+    with pytest.raises(OptionError, match="needs 2 partitions"):
+        Target(lambda _: 1, options("--partitioner", "case")).plan()
+
+
+def test_as_many_partitions_as_before() -> None:
+    Target(lambda _: 4, options()).check(plan_of(4))
+
+
+@pytest.mark.parametrize(("more", "count"), [([], 5), ([], 3), (["--pin-partitions"], 3)])
+def test_another_number_of_partitions(more: list[str], count: int) -> None:
+    with pytest.raises(GrownTopicError, match=f"b has {count} partitions now"):
+        Target(lambda _: count, options(*more)).check(plan_of(4))
+
+
+def test_growth_that_is_pinned() -> None:
+    Target(lambda _: 5, options("--pin-partitions")).check(plan_of(4))
