@@ -1,11 +1,9 @@
 """Sink batches over real gRPC against scripted answers; records go to a cluster in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import grpc.aio
 import pytest
 from tidemark.client.errors import (
     ClientError,
@@ -23,18 +21,16 @@ from tidemark.client.sink_batches import (
     StaleBatchError,
 )
 from tidemark.client.sync import SinkBatches as SyncSinkBatches
-from tidemark.client.transaction_handle import Writer, WriterReceipt
+from tidemark.client.transaction_handle import WriterReceipt
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
-from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
+from tidemark_wire.v1 import txn_pb2_grpc
 from unit.tidemark.client.clients import run_with_sockets as run
-from unit.tidemark.client.memory_store import MemoryStore
+from unit.tidemark.client.coordinators import QUICK, ZERO, into, served
 from unit.tidemark.client.memory_transport import MemoryTransport
 from virtual_time import run_skipping, skip, skip_until
 
-ZERO = TopicPartition("t", 0)
-QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
 BATCH = BatchId("sink", "q", 7)
 HANDLE = "1.1.1.sink"
 ENLISTED = pb.EnlistInBatchResponse(handle=HANDLE, producer_id=9, producer_epoch=2)
@@ -85,25 +81,12 @@ class ScriptedCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
         return [request for request in self.asked if isinstance(request, kind)]
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[str, ScriptedCoordinator]]:
-    server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
-    address = f"127.0.0.1:{port}"
-    coordinator = ScriptedCoordinator()
-    txn_pb2_grpc.add_TransactionCoordinatorServicer_to_server(coordinator, server)
-    store = MemoryStore(MemoryTransport(), address)
-    partition_store_pb2_grpc.add_PartitionStoreServicer_to_server(store, server)
-    await server.start()
-    try:
-        yield address, coordinator
-    finally:
-        await server.stop(None)
-
-
 def use(work: Callable[[SinkBatches, ScriptedCoordinator], Awaitable[None]]) -> None:
     async def scenario() -> None:
-        async with serving() as (address, coordinator), SinkBatches(address, **QUICK) as sink:
+        async with (
+            served(ScriptedCoordinator()) as (address, coordinator),
+            SinkBatches(address, **QUICK) as sink,
+        ):
             await work(sink, coordinator)
 
     run_skipping(scenario())
@@ -117,11 +100,6 @@ async def keep_alive(coordinator: ScriptedCoordinator) -> None:
     """Let so much time pass that an open writer keeps its batch alive."""
     count = len(coordinator.of(pb.KeepBatchAliveRequest))
     await skip_until(lambda: len(coordinator.of(pb.KeepBatchAliveRequest)) > count, MINUTE_S)
-
-
-def into(writer: Writer, cluster: MemoryTransport) -> Writer:
-    writer._session._make_transport = lambda group: cluster  # type: ignore[method-assign]
-    return writer
 
 
 @pytest.mark.feature("Y02")
@@ -320,7 +298,7 @@ def test_the_same_without_await() -> None:
             assert sink.forget("sink")
 
     async def scenario() -> None:
-        async with serving() as (address, coordinator):
+        async with served(ScriptedCoordinator()) as (address, coordinator):
             enlisted = pb.EnlistInBatchResponse(
                 handle=HANDLE, producer_id=9, retired_query_id="old"
             )
@@ -349,7 +327,7 @@ class OvertakenBatches(SinkBatches):
 def test_a_batch_that_ends_while_offsets_are_written_may_be_committed(query_id: str) -> None:
     async def scenario() -> None:
         known = pb.SinkState(query_id=query_id, committed_batch_id=7, note="n", open_batch_id=-1)
-        async with serving() as (address, coordinator):
+        async with served(ScriptedCoordinator()) as (address, coordinator):
             coordinator.will_describe(pb.TransactionState(transactional_id="sink", sink=known))
             async with OvertakenBatches(address, **QUICK) as sink:
                 committing = sink.commit(BATCH, group_offsets=("g", {ZERO: 5}))

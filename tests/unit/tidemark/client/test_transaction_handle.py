@@ -1,10 +1,8 @@
 """Durable handles over real gRPC; records go to a cluster in memory."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
-import grpc.aio
 import pytest
 from tidemark.client.config import ClientConfig
 from tidemark.client.errors import (
@@ -20,24 +18,19 @@ from tidemark.client.transaction_handle import (
     MalformedTokenError,
     TransactionHandle,
     Transactions,
-    Writer,
     WriterReceipt,
 )
 from tidemark.client.transactional_producer import TransactionalProducer
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
-from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import ManualClock
-from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
+from tidemark_wire.v1 import txn_pb2_grpc
 from unit.tidemark.client.clients import run_with_sockets as run
-from unit.tidemark.client.memory_store import MemoryStore
+from unit.tidemark.client.coordinators import QUICK, ZERO, into, served
 from unit.tidemark.client.memory_transport import MemoryTransport
 from virtual_time import LoopClock, run_virtual
-
-ZERO = TopicPartition("t", 0)
-QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
 
 
 class MemoryCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
@@ -87,33 +80,12 @@ class MemoryCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
         return pb.FinishTransactionResponse(error_code=code, committed=bool(self.outcome))
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[str, MemoryCoordinator]]:
-    server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
-    address = f"127.0.0.1:{port}"
-    coordinator = MemoryCoordinator()
-    txn_pb2_grpc.add_TransactionCoordinatorServicer_to_server(coordinator, server)
-    store = MemoryStore(MemoryTransport(), address)
-    partition_store_pb2_grpc.add_PartitionStoreServicer_to_server(store, server)
-    await server.start()
-    try:
-        yield address, coordinator
-    finally:
-        await server.stop(None)
-
-
-def into(writer: Writer, cluster: MemoryTransport) -> Writer:
-    writer._session._make_transport = lambda group: cluster  # type: ignore[method-assign]
-    return writer
-
-
 @pytest.mark.feature("Y04")
 def test_any_process_enlists_writers_and_any_other_commits_those_that_count() -> None:
     cluster = MemoryTransport()
 
     async def work() -> None:
-        async with serving() as (address, coordinator):
+        async with served(MemoryCoordinator()) as (address, coordinator):
             async with Transactions(address, **QUICK) as here:
                 token = str(await here.begin_transaction("job", timeout_ms=5_000))
             receipts = []
@@ -140,7 +112,10 @@ def test_any_process_enlists_writers_and_any_other_commits_those_that_count() ->
 
 def test_enlisting_a_slot_again_gives_a_newer_epoch() -> None:
     async def work() -> None:
-        async with serving() as (address, _), Transactions(address, **QUICK) as transactions:
+        async with (
+            served(MemoryCoordinator()) as (address, _),
+            Transactions(address, **QUICK) as transactions,
+        ):
             handle = await transactions.begin_transaction("job")
             first = await handle.enlist("a")
             second = await handle.enlist("a")
@@ -151,7 +126,10 @@ def test_enlisting_a_slot_again_gives_a_newer_epoch() -> None:
 
 def test_a_decided_transaction_takes_no_writers() -> None:
     async def work() -> None:
-        async with serving() as (address, _), Transactions(address, **QUICK) as transactions:
+        async with (
+            served(MemoryCoordinator()) as (address, _),
+            Transactions(address, **QUICK) as transactions,
+        ):
             handle = await transactions.begin_transaction("job")
             assert not await handle.finish(commit=False)
             assert not await handle.finish(commit=False), "the same, however often"
@@ -170,7 +148,10 @@ def test_a_writer_with_a_hole_takes_no_more_encoded_records() -> None:
     facts = {"count": 1, "first_timestamp": 7, "max_timestamp": 7}
 
     async def work() -> None:
-        async with serving() as (address, _), Transactions(address, **QUICK) as transactions:
+        async with (
+            served(MemoryCoordinator()) as (address, _),
+            Transactions(address, **QUICK) as transactions,
+        ):
             handle = await transactions.begin_transaction("job")
             writer = into(await handle.enlist("a"), cluster)
             await writer.start()
@@ -189,7 +170,10 @@ def test_a_writer_with_a_hole_gives_no_receipt() -> None:
     cluster.faults.append(ErrorCode.INVALID_PRODUCER_EPOCH)
 
     async def work() -> None:
-        async with serving() as (address, _), Transactions(address, **QUICK) as transactions:
+        async with (
+            served(MemoryCoordinator()) as (address, _),
+            Transactions(address, **QUICK) as transactions,
+        ):
             handle = await transactions.begin_transaction("job")
             writer = into(await handle.enlist("a"), cluster)
             await writer.start()
@@ -207,7 +191,7 @@ def test_what_passes_is_asked_again_and_an_open_transaction_is_told() -> None:
 
     async def work() -> None:
         async with (
-            serving() as (address, coordinator),
+            served(MemoryCoordinator()) as (address, coordinator),
             Transactions(address, clock=clock, **settings) as transactions,
         ):
             coordinator.fails = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
@@ -280,7 +264,7 @@ def test_a_transactional_producer_asks_its_coordinator_by_grpc() -> None:
     cluster = MemoryTransport()
 
     async def work() -> None:
-        async with serving() as (address, coordinator):
+        async with served(MemoryCoordinator()) as (address, coordinator):
             producer = TransactionalProducer(
                 address, transport="grpc", transactional_id="x", **QUICK
             )
@@ -305,7 +289,7 @@ def test_an_abortable_end_leaves_the_producer_usable() -> None:
     cluster = MemoryTransport()
 
     async def work() -> None:
-        async with serving() as (address, coordinator):
+        async with served(MemoryCoordinator()) as (address, coordinator):
             producer = TransactionalProducer(
                 address, transport="grpc", transactional_id="x", **QUICK
             )
