@@ -81,7 +81,7 @@ def test_the_runs_reach_what_they_are_for() -> None:
 
 
 def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:
-    full = Options(length_ms=1_500, is_full=True)
+    full = Options(length_ms=3_000, is_full=True)
     run_seed(7, full)
     first = capsys.readouterr().out
     run_seed(7, full)
