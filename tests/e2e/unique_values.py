@@ -11,10 +11,11 @@ from waiting import PATIENCE_S
 READ_S: Final = PATIENCE_S
 PAUSE_S: Final = 0.01
 DELIVER_S: Final = PATIENCE_S
-_LEADERLESS: Final = (
+_NOT_YET: Final = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._TIMED_OUT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 )
 
 
@@ -121,14 +122,16 @@ def read_back(bootstrap: str, topic: str, partitions: int = 1) -> list[Found]:
 
 
 def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """First offset and end. A partition without a leader, as after a cut, is asked for again."""
+    """First offset and end. A partition without a leader, as after a cut, or with a new leader
+    whose high watermark has not caught up (KIP-207) is asked for again.
+    """
     deadline = time.monotonic() + READ_S
     while True:
         try:
             return consumer.get_watermark_offsets(partition, 20)
         except KafkaException as failure:
             code = failure.args[0].code()
-            if code not in _LEADERLESS or time.monotonic() > deadline:
+            if code not in _NOT_YET or time.monotonic() > deadline:
                 raise
 
 
