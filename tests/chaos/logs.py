@@ -10,6 +10,7 @@ DISK_TROUBLE: Final = (
     "log directory fenced",
     "damage found",
     "log damaged",
+    "end lost",
     "partition not hosted",
     "every log directory has failed",
 )
