@@ -40,6 +40,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.thread_ms: Callable[[], int] = lambda: 0
         self.listen: Callable[[Callable[[], Any], int], Any] = _no_network
         """Makes a server of a protocol's factory and a port."""
+        self.has_run = True
+        """Whether anything of the process ran since somebody last looked, who takes it back."""
         self.failures: list[dict[str, Any]] = []
         """What nobody awaited and asyncio would only log."""
 
@@ -93,6 +95,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def inside(self, action: Callable[[], object]) -> None:
         """Call it as asyncio's own callbacks are: with this loop as the running one."""
+        self.has_run = True
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:

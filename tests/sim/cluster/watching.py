@@ -120,8 +120,9 @@ class Watch:
         """After every event, of what it changed."""
         for machine in self._world.machines:
             process = machine.process
-            if process is None:
+            if process is None or not process.loop.has_run:
                 continue
+            process.loop.has_run = False
             seen = machine.seen
             for name, hosted in process.node.hosted.items():
                 partition = hosted.partition
