@@ -13,7 +13,16 @@ from tidemark.codec.record_batch import HEADER_BYTES
 from tidemark.storage.batch_walk import FrameError, walk_batches
 from tidemark.storage.mem_disk import MemDisk
 
-from sim.cluster.faults import cut_for_a_while, may_lose, up, when_one_joins
+from sim.checkers import require
+from sim.cluster.faults import (
+    LEAVES_MS,
+    cut_for_a_while,
+    cut_from_brokers,
+    may_lose,
+    up,
+    when_one_joins,
+)
+from sim.cluster.parts import readable
 
 if TYPE_CHECKING:
     from broker.shell.hosted import HostedPartition
@@ -74,7 +83,7 @@ def fail_small_isr(world: "World") -> None:
     topic = world.dice.pick(world.topics)
     calls = _some_calls(world)
     away = world.dice.pick([one for one in world.machines if one.number in topic.replicas])
-    _cut_from_brokers(world, away, (1_500, 2_500))
+    cut_from_brokers(world, away, (1_500, 2_500))
 
     def strike() -> None:
         isr = topic.ledger.state.isr
@@ -109,7 +118,7 @@ def fail_joining(world: "World") -> None:
     late. It has been cut off before, so that it has left the ISR.
     """
     calls = _some_calls(world)
-    _cut_from_brokers(world, world.dice.pick(world.machines), (900,))
+    cut_from_brokers(world, world.dice.pick(world.machines), (LEAVES_MS,))
     world.note("disk", "of the next broker that joins an ISR is about to fail")
 
     def strike(leader: "Machine", joining: "Machine") -> None:
@@ -118,7 +127,7 @@ def fail_joining(world: "World") -> None:
             cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", (20, 100, 400))
             fail(world, joining, calls)
 
-    when_one_joins(world, strike, world.now + 900 + WAITS_MS)
+    when_one_joins(world, strike, world.now + LEAVES_MS + WAITS_MS)
 
 
 def damage(world: "World") -> None:
@@ -136,18 +145,46 @@ def damage_leader(world: "World") -> None:
         _die_damaged(world, machine, topic, RESTART_MS[:2])
 
 
+def exhaust(world: "World") -> None:
+    """A process has no descriptor left for a while: it can open no file, and no disk has failed."""
+    machine = up(world)
+    if machine is None or machine.process is None or machine.is_exhausted or world.is_draining:
+        return
+    name, disks = machine.host.name, tuple(machine.disks)
+    world.note(name, "runs out of descriptors")
+    for disk in disks:
+        disk.exhausted = True
+    life, end = machine.host.life, world.now + world.dice.pick(FAILING_MS)
+    is_whole, failures = not machine.has_fenced, sum(disk.failures for disk in disks)
+
+    def look() -> None:
+        is_same = is_whole and machine.host.life == life
+        if is_same and sum(disk.failures for disk in disks) == failures:
+            require(not machine.has_fenced, "without descriptors no disk has failed", name)
+        if world.now < end:
+            world.after(10, look)
+            return
+        world.note(name, "has descriptors again")
+        for disk in disks:
+            disk.exhausted = False
+
+    world.after(10, look)
+
+
 def rot(world: "World") -> None:
     """Bits flip in a rolled segment of a broker that runs. Nobody has read them yet: clients and
-    followers notice by the CRC, and the scrubber does.
+    followers notice by the CRC, and the scrubber does. What the broker reports may be late.
     """
     machine = up(world)
     if machine is None or machine.process is None or not may_lose(world, machine):
         return
     topic = world.dice.pick(world.topics)
     hosted = machine.process.node.hosted.get(topic.place)
-    if hosted is None or machine.is_failing or machine.has_fenced:
+    if hosted is None or machine.is_failing or machine.is_exhausted or machine.has_fenced:
         return
     disk = cast("MemDisk", hosted.manager.disk)
+    if len(hosted.log.segments()) == 1:
+        hosted.log.roll(machine.process.node.clock.wall_ms())
     places = _batches(disk, [one for one in hosted.log.segments() if not one.active])
     places = [one for one in places if one.end <= topic.ledger.end]
     if not places:
@@ -158,6 +195,10 @@ def rot(world: "World") -> None:
     machine.was_hurt = True
     machine.rotten.append((disk, place.path))
     world.note(machine.host.name, f"has a bit flipped in {place.path} at {at}", topic)
+    if world.dice.chance(0.5):
+        name = machine.host.name
+        pairs = [(name, one.host.name) for one in world.controllers]
+        cut_for_a_while(world, pairs, f"{name} -> controllers", (400, 1_000))
 
 
 DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
@@ -172,6 +213,7 @@ DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "damage": (damage, 2),
     "damage_leader": (damage_leader, 2),
     "rot": (rot, 2),
+    "exhaust": (exhaust, 1),
 }
 """By name, with how often each strikes compared with the others."""
 
@@ -190,13 +232,6 @@ def _others_have_all(world: "World", machine: "Machine") -> bool:
             for topic in world.topics
         )
     )
-
-
-def _cut_from_brokers(world: "World", machine: "Machine", lengths_ms: tuple[int, ...]) -> None:
-    name = machine.host.name
-    others = [one.host.name for one in world.machines if one is not machine]
-    pairs = [(name, one) for one in others] + [(one, name) for one in others]
-    cut_for_a_while(world, pairs, f"{name} x brokers", lengths_ms)
 
 
 def _fail_any(world: "World", calls: Sequence[str]) -> None:
@@ -283,7 +318,7 @@ def _die_damaged(
     process = machine.process
     assert process is not None
     hosted = process.node.hosted.get(topic.place)
-    if hosted is None or machine.is_failing:
+    if hosted is None or machine.is_failing or machine.is_exhausted:
         return
     disk = cast("MemDisk", hosted.manager.disk)
     places = _below_recovery_point(disk, hosted)
@@ -294,11 +329,12 @@ def _die_damaged(
     machine.is_hurt = machine.was_hurt = machine.is_lossy = True
     kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
     if kind == "is cut":
-        disk.cut_file(path, position + world.dice.between(0, HEADER_BYTES - 1))
+        disk.cut_file(path, position + world.dice.between(1, HEADER_BYTES - 1))
     elif kind == "has zeros":
         disk.overwrite(path, position, bytes(HEADER_BYTES))
     else:
         disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
+    machine.rotten.append((disk, path))  # in an older segment only readers and the scrubber meet it
     world.note(machine.host.name, f"is killed; {path} {kind} at {position}")
     world.restart_later(machine, world.dice.pick(restarts_ms))
 
@@ -337,10 +373,24 @@ def is_rotten(disk: MemDisk, path: str) -> bool:
     if not disk.exists(path):
         return False
     try:
-        walked = walk_batches(disk.open(path), 0, disk.size_of(path))
-        return not all(one.crc_ok for one in walked)
+        with readable(disk):
+            walked = walk_batches(disk.open(path), 0, disk.size_of(path))
+            return not all(one.crc_ok for one in walked)
     except FrameError:
         return True
+
+
+def roll_rotten(machine: "Machine") -> None:
+    """A cut may have made a damaged segment the active one again: it is full some day, and checked
+    then.
+    """
+    paths = {path for _, path in machine.rotten}
+    if machine.process is None or not paths:
+        return
+    node = machine.process.node
+    for hosted in node.hosted.values():
+        if hosted.log.segments()[-1].path in paths and hosted.manager.fenced is None:
+            hosted.log.roll(node.clock.wall_ms())
 
 
 # -- moments

@@ -24,6 +24,12 @@ TOPIC: Final = 2
 REPLICAS: Final = 3
 LONG_MS: Final = (100, 400, 1_000, 2_500)
 """Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
+QUESTION_LATE_MS: Final = 80
+"""How late a leader's question is, so that who is to join is another process when it arrives."""
+JOINS_MS: Final = 600
+"""How long it is waited for somebody to join an ISR."""
+LEAVES_MS: Final = 900
+"""After which a follower that fetches nothing has left every ISR."""
 
 
 def kill(world: "World") -> None:
@@ -156,6 +162,14 @@ def cut_for_a_while(
     world.after(world.dice.pick(lengths_ms), heal)
 
 
+def cut_from_brokers(world: "World", machine: "Machine", lengths_ms: tuple[int, ...]) -> None:
+    """A broker from all other brokers."""
+    name = machine.host.name
+    others = [one.host.name for one in world.machines if one is not machine]
+    pairs = [(name, one) for one in others] + [(one, name) for one in others]
+    cut_for_a_while(world, pairs, f"{name} x brokers", lengths_ms)
+
+
 def break_connections(world: "World") -> None:
     """Every connection of a host is reset."""
     host = world.dice.pick([one.host for one in world.members])
@@ -237,18 +251,35 @@ def lag_zookeeper(world: "World") -> None:
 
 
 def lose_joining(world: "World") -> None:
-    """A replica loses its disk at the worst moment: while its leader asks to take it into the ISR,
-    and the question is late.
+    """A replica loses its disk, or power, at the worst moment: while its leader asks to take it
+    into the ISR, and the question is late. Perhaps it cannot fetch again what it lost before that
+    is answered. It may have been cut off before, so that it has left the ISR.
     """
+    wait_ms = JOINS_MS
+    if world.dice.chance(0.5):
+        cut_from_brokers(world, world.dice.pick(world.machines), (LEAVES_MS,))
+        wait_ms += LEAVES_MS
     world.note("disk", "of who joins next is about to fail")
+    ways = [(one.host.name, each.host.name) for one in world.machines for each in world.controllers]
+    world.network.late_ms |= dict.fromkeys(ways, QUESTION_LATE_MS)
+
+    def hurry() -> None:
+        for way in ways:
+            world.network.late_ms.pop(way, None)
+
+    world.after(wait_ms, hurry)
 
     def strike(leader: "Machine", joining: "Machine") -> None:
-        if may_lose(world, joining):
-            pairs = [(leader.host.name, one.host.name) for one in world.controllers]
-            cut_for_a_while(world, pairs, f"{leader.host.name} -> controllers", LONG_MS[:3])
-            _lose_disk(world, joining, 10)
+        if may_lose(world, joining) and not world.is_draining:
+            one, other = leader.host.name, joining.host.name
+            pairs = [(one, each.host.name) for each in world.controllers]
+            cut_for_a_while(world, pairs, f"{one} -> controllers", LONG_MS[:2])
+            if world.dice.chance(0.8):
+                cut_for_a_while(world, [(one, other), (other, one)], f"{one} x {other}", (600,))
+            lose = world.dice.pick((_lose_disk, _lose_power, _lose_power))
+            lose(world, joining, 10)
 
-    when_one_joins(world, strike, world.now + 600)
+    when_one_joins(world, strike, world.now + wait_ms)
 
 
 def agree_late(world: "World") -> None:

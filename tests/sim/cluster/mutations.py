@@ -12,6 +12,7 @@ from broker.core.isr import Isr
 from broker.core.partition import Partition
 from broker.core.replica import Replica
 from broker.shell import held_logs, hosting
+from broker.storage.directory import LogDirectory
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
 from controller.core import controller as machine
@@ -23,6 +24,7 @@ from controller.core.soundness import Holdings, Soundness
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import PartitionEpoch
+from tidemark.storage.disk import DiskError, ExhaustedError
 
 from sim.mutations import Change, changed
 
@@ -128,6 +130,14 @@ def _never_made(holdings: Holdings, topic: Any, partition: Any) -> Soundness:
     return Soundness.SOUND
 
 
+_fence = LogDirectory.fence
+
+
+def _fence_for_want_of_descriptors(shared: LogDirectory, error: DiskError) -> None:
+    exhausted = isinstance(error, ExhaustedError)
+    _fence(shared, DiskError(error.path, error.reason) if exhausted else error)
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "truncates by high watermark": ((Partition, "truncation_for", _truncate_to_watermark),),
     "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
@@ -156,12 +166,15 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "keeps the leader epoch when an unsound member leaves": (
         (soundness, "next_epoch", _same_epoch),
     ),
+    "takes a want of descriptors for a failed disk": (
+        (LogDirectory, "fence", _fence_for_want_of_descriptors),
+    ),
 }
 
 FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "truncates by high watermark": ("kill", "cut_followers"),
     "accepts a stale leader epoch": ("isolate", "cut_followers", "cut"),
-    "lets a stale broker epoch join the ISR": ("lose_joining", "kill"),
+    "lets a stale broker epoch join the ISR": ("lose_joining", "cut_followers", "kill"),
     "takes the agreed ISR for the maximal": ("agree_late", "kill"),
     "writes without checking the controller epoch": ("pause", "cut_zookeeper", "kill"),
     "replaces a leader without waiting for its lease": ("pause", "cut_zookeeper", "isolate"),
@@ -172,8 +185,9 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "registers damaged logs as sound": ("damage_leader",),
     "forgets over a restart that a disk failed": ("fail_syncs", "fail_leader", "fail_unreported"),
     "takes a log that is gone for one that was never made": ("lose_disk",),
-    "cuts a damaged log while it counts": ("damage_leader", "damage"),
+    "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
+    "takes a want of descriptors for a failed disk": ("exhaust",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
 
@@ -182,7 +196,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "truncates by high watermark": ("a member of the ISR has all that is committed",),
     "acknowledges on an unagreed shrink": ("Replica.check",),
     "accepts a stale leader epoch": ("leaders are in sync",),
-    "lets a stale broker epoch join the ISR": ("a member of the ISR has all that is committed",),
+    "lets a stale broker epoch join the ISR": (
+        "a member of the ISR has all that is committed",
+        "ELR has all that is committed",
+    ),
     "takes the agreed ISR for the maximal": ("a member of the ISR has all that is committed",),
     "takes a new leader's log end for its high watermark": (
         "a member of the ISR has all that is committed",
@@ -206,12 +223,14 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "cuts a damaged log while it counts": (
         "a member of the ISR has all that is committed",
+        "ELR has all that is committed",
         "logs agree below the high watermark",
     ),
     "keeps the leader epoch when an unsound member leaves": (
         "a member of the ISR has all that is committed",
         "after healing everybody is in sync",
     ),
+    "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
 }
 """Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
 

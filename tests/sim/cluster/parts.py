@@ -1,6 +1,7 @@
 """What a simulated cluster is made of: options, topics, machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from broker.core.partition import Role
@@ -90,6 +91,11 @@ class Machine:
         return any(disk.is_failing for disk in self.disks)
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether its process can open no file now."""
+        return any(disk.exhausted for disk in self.disks)
+
+    @property
     def has_fenced(self) -> bool:
         """Whether its process has a log directory out of service, or has started without it."""
         if self.process is None:
@@ -102,6 +108,17 @@ class Machine:
         self.replaced += 1
         self.disks[at] = MemDisk()
         self.directory_ids[at] = f"dir-{self.number}-{at}-{self.replaced}"
+
+
+@contextmanager
+def readable(disk: MemDisk) -> Iterator[None]:
+    """What looks at a disk from outside reads it whatever fails there meanwhile."""
+    fails, exhausted = disk.reads_fail, disk.exhausted
+    disk.reads_fail = disk.exhausted = False
+    try:
+        yield
+    finally:
+        disk.reads_fail, disk.exhausted = fails, exhausted
 
 
 @dataclass

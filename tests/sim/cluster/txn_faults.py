@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.core.partition import Role
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.storage.disk import DiskError
 
 from sim.cluster.faults import LONG_MS, cut_for_a_while
 
@@ -153,7 +154,10 @@ def compact_state(world: "TxnWorld") -> None:
         process = machine.process
         hosted = None if process is None else process.node.hosted.get(topic.place)
         if process is not None and hosted is not None and hosted.manager.fenced is None:
-            hosted.log.roll(process.node.clock.wall_ms())
+            try:
+                hosted.log.roll(process.node.clock.wall_ms())
+            except DiskError as failure:
+                process.node.fence_directory(hosted.manager, failure)
     world.note("cleaners", "compact soon", topic)
 
 

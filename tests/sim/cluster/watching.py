@@ -12,7 +12,7 @@ from tidemark.storage.mem_disk import MemDisk
 from sim.checkers import BrokenError, require
 from sim.cluster.client import stored_batches
 from sim.cluster.ledger import State, Stored
-from sim.cluster.parts import Machine, Seen, SimTopic
+from sim.cluster.parts import Machine, Seen, SimTopic, readable
 from sim.cluster.processes import BrokerProcess
 from sim.znode_tree import Transaction
 
@@ -266,13 +266,9 @@ def records_of(hosted: HostedPartition, start: int, end: int) -> bytes:
     start = max(start, hosted.log.log_start)
     if end <= start:
         return b""
-    disk = cast("MemDisk", hosted.manager.disk)
-    fails, disk.reads_fail = disk.reads_fail, False
-    try:
+    with readable(cast("MemDisk", hosted.manager.disk)):
         read = hosted.log.read(start, EVERYTHING, end=end)
         return b"".join(one.file.read_at(one.position, one.length) for one in read.slices)
-    finally:
-        disk.reads_fail = fails
 
 
 def _has_failed_as_leader(partition: Partition, before: Seen) -> bool:

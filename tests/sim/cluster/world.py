@@ -470,6 +470,7 @@ class World:
     def _heal_broker(self, machine: Machine) -> None:
         """A process that has taken a directory out of service is replaced by another."""
         for disk in machine.disks:
+            disk.exhausted = False
             disk.repair()
         if machine.host.is_paused:
             machine.host.resume()
@@ -514,10 +515,12 @@ class World:
 
     def is_rotten(self, machine: Machine) -> bool:
         """Whether bits that have flipped there are there still."""
-        from sim.cluster.disk_faults import is_rotten
+        from sim.cluster.disk_faults import is_rotten, roll_rotten
 
         rotten = [one for one in machine.rotten if one[0] in machine.disks and is_rotten(*one)]
         machine.rotten = rotten
+        if self.is_draining:
+            roll_rotten(machine)
         return bool(rotten)
 
     def _is_whole(self, topic: SimTopic) -> bool:
