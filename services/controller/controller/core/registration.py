@@ -63,10 +63,13 @@ def _holdings(known: BrokerImage | None, asked: RegisterBroker) -> Holdings:
     if asked.held is None:
         kept = has_kept_its_disks(known, asked)
         return Holdings(None, nothing_kept=not kept, directory_gone=False)
+    before, now = set(known.log_dir_ids), set(asked.broker.log_dir_ids)
+    # A log in another directory may be one of long ago: of a disk that was put back, for example.
+    all_others = bool(before) and before.isdisjoint(now)
     return Holdings(
         asked.held,
-        nothing_kept=not has_kept_its_page_cache(known, asked),
-        directory_gone=not set(known.log_dir_ids) <= set(asked.broker.log_dir_ids),
+        nothing_kept=all_others or not has_kept_its_page_cache(known, asked),
+        directory_gone=not before <= now,
     )
 
 

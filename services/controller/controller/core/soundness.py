@@ -55,7 +55,9 @@ class Holdings:
     logs: HeldLogs | None
     """None: a release that does not send it; then it has kept all or nothing."""
     nothing_kept: bool
-    """The page cache is gone and was not written out, or (without ``logs``) a disk is another."""
+    """The page cache is gone and was not written out, or all log directories are others (without
+    ``logs``: one of them is).
+    """
     directory_gone: bool
     """One of its log directories is missing."""
 

@@ -123,6 +123,11 @@ def test_after_another_boot_nothing_is_sound() -> None:
     assert registered(used(1, 2, 3), SOUND, boot_id="boot-2").isr == (2, 3)
 
 
+@pytest.mark.feature("Y09")
+def test_a_log_on_a_disk_that_was_put_back_is_not_sound() -> None:
+    assert registered(used(1, 2, 3), SOUND, log_dir_ids=(b"e" * 16,)).isr == (2, 3)
+
+
 @pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
 def test_the_only_replica_goes_on_with_what_there_is(held: HeldLogs) -> None:
     after = registered(used(1), held)
