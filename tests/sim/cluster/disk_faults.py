@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from broker.core.partition import Role
 from broker.storage import checkpoint
-from broker.storage.segment import SegmentView, walk_headers
+from broker.storage.segment import LOG, SegmentView, walk_headers
 from tidemark.codec.record_batch import HEADER_BYTES
 from tidemark.storage.batch_walk import FrameError, walk_batches
 from tidemark.storage.mem_disk import MemDisk
@@ -329,7 +329,7 @@ def _die_damaged(
     machine.is_hurt = machine.was_hurt = machine.is_lossy = True
     kind = world.dice.pick(("is cut", "has a byte flipped", "has zeros"))
     if kind == "is cut":
-        disk.cut_file(path, position + world.dice.between(1, HEADER_BYTES - 1))
+        disk.cut_file(path, position + world.dice.pick((0, 1, HEADER_BYTES - 1)))
     elif kind == "has zeros":
         disk.overwrite(path, position, bytes(HEADER_BYTES))
     else:
@@ -369,15 +369,23 @@ def _batches(disk: MemDisk, segments: Sequence[SegmentView]) -> list[_Place]:
 
 
 def is_rotten(disk: MemDisk, path: str) -> bool:
-    """Whether a segment is still there, and damaged."""
+    """Whether a segment is still there, and damaged: batches are not what was written, or missing
+    before the next segment begins.
+    """
     if not disk.exists(path):
         return False
+    directory, _, name = path.rpartition("/")
+    end = int(name.removesuffix(LOG))
     try:
         with readable(disk):
-            walked = walk_batches(disk.open(path), 0, disk.size_of(path))
-            return not all(one.crc_ok for one in walked)
+            later = [one for one in disk.list(directory) if one.endswith(LOG) and one > name]
+            for walked in walk_batches(disk.open(path), 0, disk.size_of(path)):
+                if not walked.crc_ok:
+                    return True
+                end = walked.header.last_offset + 1
     except FrameError:
         return True
+    return bool(later) and end < int(later[0].removesuffix(LOG))
 
 
 def roll_rotten(machine: "Machine") -> None:
