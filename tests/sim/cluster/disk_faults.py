@@ -35,7 +35,7 @@ FAILING_MS: Final = (20, 150, 600, 1_500)
 RESTART_MS: Final = (10, 60, 300, 1_200)
 WAITS_MS: Final = 600
 """How long a fault waits for its moment."""
-FATES: Final = (("kept", 3), ("evicted", 3), ("mounted again", 3), ("replaced", 1))
+FATES: Final = (("kept", 2), ("evicted", 2), ("mounted again", 5), ("replaced", 1))
 """Of a failed disk between two processes."""
 MAGIC_AT: Final = 16
 """A byte of a batch's header that is looked at wherever the header is."""
@@ -301,7 +301,8 @@ def process_ended(world: "World", machine: "Machine") -> None:
         fate = world.dice.weighted(FATES)
         if fate == "evicted":
             disk.evict()
-        elif fate == "mounted again" and not disk.is_failing:
+        elif fate == "mounted again":
+            disk.repair()
             disk.remount()
             world.note(machine.host.name, f"has disk {at} mounted again")
         elif fate == "replaced" and disk.is_failing:

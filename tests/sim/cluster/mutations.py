@@ -183,7 +183,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "registers a broker before what it lost": ("cut_a_change",),
     "acknowledges before the sync": ("kill",),
     "registers damaged logs as sound": ("damage_leader",),
-    "forgets over a restart that a disk failed": ("fail_syncs", "fail_leader", "fail_unreported"),
+    "forgets over a restart that a disk failed": ("fail_leader",),
     "takes a log that is gone for one that was never made": ("lose_disk",),
     "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
