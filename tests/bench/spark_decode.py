@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from tidemark.client.positions import FetchedChunk, ReadOptions
-from tidemark.client.range_reader import OffsetRange, raw_batches
+from tidemark.client.consumer.positions import FetchedChunk, ReadOptions
+from tidemark.client.consumer.range_reader import OffsetRange, raw_batches
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch, read_records
 from tidemark.model.topics import TopicPartition

@@ -20,7 +20,7 @@ from e2e.wire import WAIT_S, ask, connect, create_topic
 from kafka.admin import ConfigResource as KafkaConfigResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 from tidemark.cli.group import admin as group_commands
-from tidemark.client.admin_types import AlterConfig
+from tidemark.client.admin.types import AlterConfig
 from tidemark.client.errors import ClientConfigError
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct

@@ -20,6 +20,7 @@ from tidemark.client import (
     TopicPartition,
     sync,
 )
+from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.errors import (
     ClientConfigError,
     ConnectionLostError,
@@ -30,10 +31,9 @@ from tidemark.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from tidemark.client.partitioner import partition_for_key
-from tidemark.client.positions import ConsumerRecord
-from tidemark.client.session import Session
-from tidemark.client.transport import ProduceItem, Transport
+from tidemark.client.producer.partitioner import partition_for_key
+from tidemark.client.wire.session import Session
+from tidemark.client.wire.transport import ProduceItem, Transport
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from waiting import PATIENCE_MS, PATIENCE_S, patience, until_told

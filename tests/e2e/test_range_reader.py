@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 from e2e.clusters import Cluster
 from tidemark.client import Admin, NewTopic, Producer, TopicPartition, TransactionalProducer
+from tidemark.client.consumer.range_reader import (
+    RangeLostError,
+    RangeReader,
+    RangeReaderConfig,
+    RawBatch,
+)
 from tidemark.client.errors import ClientConfigError, UnknownTopicOrPartitionError
-from tidemark.client.range_reader import RangeLostError, RangeReader, RangeReaderConfig, RawBatch
-from tidemark.client.sync_range_reader import RangeReader as SyncRangeReader
+from tidemark.client.sync.range_reader import RangeReader as SyncRangeReader
 from tidemark.codec.record_batch import HEADER_BYTES
 from tidemark.codec.records import read_records
 

@@ -23,7 +23,8 @@ from tidemark.client.errors import (
     ProducerFencedError,
     TransactionalIdNotFoundError,
 )
-from tidemark.client.sink_batches import (
+from tidemark.client.transactions.multi_writer import WriterReceipt
+from tidemark.client.transactions.sink_batches import (
     BatchCommittedError,
     BatchId,
     BatchOutcome,
@@ -32,7 +33,6 @@ from tidemark.client.sink_batches import (
     SinkDescription,
     StaleBatchError,
 )
-from tidemark.client.transaction_handle import WriterReceipt
 from tidemark.model.topics import TopicPartition
 from waiting import PATIENCE_S, until, until_told
 

@@ -25,7 +25,7 @@ from e2e.transactional_clients import (
     write,
     write_plain,
 )
-from tidemark.client.transaction_handle import Transactions, WriterReceipt
+from tidemark.client.transactions.multi_writer import Transactions, WriterReceipt
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 
 QUICK = {"zookeeper.session.timeout.ms": 4_000}

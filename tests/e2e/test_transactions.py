@@ -29,7 +29,7 @@ from e2e.transactional_clients import (
     write_plain,
 )
 from tidemark.client import Admin, GroupMetadata, ProducerFencedError, TransactionalProducer
-from tidemark.client.transaction_handle import Transactions, WriterReceipt
+from tidemark.client.transactions.multi_writer import Transactions, WriterReceipt
 
 NameOf = Callable[[str], str]
 

@@ -16,7 +16,7 @@ from spark.sink_topics import committed_records
 from spark.spark_records import create, produce, with_admin
 from tidemark.cli.search_queries import search_queries
 from tidemark.client import Admin, ConsumerRecord
-from tidemark.client.sink_batches import RetiredQueryError
+from tidemark.client.transactions.sink_batches import RetiredQueryError
 from tidemark.codec.murmur2 import partition_for_key
 from tidemark_jobs.keys import parse_key
 from tidemark_jobs.reshard.options import Options

@@ -9,7 +9,7 @@ import pytest
 from e2e.clusters import Cluster, StartCluster
 from spark.sink_topics import committed_offset, committed_values, describe_sink
 from spark.spark_records import create, numbered
-from tidemark.client.sink_batches import BatchId
+from tidemark.client.transactions.sink_batches import BatchId
 from tidemark.model.topics import TopicPartition
 from tidemark_spark import worker_clients
 from tidemark_spark.errors import TidemarkSparkError

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemark.client.config import IsolationLevel
-from tidemark.client.consumer import Consumer
-from tidemark.client.retry import Deadline
+from tidemark.client.consumer.consumer import Consumer
+from tidemark.client.deadline import Deadline
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 

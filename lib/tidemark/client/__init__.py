@@ -4,7 +4,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.client.admin import (
+from tidemark.client.admin.admin import (
     Admin,
     AlterConfig,
     ClusterDescription,
@@ -18,16 +18,23 @@ from tidemark.client.admin import (
     ReplicaLog,
     TopicDescription,
 )
-from tidemark.client.admin_group_types import (
+from tidemark.client.admin.group_types import (
     GroupDescription,
     GroupListing,
     MemberDescription,
     TransactionDescription,
     TransactionListing,
 )
-from tidemark.client.batches import Delivery, RecordMetadata
 from tidemark.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
-from tidemark.client.consumer import Consumer
+from tidemark.client.consumer.consumer import Consumer
+from tidemark.client.consumer.group_types import (
+    GroupMetadata,
+    NoListener,
+    OffsetAndMetadata,
+    RebalanceListener,
+)
+from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
+from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec
 from tidemark.client.errors import (
     AbortableTransactionError,
     ClientError,
@@ -37,26 +44,19 @@ from tidemark.client.errors import (
     ProducerFencedError,
     TidemarkError,
 )
-from tidemark.client.group_types import (
-    GroupMetadata,
-    NoListener,
-    OffsetAndMetadata,
-    RebalanceListener,
-)
-from tidemark.client.offset_lookup import OffsetAndTimestamp
-from tidemark.client.positions import ConsumerRecord, OffsetSpec
-from tidemark.client.producer import Producer
-from tidemark.client.transactional_producer import TransactionalProducer
+from tidemark.client.producer.batches import Delivery, RecordMetadata
+from tidemark.client.producer.producer import Producer
+from tidemark.client.transactions.transactional_producer import TransactionalProducer
 from tidemark.model.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from tidemark.client.sink_batches import BatchId, BatchOutcome, SinkBatches
-    from tidemark.client.transaction_handle import (
+    from tidemark.client.transactions.multi_writer import (
         TransactionHandle,
         Transactions,
         Writer,
         WriterReceipt,
     )
+    from tidemark.client.transactions.sink_batches import BatchId, BatchOutcome, SinkBatches
 
 _HANDLES = ("TransactionHandle", "Transactions", "Writer", "WriterReceipt")
 _SINKS = ("BatchId", "BatchOutcome", "SinkBatches")
@@ -116,11 +116,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Durable handles and sinks speak gRPC, which is loaded by who uses them only."""
     if name in _HANDLES:
-        from tidemark.client import transaction_handle
+        from tidemark.client.transactions import multi_writer
 
-        return getattr(transaction_handle, name)
+        return getattr(multi_writer, name)
     if name in _SINKS:
-        from tidemark.client import sink_batches
+        from tidemark.client.transactions import sink_batches
 
         return getattr(sink_batches, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from tidemark.client.positions import OffsetSpec
+from tidemark.client.consumer.positions import OffsetSpec
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock

@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.client.errors import ClientError
-from tidemark.client.sink_batches import BatchId
 from tidemark.client.sync import Admin, SinkBatches
+from tidemark.client.transactions.sink_batches import BatchId
 from tidemark_spark.errors import TidemarkSparkError
 from tidemark_spark.progress import Progress, ProgressListener, metrics_served
 

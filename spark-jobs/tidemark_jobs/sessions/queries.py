@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tidemark.client.admin_types import ConfigResource, NewTopic
+from tidemark.client.admin.types import ConfigResource, NewTopic
 from tidemark.client.sync import Admin
 from tidemark_spark.errors import OptionError
 from tidemark_spark.progress import Progress, ProgressListener

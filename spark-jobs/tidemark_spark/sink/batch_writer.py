@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from tidemark.client.errors import ClientError
-from tidemark.client.sink_batches import BatchId
+from tidemark.client.transactions.sink_batches import BatchId
 
 from tidemark_spark.errors import OptionError
 from tidemark_spark.sink.clients import sink_of

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from tidemark.client import sink_batches, sync
+from tidemark.client import sync
 from tidemark.client.errors import (
     ClientError,
     InvalidTransactionStateError,
     ProducerFencedError,
 )
-from tidemark.client.sink_batches import BatchId
-from tidemark.client.sync_sink_batches import SinkBatches
-from tidemark.client.transaction_handle import Transactions
+from tidemark.client.sync.sink_batches import SinkBatches
+from tidemark.client.transactions import sink_batches
+from tidemark.client.transactions.multi_writer import Transactions
+from tidemark.client.transactions.sink_batches import BatchId
 
 from tidemark_spark.sink.errors import RetiredQueryError, SinkError, StaleCheckpointError
 from tidemark_spark.sink.write_options import WriteOptions

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tidemark.client.sink_batches import BatchId
-from tidemark.client.transaction_handle import WriterReceipt
+from tidemark.client.transactions.multi_writer import WriterReceipt
+from tidemark.client.transactions.sink_batches import BatchId
 from tidemark.model.topics import TopicPartition
 
 from tidemark_spark.sink.errors import ReplayMismatchError, SinkError

@@ -4,7 +4,12 @@ import logging
 from collections.abc import Sequence
 
 from tidemark.client.errors import ClientError
-from tidemark.client.sink_batches import BatchId, BatchOutcome, RetiredQueryError, StaleBatchError
+from tidemark.client.transactions.sink_batches import (
+    BatchId,
+    BatchOutcome,
+    RetiredQueryError,
+    StaleBatchError,
+)
 
 from tidemark_spark.sink.clients import sink_of, translate_client_errors
 from tidemark_spark.sink.commit_protocol import (

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidemark.client.batches import EncodedRecords
+from tidemark.client.producer.batches import EncodedRecords
 from tidemark.model.topics import TopicPartition
 
 from tidemark_spark.sink.errors import RowError

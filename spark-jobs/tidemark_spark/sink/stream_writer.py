@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
-from tidemark.client.sink_batches import BatchId
+from tidemark.client.transactions.sink_batches import BatchId
 
 from tidemark_spark.sink.commit_protocol import TaskName, TaskReport
 from tidemark_spark.sink.driver import abort_batch, commit_batch

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
-from tidemark.client.batches import EncodedRecords
-from tidemark.client.sink_batches import BatchCommittedError, BatchId
-from tidemark.client.sync_sink_batches import BatchWriter, SinkBatches
+from tidemark.client.producer.batches import EncodedRecords
+from tidemark.client.sync.sink_batches import BatchWriter, SinkBatches
+from tidemark.client.transactions.sink_batches import BatchCommittedError, BatchId
 from tidemark.runtime.clock import Clock
 
 from tidemark_spark.sink.clients import (

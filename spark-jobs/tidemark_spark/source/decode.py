@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from tidemark.client.range_reader import RawBatch
+from tidemark.client.consumer.range_reader import RawBatch
 from tidemark.codec.records import RecordsError
 from tidemark.model.topics import TopicPartition
 

@@ -9,9 +9,9 @@ from dataclasses import fields
 from typing import Final
 
 from tidemark.client.config import AdminConfig
+from tidemark.client.consumer.positions import OffsetSpec
+from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, UnknownTopicOrPartitionError
-from tidemark.client.positions import OffsetSpec
-from tidemark.client.retry import Deadline
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from tidemark.client.range_reader import RangeReaderConfig
+from tidemark.client.consumer.range_reader import RangeReaderConfig
 from tidemark.model.topics import TopicPartition
 
 from tidemark_spark.errors import OptionError

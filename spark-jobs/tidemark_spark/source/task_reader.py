@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from tidemark.client.consumer.range_reader import RangeLostError, RawBatch
 from tidemark.client.errors import ClientError, UnknownTopicOrPartitionError
-from tidemark.client.range_reader import RangeLostError, RawBatch
-from tidemark.client.sync_range_reader import RangeReader
+from tidemark.client.sync.range_reader import RangeReader
 from tidemark.codec.records import RecordsError
 
 from tidemark_spark import worker_clients

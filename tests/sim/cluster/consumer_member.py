@@ -5,7 +5,7 @@ be said of who has the partition.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tidemark.client.membership import (
+from tidemark.client.consumer.membership import (
     HeartbeatAnswer,
     MemberSettings,
     Membership,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidemark.client.errors import ClientError, InvalidTransactionStateError
-from tidemark.client.transaction_handle import Transactions
+from tidemark.client.transactions.multi_writer import Transactions
 
 from sim.checkers import BrokenError, require
 from sim.cluster.processes import SimClock

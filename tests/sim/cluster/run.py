@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.shell.connection import Connection
 from broker.shell.kafka import consumer_group_heartbeat, join_group
-from tidemark.client import transaction_control
+from tidemark.client.transactions import control as transaction_control
 from tidemark.runtime.shard_runtime import ShardRuntime
 
 from sim.cluster.parts import Options

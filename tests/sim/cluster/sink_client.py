@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 from tidemark.client.config import ClientConfig
+from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError
-from tidemark.client.grpc_transport import client_error
-from tidemark.client.retry import Deadline
-from tidemark.client.sink_batches import SinkBatches
-from tidemark.client.transaction_control import CoordinatorCalls
-from tidemark.client.transaction_handle import TransactionClient, WriterReceipt
+from tidemark.client.transactions.control import CoordinatorCalls
+from tidemark.client.transactions.multi_writer import TransactionClient, WriterReceipt
+from tidemark.client.transactions.sink_batches import SinkBatches
+from tidemark.client.wire.grpc_transport import client_error
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemark.client.sink_batches import BatchOutcome
+from tidemark.client.transactions.sink_batches import BatchOutcome
 
 from sim.checkers import require
 from sim.cluster.txn_history import Fate, Row, Txn, TxnHistory

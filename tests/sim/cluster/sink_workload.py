@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidemark.client.errors import ClientError
-from tidemark.client.sink_batches import (
+from tidemark.client.transactions.sink_batches import (
     BatchCommittedError,
     BatchId,
     RetiredQueryError,

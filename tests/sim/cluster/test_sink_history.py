@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from tidemark.client.sink_batches import BatchOutcome
+from tidemark.client.transactions.sink_batches import BatchOutcome
 from tidemark.codec.sink_state import SinkState
 from tidemark.codec.txn_records import HandleRecord, WriterRecord
 from tidemark.model.topics import TopicPartition

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.client.admin import Admin
-from tidemark.client.metadata_cache import PartitionView
+from tidemark.client.admin.admin import Admin
+from tidemark.client.wire.metadata_cache import PartitionView
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tidemark.cli.cluster import reassign_plan, reassign_throttle
 from tidemark.cli.cluster.reassign_plan import Move, PlanError, Replicas, Site
 from tidemark.cli.failure import CommandError
-from tidemark.client.admin import Admin, ConfigResource, Reassignment, TopicDescription
+from tidemark.client.admin.admin import Admin, ConfigResource, Reassignment, TopicDescription
 from tidemark.client.errors import ClientError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tidemark.client.admin import Admin, AlterConfig, ConfigResource
+from tidemark.client.admin.admin import Admin, AlterConfig, ConfigResource
 from tidemark.model.topics import TopicPartition
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidemark.cli.cluster import reassign_throttle
-from tidemark.client.admin import Admin, Reassignment, ReplicaBounds
+from tidemark.client.admin.admin import Admin, Reassignment, ReplicaBounds
 from tidemark.client.errors import ClientError
 from tidemark.model.topics import TopicPartition
 

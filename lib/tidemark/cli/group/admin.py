@@ -17,15 +17,15 @@ from tidemark.cli.group.lag import (
     time_lag_ms,
 )
 from tidemark.cli.group.reset_plan import Move, Scope, Target, plan, timestamp_for
-from tidemark.client.admin import Admin
-from tidemark.client.admin_group_types import GroupDescription
-from tidemark.client.admin_types import AlterConfig, ConfigResource
+from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.group_types import GroupDescription
+from tidemark.client.admin.types import AlterConfig, ConfigResource
 from tidemark.client.config import ConsumerConfig
+from tidemark.client.consumer.group_types import OffsetAndMetadata
+from tidemark.client.consumer.offset_storage import ZooKeeperOffsets
+from tidemark.client.consumer.positions import OffsetSpec
+from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, GroupNotEmptyError, GroupNotFoundError
-from tidemark.client.group_types import OffsetAndMetadata
-from tidemark.client.offset_storage import ZooKeeperOffsets
-from tidemark.client.positions import OffsetSpec
-from tidemark.client.retry import Deadline
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock

@@ -217,7 +217,7 @@ def config(
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
     from tidemark.cli.topic.lines import parse_pairs
-    from tidemark.client.admin_types import AlterConfig
+    from tidemark.client.admin.types import AlterConfig
 
     servers = bootstrap_for(bootstrap)
     pairs = parse_pairs(settings, "--config")

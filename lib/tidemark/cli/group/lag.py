@@ -8,8 +8,8 @@ committed          last_stable       end
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tidemark.client.admin_group_types import GroupDescription, MemberDescription
-from tidemark.client.group_types import OffsetAndMetadata
+from tidemark.client.admin.group_types import GroupDescription, MemberDescription
+from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.model.topics import TopicPartition
 
 Row = dict[str, Any]

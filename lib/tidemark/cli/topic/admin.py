@@ -6,10 +6,10 @@ calls on the admin client, and their rows.
 from collections.abc import Mapping, Sequence
 
 from tidemark.cli.output import Row
-from tidemark.client.admin import Admin
-from tidemark.client.admin_types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
+from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
 from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from tidemark.client.metadata_cache import PartitionView
+from tidemark.client.wire.metadata_cache import PartitionView
 
 _SET_HERE = "topic"
 

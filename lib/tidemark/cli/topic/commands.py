@@ -72,7 +72,7 @@ def create(
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic import admin
     from tidemark.cli.topic.lines import parse_pairs
-    from tidemark.client.admin_types import NewTopic
+    from tidemark.client.admin.types import NewTopic
 
     configs = parse_pairs(config, "--config")
     wanted = [NewTopic(name, partitions, replication_factor, configs) for name in topics]
@@ -148,7 +148,7 @@ def alter(
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic import admin
     from tidemark.cli.topic.lines import parse_pairs
-    from tidemark.client.admin_types import AlterConfig
+    from tidemark.client.admin.types import AlterConfig
 
     changes = [AlterConfig(name, value) for name, value in parse_pairs(config, "--config").items()]
     changes += [AlterConfig(name, operation="delete") for name in unset or []]

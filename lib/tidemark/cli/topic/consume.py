@@ -9,8 +9,8 @@ from typing import Any, Final
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import progress, say
 from tidemark.cli.topic.formats import StartAt, as_json, as_line
-from tidemark.client.consumer import Consumer
-from tidemark.client.positions import ConsumerRecord
+from tidemark.client.consumer.consumer import Consumer
+from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
-from tidemark.client.positions import ConsumerRecord
+from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.runtime.exit_codes import ExitCode
 
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidemark.cli.output import progress, say
 from tidemark.cli.topic.lines import KeyRule, LineSource, open_lines
-from tidemark.client.producer import Producer
+from tidemark.client.producer.producer import Producer
 from tidemark.runtime.clock import Clock
 
 _CHUNK_BYTES: Final = 256 * 1024

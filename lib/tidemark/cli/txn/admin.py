@@ -12,9 +12,9 @@ from tidemark.cli.txn.hanging import (
     open_row,
     suspects,
 )
-from tidemark.client.admin import Admin
-from tidemark.client.admin_group_types import TransactionDescription
-from tidemark.client.admin_types import ProducerState
+from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.group_types import TransactionDescription
+from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode

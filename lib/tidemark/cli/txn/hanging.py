@@ -8,8 +8,8 @@ that no coordinator has on its list, hangs: it holds the last stable offset for 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tidemark.client.admin_group_types import TransactionDescription
-from tidemark.client.admin_types import ProducerState
+from tidemark.client.admin.group_types import TransactionDescription
+from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
 
 Row = dict[str, Any]

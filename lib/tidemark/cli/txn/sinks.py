@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tidemark.cli.failure import CommandError
 from tidemark.cli.txn.hanging import Row
 from tidemark.client.errors import TransactionalIdNotFoundError
-from tidemark.client.sink_batches import SinkBatches, SinkDescription
+from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescription
 
 
 async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> dict[str, Row]:

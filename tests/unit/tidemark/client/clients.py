@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import uvloop
 from tidemark.client.config import ConsumerConfig, ProducerConfig
-from tidemark.client.consumer import Consumer
-from tidemark.client.producer import Producer
+from tidemark.client.consumer.consumer import Consumer
+from tidemark.client.producer.producer import Producer
 from unit.tidemark.client.memory_groups import MemoryGroups
 from unit.tidemark.client.memory_transport import MemoryTransport
 from virtual_time import LoopClock, run_virtual

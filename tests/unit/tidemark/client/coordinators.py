@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import grpc.aio
-from tidemark.client.transaction_handle import Writer
+from tidemark.client.transactions.multi_writer import Writer
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from unit.tidemark.client.memory_store import MemoryStore

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-from tidemark.client.transport import FetchItem, FetchLimits, OffsetItem, ProduceItem
+from tidemark.client.wire.transport import FetchItem, FetchLimits, OffsetItem, ProduceItem
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import partition_store_pb2 as pb
 from tidemark_wire.v1 import partition_store_pb2_grpc

@@ -8,9 +8,8 @@ from collections.abc import Hashable, Sequence
 
 from tidemark.client.config import Address
 from tidemark.client.errors import ConnectionLostError
-from tidemark.client.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
-from tidemark.client.partition_queue import ProducerIdentity
-from tidemark.client.transport import (
+from tidemark.client.wire.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
+from tidemark.client.wire.transport import (
     FetchItem,
     FetchLimits,
     FetchOutcome,
@@ -18,6 +17,7 @@ from tidemark.client.transport import (
     OffsetOutcome,
     ProduceItem,
     ProduceOutcome,
+    ProducerIdentity,
 )
 from tidemark.codec.record_batch import BatchHeader, read_header, set_base_offset_and_epoch
 from tidemark.codec.records import Record, read_records, sequence_after

@@ -4,11 +4,11 @@ from tidemark.client.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
-from tidemark.client.sink_batches import (
+from tidemark.client.transactions.sink_batches import (
     BatchCommittedError,
     StaleBatchError,
 )
-from tidemark.client.sink_batches import (
+from tidemark.client.transactions.sink_batches import (
     RetiredQueryError as RefusedQueryError,
 )
 from tidemark.model.errors import ErrorCode

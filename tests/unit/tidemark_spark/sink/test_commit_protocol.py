@@ -2,8 +2,8 @@ import json
 import pickle
 
 import pytest
-from tidemark.client.sink_batches import BatchId
-from tidemark.client.transaction_handle import WriterReceipt
+from tidemark.client.transactions.multi_writer import WriterReceipt
+from tidemark.client.transactions.sink_batches import BatchId
 from tidemark.model.topics import TopicPartition
 from tidemark_spark.sink.commit_protocol import (
     NOTE_BYTES_MAX,

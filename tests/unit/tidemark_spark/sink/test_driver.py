@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 import pytest
-from tidemark.client.sink_batches import BatchId, BatchOutcome
+from tidemark.client.transactions.sink_batches import BatchId, BatchOutcome
 from tidemark_spark.sink import driver
 from tidemark_spark.sink.commit_protocol import FormerQuery, TaskReport, Totals
 from tidemark_spark.sink.write_options import WriteOptions

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.client.batches import EncodedRecords
+from tidemark.client.producer.batches import EncodedRecords
 from tidemark.codec.murmur2 import partition_for_key
 from tidemark.codec.record_batch import MAGIC_V2, BatchHeader, read_header
 from tidemark.codec.records import Record, assemble_batch, encode_record, read_records

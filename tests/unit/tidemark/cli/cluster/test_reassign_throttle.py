@@ -1,7 +1,7 @@
 """What a throttled move sets, as Kafka's tool does."""
 
 from tidemark.cli.cluster.reassign_throttle import Flow, throttles
-from tidemark.client.admin import ConfigResource
+from tidemark.client.admin.admin import ConfigResource
 from tidemark.model.topics import TopicPartition
 
 

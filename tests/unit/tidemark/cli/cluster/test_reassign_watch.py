@@ -2,7 +2,7 @@
 
 import pytest
 from tidemark.cli.cluster.reassign_watch import Copy, copy_of, percent, states
-from tidemark.client.admin import Reassignment, ReplicaBounds
+from tidemark.client.admin.admin import Reassignment, ReplicaBounds
 from tidemark.model.topics import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

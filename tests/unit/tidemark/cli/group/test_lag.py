@@ -6,8 +6,8 @@ from tidemark.cli.group.lag import (
     partition_row,
     time_lag_ms,
 )
-from tidemark.client.admin_group_types import GroupDescription, MemberDescription
-from tidemark.client.group_types import OffsetAndMetadata
+from tidemark.client.admin.group_types import GroupDescription, MemberDescription
+from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.model.topics import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,7 +1,7 @@
 import pytest
 from tidemark.cli.txn.hanging import OpenTransaction, hanging, holder_row, suspects
-from tidemark.client.admin_group_types import TransactionDescription
-from tidemark.client.admin_types import ProducerState
+from tidemark.client.admin.group_types import TransactionDescription
+from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

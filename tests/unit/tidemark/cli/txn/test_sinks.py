@@ -1,7 +1,7 @@
 """Rows about sinks."""
 
 from tidemark.cli.txn.sinks import sink_row
-from tidemark.client.sink_batches import SinkDescription
+from tidemark.client.transactions.sink_batches import SinkDescription
 
 
 def test_a_sink_is_a_row_of_its_query_and_batches() -> None:

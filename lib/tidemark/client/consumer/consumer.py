@@ -1,0 +1,437 @@
+"""Consumer: pulls records of assigned partitions from their leaders, from any offset, as often as
+wanted (D01-D04).
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tidemark.client.config import ConsumerConfig, with_settings
+from tidemark.client.consumer.fetcher import RESETS, Fetcher
+from tidemark.client.consumer.group import ConsumerGroup
+from tidemark.client.consumer.group_types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetsInput,
+    RebalanceListener,
+    as_offsets,
+)
+from tidemark.client.consumer.membership import Subscription
+from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
+from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec, PartitionState
+from tidemark.client.deadline import Deadline
+from tidemark.client.errors import (
+    ClientConfigError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from tidemark.client.wire.session import Session
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+Partition = TopicPartition | tuple[str, int]
+_ITERATION_WAIT_MS: Final = 60_000
+_LAUNCH_EVERY: Final = 256
+
+
+class Consumer:
+    """Reads records. ``async with Consumer("host:9092") as consumer: consumer.assign([("topic",
+    0)])`` and ``poll``.
+
+    With a ``group_id`` it keeps its offsets: the high-level consumer lets its group divide the
+    topics it names in ``subscribe``, and commits by itself; the simple one assigns partitions and
+    commits when told (D08).
+
+    ``settings`` are fields of ConsumerConfig by name. Belongs to the event loop in which it was
+    started.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ConsumerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = with_settings(config or ConsumerConfig(), settings)
+        self._clock = clock or Clock()
+        self._session = Session(bootstrap_servers, self.config, self._clock)
+        self._fetcher = Fetcher(self._session, self.config, self._clock)
+        self._group = (
+            None
+            if self.config.group_id is None
+            else ConsumerGroup(self._session, self._fetcher, self.config, self._clock)
+        )
+        self._turn = 0
+        self._iterated = 0
+
+    async def start(self) -> Self:
+        """Begin; connects at the first poll. ``async with`` does it for you."""
+        await self._session.start()
+        self._want_topics()
+        if self._group is not None:
+            self._group.start()
+            self._group.begin(self._fetcher.states.values())
+        return self
+
+    async def close(self) -> None:
+        """Commit what was read, if that is done automatically; leave the group; let go of
+        everything.
+        """
+        await self._close(commits=True)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was polled before a failure may not have been processed.
+        await self._close(commits=kind is None)
+
+    # ---- what to read
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read exactly these partitions; those kept go on where they are, new ones start by
+        committed offset, or auto_offset_reset. Raises ClientConfigError for a subscribed consumer.
+        """
+        if self._group is not None and self._group.is_subscribed:
+            raise ClientConfigError(
+                ErrorCode.INVALID_REQUEST,
+                "assign() on a subscribed consumer",
+                hint="await unsubscribe() first",
+            )
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        before, self._fetcher.states = self._fetcher.states, {}
+        reset = RESETS[self.config.auto_offset_reset]
+        for partition in wanted:
+            kept = before.get(partition)
+            self._fetcher.states[partition] = kept or self._fresh_state(partition, reset)
+        self._want_topics()
+        if self._group is not None:
+            self._group.begin(self._fetcher.states.values())
+
+    async def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
+        """Assign all partitions of these topics; returns them. Raises
+        UnknownTopicOrPartitionError.
+        """
+        deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
+        partitions: list[TopicPartition] = []
+        for topic in topics:
+            view = await self._session.cluster.topic(topic, deadline)
+            partitions += [TopicPartition(topic, each.partition) for each in view.partitions]
+        self.assign(partitions)
+        return tuple(partitions)
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """What is read, in the order assigned."""
+        return tuple(self._fetcher.states)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """Read these topics together with the group's other members; partitions come in poll().
+
+        ``pattern`` names topics by a regular expression, which the coordinator resolves. Calling it
+        again changes what is read. Raises ClientConfigError without a group_id.
+        """
+        if isinstance(topics, str):
+            raise TypeError("topics is a list of names, not one name")
+        group = self._needs_group("subscribe()")
+        if self._fetcher.states and not group.is_subscribed:
+            raise ClientConfigError(
+                ErrorCode.INVALID_REQUEST,
+                "subscribe() on a consumer with assigned partitions",
+                hint="assign([]) first",
+            )
+        group.subscribe(Subscription(tuple(dict.fromkeys(topics)), pattern), listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, after a last commit if that is done automatically; read nothing."""
+        if self._group is not None:
+            await self._group.unsubscribe()
+        self._fetcher.states = {}
+
+    # ---- the group's offsets
+
+    async def commit(self, offsets: OffsetsInput | None = None) -> None:
+        """Commit these offsets (of the next records to read), or the positions of all partitions,
+        and wait until they are durable.
+
+        Tried again, with back-off, for default_api_timeout_ms (E06). Raises CommitFailedError when
+        the group has given our partitions to others.
+        """
+        self._session.check_running()
+        group = self._needs_group("commit()")
+        await group.commit(None if offsets is None else as_offsets(offsets))
+
+    async def committed(
+        self, partitions: Iterable[Partition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing; asked of the offsets storage."""
+        self._session.check_running()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await self._needs_group("committed()").committed(wanted)
+        return {partition: found.get(partition) for partition in wanted}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who commits: for TransactionalProducer.send_offsets."""
+        return self._needs_group("group_metadata()").metadata()
+
+    # ---- where to read
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Go on at an offset, earlier ones included (A18)."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
+        self._state(partition).seek(offset)
+        self._fetcher.changed.set()
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on at the first offset that is still there; without arguments, in every assigned
+        partition.
+        """
+        self._seek_by(partitions, OffsetSpec.EARLIEST)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on behind the last record; without arguments, in every assigned partition."""
+        self._seek_by(partitions, OffsetSpec.LATEST)
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: Partition) -> None:
+        """Go on at the first record not older than ``timestamp_ms``, or at the end; in these or all
+        partitions.
+        """
+        if timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms {timestamp_ms} is negative")
+        self._seek_by(partitions, timestamp_ms)
+
+    async def position(self, partition: Partition) -> int:
+        """Offset of the next record that poll will give, looked up if need be. Raises
+        ClientError.
+        """
+        state = self._state(partition)
+        deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
+        while state.position is None:
+            self._check(state)
+            if deadline.passed(self._clock.now_ms()):
+                raise RequestTimedOutError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"the position of {state.partition} is not known yet",
+                )
+            await self._advance(deadline)
+        return state.position
+
+    def rewind(self, unseen: Iterable[ConsumerRecord]) -> None:
+        """Go back to the first of these records in each partition: they were polled but not
+        used.
+        """
+        first: dict[TopicPartition, int] = {}
+        for record in unseen:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition, offset in first.items():
+            self.seek(partition, offset)
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these partitions until ``resume``; what is buffered stays."""
+        for partition in partitions:
+            self._state(partition).paused = True
+
+    def resume(self, *partitions: Partition) -> None:
+        """Read on."""
+        for partition in partitions:
+            self._state(partition).paused = False
+        self._fetcher.changed.set()
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """Partitions that ``pause`` holds."""
+        return tuple(state.partition for state in self._fetcher.states.values() if state.paused)
+
+    # ---- reading
+
+    async def poll(
+        self, max_records: int | None = None, *, timeout_ms: int = 1_000
+    ) -> list[ConsumerRecord]:
+        """Records in offset order of each partition, at most ``max_records`` (max_poll_records).
+
+        Waits up to ``timeout_ms`` while there are none; [] then. Raises OffsetOutOfRangeError with
+        auto_offset_reset="none", CorruptBatchError, AuthorizationError and the like, each naming
+        the partition.
+        """
+        self._session.check_running()
+        records_max = self.config.max_poll_records if max_records is None else max_records
+        if records_max <= 0:
+            raise ValueError(f"max_records is {records_max}; it must be above 0")
+        deadline = Deadline.after(timeout_ms, self._clock.now_ms())
+        while True:
+            if self._group is not None:
+                await self._group.attend()
+            records = self._take(records_max)
+            if records or deadline.passed(self._clock.now_ms()):
+                self._fetcher.launch()
+                return records
+            for state in self._fetcher.states.values():
+                self._check(state)
+            await self._advance(deadline)
+
+    def __aiter__(self) -> Self:
+        """``async for record in consumer``: records without end, one at a time; the position moves
+        with each.
+        """
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; waits for it."""
+        self._iterated += 1
+        group = self._group
+        if self._iterated % _LAUNCH_EVERY and not (group is not None and group.wants_attention):
+            records = self._take(1)
+            if records:
+                return records[0]
+        while not (records := await self.poll(1, timeout_ms=_ITERATION_WAIT_MS)):
+            pass
+        return records[0]
+
+    # ---- offsets of logs
+
+    async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return await self._ends(partitions, OffsetSpec.EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """Behind the last record that may be read: high watermark, or last stable offset under
+        read_committed.
+        """
+        return await self._ends(partitions, OffsetSpec.LATEST)
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older; None where there is none."""
+        found = await self._look_up(
+            {TopicPartition(*partition): time for partition, time in timestamps_ms.items()}
+        )
+        return {part: place if place.offset >= 0 else None for part, place in found.items()}
+
+    def high_watermark(self, partition: Partition) -> int | None:
+        """As of the last fetch; None before the first."""
+        known = self._state(partition).high_watermark
+        return known if known >= 0 else None
+
+    # ---- within
+
+    async def _close(self, *, commits: bool) -> None:
+        try:
+            if self._group is not None and self._session.is_running:
+                await self._group.close(commits=commits)
+        finally:
+            await self._session.close()
+
+    def _needs_group(self, what: str) -> ConsumerGroup:
+        if self._group is None:
+            raise ClientConfigError(ErrorCode.INVALID_GROUP_ID, f"{what} needs a group_id")
+        return self._group
+
+    def _fresh_state(self, partition: TopicPartition, reset: int | None) -> PartitionState:
+        if self._group is None:
+            return PartitionState(partition, reset)
+        state = PartitionState(partition, None)
+        state.waits_for_commit = True
+        return state
+
+    def _state(self, partition: Partition) -> PartitionState:
+        state = self._fetcher.states.get(TopicPartition(*partition))
+        if state is None:
+            raise UnknownTopicOrPartitionError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{TopicPartition(*partition)} is not assigned",
+                hint="name it in assign() first",
+            )
+        return state
+
+    def _seek_by(self, partitions: Sequence[Partition], reset: int) -> None:
+        states = [self._state(each) for each in partitions] or self._fetcher.states.values()
+        for state in states:
+            state.seek_by(reset)
+        self._fetcher.changed.set()
+
+    def _want_topics(self) -> None:
+        if self._session.is_running:
+            topics = {partition.topic for partition in self._fetcher.states}
+            if self._session.cache.want(topics):
+                self._session.cache.mark_stale()
+
+    def _take(self, records_max: int) -> list[ConsumerRecord]:
+        """Buffered records, beginning with another partition each time so that none starves."""
+        states = [state for state in self._fetcher.states.values() if state.has_records]
+        if not states:
+            return []
+        self._turn = (self._turn + 1) % len(states)
+        taken: list[ConsumerRecord] = []
+        for state in states[self._turn :] + states[: self._turn]:
+            taken += state.take(records_max - len(taken))
+            if len(taken) >= records_max:
+                break
+        return taken
+
+    async def _advance(self, deadline: Deadline) -> None:
+        """Launch what is wanted and wait until something changed, time to try again, or the
+        deadline.
+        """
+        self._fetcher.changed.clear()
+        due = self._fetcher.launch()
+        until = deadline.at_ms if due is None else min(deadline.at_ms, due)
+        now = self._clock.now_ms()
+        try:
+            async with asyncio.timeout(max(0.0, until - now) / 1_000):
+                await self._fetcher.changed.wait()
+        except TimeoutError:
+            return
+
+    def _check(self, state: PartitionState) -> None:
+        """Raise what stands against a partition. What a seek cannot mend is tried again at the next
+        poll.
+        """
+        error = state.error
+        if error is None:
+            if state.position is None and state.reset is None and not state.waits_for_commit:
+                raise self._no_position(state)
+            return
+        if not isinstance(error, OffsetOutOfRangeError):
+            state.error = None
+        if self._group is not None:
+            self._group.begin([state])
+        raise error.with_traceback(None)
+
+    def _no_position(self, state: PartitionState) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{state.partition} has no position and auto_offset_reset is 'none'",
+            hint="seek() first, or set auto_offset_reset to 'earliest' or 'latest'",
+        )
+
+    async def _ends(
+        self, partitions: Iterable[Partition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        found = await self._look_up({TopicPartition(*each): int(spec) for each in partitions})
+        return {partition: place.offset for partition, place in found.items()}
+
+    async def _look_up(
+        self, queries: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._session.check_running()
+        return await self._fetcher.lookup().look_up(
+            queries,
+            allowed_ms=self.config.request_timeout_ms,
+            read_committed=self.config.isolation_level == "read_committed",
+        )

@@ -1,0 +1,273 @@
+"""Keeps assigned partitions read ahead: one fetch under way for each group of partitions, one
+look-up of positions.
+"""
+
+import asyncio
+import random
+from collections.abc import Hashable
+from typing import Final
+
+from tidemark.client.config import ConsumerConfig
+from tidemark.client.consumer.offset_lookup import OffsetLookup
+from tidemark.client.consumer.positions import OffsetSpec, PartitionState, ReadOptions
+from tidemark.client.errors import (
+    ClientError,
+    CorruptBatchError,
+    MessageTooLargeError,
+    error_for,
+)
+from tidemark.client.wire.cluster import Cluster
+from tidemark.client.wire.metadata_cache import Leader
+from tidemark.client.wire.session import Session
+from tidemark.client.wire.transport import FetchItem, FetchLimits, FetchOutcome
+from tidemark.model.backoff import Backoff
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+RESETS: Final = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
+
+
+class _Asked:
+    """One fetch as it was decided: a seek may move its partitions before it is sent, or
+    answered.
+    """
+
+    def __init__(self, broker_id: int, limits: FetchLimits) -> None:
+        self.broker_id = broker_id
+        self.limits = limits
+        self.items: list[FetchItem] = []
+        self.states: dict[TopicPartition, tuple[PartitionState, int]] = {}
+
+    def add(self, state: PartitionState, leader: Leader) -> None:
+        """Read one more partition from where it stands now."""
+        assert state.fetch_position is not None, "fetched without a position"
+        state.fetching = True
+        self.states[state.partition] = (state, state.generation)
+        self.items.append(
+            FetchItem(state.partition, leader.topic_id, leader.leader_epoch, state.fetch_position)
+        )
+
+
+class Fetcher:
+    """All reading of one consumer. Tasks belong to its session; whoever waits is woken by
+    ``changed``.
+    """
+
+    def __init__(self, session: Session, config: ConsumerConfig, clock: Clock) -> None:
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.changed = asyncio.Event()
+        self._session = session
+        self._config = config
+        self._clock = clock
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._read_committed = config.isolation_level == "read_committed"
+        self._ahead_bytes_max = (
+            config.prefetch_beyond_lso_bytes_max if config.prefetch_beyond_lso else 0
+        )
+        self._options = ReadOptions(config.check_crcs, self._read_committed, self._ahead_bytes_max)
+        self._limits = FetchLimits(
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.max_partition_fetch_bytes,
+            self._read_committed,
+        )
+        self._under_way: set[Hashable] = set()
+        self._looking_up = False
+        self._refreshing = False
+
+    @property
+    def cluster(self) -> Cluster:
+        """The session's metadata."""
+        return self._session.cluster
+
+    def launch(self) -> float | None:
+        """Start whatever is wanted and not under way. Never waits.
+
+        Gives the instant at which a partition that backs off may be asked again, None for never.
+        """
+        now = self._clock.now_ms()
+        if self.cluster.cache.is_stale(now):
+            self._refresh()
+            if not self.cluster.cache.version:
+                return None
+        self._launch_fetches(now)
+        if not self._looking_up:
+            lookups = [state for state in self.states.values() if state.wants_lookup(now)]
+            if lookups:
+                self._looking_up = True
+                generations = [(state, state.generation, state.reset) for state in lookups]
+                self._session.spawn(self._look_up(generations), name="consumer-positions")
+        instants = [state.resume_at for state in self.states.values() if state.resume_at > now]
+        return min(instants, default=None)
+
+    def _launch_fetches(self, now: int) -> None:
+        if not self._has_room():
+            return
+        groups: dict[Hashable, _Asked] = {}
+        for state in self.states.values():
+            if not state.wants_fetch(now, self._bytes_ahead_max(state)):
+                continue
+            leader = self.cluster.cache.leader(state.partition)
+            if leader is None:
+                self._on_no_leader(state, now)
+                continue
+            limits = self._limits._replace(
+                read_committed=self._read_committed and not state.is_ahead
+            )
+            broker_group = self._session.transport.fetch_group(leader.broker_id, state.partition)
+            group: Hashable = (broker_group, limits.read_committed)
+            if group not in self._under_way:
+                groups.setdefault(group, _Asked(leader.broker_id, limits)).add(state, leader)
+        for group, asked in groups.items():
+            self._under_way.add(group)
+            self._session.spawn(self._fetch(group, asked), name=f"fetch-{group}")
+
+    def _bytes_ahead_max(self, state: PartitionState) -> int:
+        return self._ahead_bytes_max if state.is_ahead else self._config.max_partition_fetch_bytes
+
+    def _has_room(self) -> bool:
+        """Whether to fetch more. What is held back until a transaction ends must not use up the
+        room that its end needs to be read: then it is given up, and read again once it is stable.
+        """
+        states = self.states.values()
+        buffered = sum(state.buffered_bytes for state in states)
+        full = buffered >= self._config.buffered_bytes_max
+        if not self._ahead_bytes_max:
+            return not full
+        for state in states:
+            if state.is_held_up and (full or state.buffered_bytes >= self._ahead_bytes_max):
+                state.stop_ahead()
+                full = False
+        return not full
+
+    def _on_no_leader(self, state: PartitionState, now: int) -> None:
+        """Unknown, or without a leader: ask again; unknown for long is the user's to hear."""
+        self._back_off(state)
+        self._refresh()
+        code = self.cluster.cache.topic_error(state.partition.topic)
+        view = self.cluster.cache.topic(state.partition.topic)
+        beyond = view is not None and state.partition.partition >= len(view.partitions)
+        if not beyond and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            state.unknown_since = None
+            return
+        if state.unknown_since is None:
+            state.unknown_since = now
+        elif now - state.unknown_since >= self._config.unknown_topic_grace_ms:
+            state.unknown_since = None
+            state.error = error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{state.partition} does not exist"
+            )
+
+    async def _fetch(self, group: Hashable, asked: _Asked) -> None:
+        try:
+            outcomes = await self._session.transport.fetch(
+                asked.broker_id, asked.items, asked.limits
+            )
+        except ClientError as problem:
+            self.cluster.cache.mark_stale()
+            for state, _ in asked.states.values():
+                self._on_problem(state, problem)
+        else:
+            for outcome in outcomes:
+                self._on_outcome(*asked.states[outcome.partition], outcome, asked.broker_id)
+        finally:
+            for state, _ in asked.states.values():
+                state.fetching = False
+            self._under_way.discard(group)
+            self.changed.set()
+
+    def _on_outcome(
+        self, state: PartitionState, generation: int, outcome: FetchOutcome, broker_id: int
+    ) -> None:
+        if generation != state.generation:
+            return
+        if outcome.error_code == ErrorCode.NONE:
+            state.unknown_since = None
+            try:
+                state.on_fetched(generation, outcome, self._options)
+            except (CorruptBatchError, MessageTooLargeError) as unreadable:
+                state.error = unreadable
+        elif outcome.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._on_out_of_range(state, outcome)
+        else:
+            self.cluster.cache.mark_stale()
+            where = self._session.transport.where(broker_id)
+            problem = error_for(
+                outcome.error_code,
+                f"fetching {outcome.partition} from offset {outcome.fetch_offset} failed",
+                where=where,
+                detail=outcome.message,
+            )
+            self._on_problem(state, problem)
+
+    def _on_out_of_range(self, state: PartitionState, outcome: FetchOutcome) -> None:
+        """Retention overtook us, or the log was cut: go where auto_offset_reset says."""
+        if outcome.fetch_offset != state.fetch_position:
+            return
+        reset = RESETS[self._config.auto_offset_reset]
+        if reset is not None:
+            state.seek_by(reset)
+            return
+        state.error = error_for(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {outcome.fetch_offset} of {state.partition} is outside the log"
+            f" (it starts at {outcome.log_start})",
+        )
+
+    def _on_problem(self, state: PartitionState, problem: ClientError) -> None:
+        if problem.retriable:
+            self._back_off(state)
+        else:
+            state.error = problem
+
+    def _back_off(self, state: PartitionState) -> None:
+        state.failures += 1
+        delay_ms = self._backoff.delay_ms(state.failures, random.random())
+        state.resume_at = self._clock.now_ms() + delay_ms
+
+    async def _look_up(self, wanted: list[tuple[PartitionState, int, int | None]]) -> None:
+        """Turn resets into positions. A timestamp younger than every record means the log's end."""
+        queries = {state.partition: reset for state, _, reset in wanted if reset is not None}
+        try:
+            found = await self.lookup().look_up(
+                queries,
+                allowed_ms=self._config.request_timeout_ms,
+                read_committed=self._read_committed,
+            )
+            late = {part: OffsetSpec.LATEST for part, place in found.items() if place.offset < 0}
+            if late:
+                found |= await self.lookup().look_up(
+                    late,
+                    allowed_ms=self._config.request_timeout_ms,
+                    read_committed=self._read_committed,
+                )
+        except ClientError as problem:
+            for state, _, _ in wanted:
+                self._on_problem(state, problem)
+        else:
+            for state, generation, _ in wanted:
+                state.on_looked_up(generation, found[state.partition].offset)
+        finally:
+            self._looking_up = False
+            self.changed.set()
+
+    def lookup(self) -> OffsetLookup:
+        """For offsets by timestamp."""
+        session = self._session
+        return OffsetLookup(session.cluster, session.transport, self._config, self._clock)
+
+    def _refresh(self) -> None:
+        if not self._refreshing:
+            self._refreshing = True
+            self._session.spawn(self._ask_leaders(), name="consumer-metadata")
+
+    async def _ask_leaders(self) -> None:
+        try:
+            await self.cluster.refresh(seen_version=self.cluster.cache.version)
+        except ClientError as problem:
+            self.cluster.problem = problem
+        finally:
+            self._refreshing = False
+            self.changed.set()

@@ -1,0 +1,462 @@
+"""A consumer's part in its group: membership, the partitions it brings, and commits.
+
+Heartbeats run in a task of the session. All that the user notices (partitions that come and go,
+listener calls, commits on their behalf) happens within poll(), so that nothing moves under a loop
+over records.
+"""
+
+import asyncio
+import base64
+import logging
+import random
+import uuid
+from collections.abc import Awaitable, Iterable
+from typing import Final
+
+from tidemark.client.config import ConsumerConfig
+from tidemark.client.consumer.fetcher import RESETS, Fetcher
+from tidemark.client.consumer.group_types import (
+    GroupMetadata,
+    NoListener,
+    OffsetAndMetadata,
+    Offsets,
+    RebalanceListener,
+)
+from tidemark.client.consumer.membership import (
+    Fields,
+    HeartbeatAnswer,
+    MemberSettings,
+    Membership,
+    MemberState,
+    Subscription,
+    TopicIdPartition,
+    read_assignment,
+)
+from tidemark.client.consumer.offset_storage import OffsetStorage, storage_for
+from tidemark.client.consumer.positions import PartitionState
+from tidemark.client.deadline import Deadline
+from tidemark.client.errors import ClientError, CommitFailedError, error_for
+from tidemark.client.wire.coordinator import Coordinator
+from tidemark.client.wire.session import Session
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.backoff import Backoff
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+_log: Final = logging.getLogger("tidemark.client.consumer.group")
+
+Partitions = tuple[TopicPartition, ...]
+
+
+class ConsumerGroup:
+    """Of one consumer with a group_id; a member only after ``subscribe``."""
+
+    def __init__(
+        self, session: Session, fetcher: Fetcher, config: ConsumerConfig, clock: Clock
+    ) -> None:
+        assert config.group_id is not None, "a group has a name"
+        self.coordinator = Coordinator(session, config, clock, config.group_id)
+        self._session = session
+        self._fetcher = fetcher
+        self._config = config
+        self._clock = clock
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._membership = Membership(
+            MemberSettings(
+                config.group_id,
+                base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
+                config.group_instance_id,
+                config.client_rack,
+                config.max_poll_interval_ms,
+                config.group_remote_assignor,
+            )
+        )
+        self._listener: RebalanceListener = NoListener()
+        self._storage: OffsetStorage = storage_for(config, self.coordinator, self, clock)
+        self._committing = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        self._names: dict[bytes, str] = {}
+        self._learning_names = False
+        self._beating = False
+        self._polled_at = 0
+        self._commit_at = 0.0
+        self._auto_committing = False
+        self._committed: dict[TopicPartition, int] = {}
+
+    # ---- who we are
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether partitions come from the group, rather than from assign()."""
+        return self._membership.state is not MemberState.UNSUBSCRIBED
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether a newer epoch may be on its way to us."""
+        return self._membership.is_catching_up
+
+    @property
+    def joins(self) -> int:
+        """How often we joined; commits do not outlive a membership."""
+        return self._membership.joins
+
+    def metadata(self) -> GroupMetadata:
+        """Member id and epoch, also of a member that was fenced; a simple consumer has none."""
+        settings = self._membership.settings
+        if not self.is_subscribed:
+            return GroupMetadata(settings.group_id)
+        return GroupMetadata(
+            settings.group_id,
+            self._membership.member_epoch,
+            settings.member_id,
+            settings.group_instance_id,
+        )
+
+    def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
+        """Join the group, or change what is wanted of it."""
+        self._listener = listener or NoListener()
+        now = self._clock.now_ms()
+        self._polled_at = now
+        self._commit_at = now + self._config.auto_commit_interval_ms
+        self._membership.subscribe(subscription, now)
+        self.start()
+
+    def start(self) -> None:
+        """Send heartbeats, once there is a session to send them in."""
+        if self._session.is_running and self.is_subscribed and not self._beating:
+            self._beating = True
+            self._want(self._membership.subscription.topics)
+            self._session.spawn(self._beat(), name="consumer-group")
+        self._stirred.set()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group: commit what was read, give everything back."""
+        if not self.is_subscribed:
+            return
+        await self._give_back(commits=self._commits_by_itself)
+        self._fetcher.states = {}
+
+    async def close(self, *, commits: bool) -> None:
+        """Leave, after a last commit if asked for and configured."""
+        try:
+            if self.is_subscribed:
+                await self._give_back(commits=commits and self._commits_by_itself)
+            elif commits and self._commits_by_itself:
+                await self._commit_last()
+        finally:
+            await self._storage.close()
+
+    # ---- within poll()
+
+    @property
+    def wants_attention(self) -> bool:
+        """Whether ``attend`` has something to do now; cheap enough for every record."""
+        if self._membership.wants_user:
+            return True
+        return self._commits_by_itself and self._clock.now_ms() >= self._commit_at
+
+    async def attend(self) -> None:
+        """Do what poll() owes the group: tell of partitions that come and go, commit when it is
+        time. Raises what keeps us from being a member.
+        """
+        now = self._clock.now_ms()
+        self._polled_at = now
+        stirs = self._membership.wants_user
+        await self._tell_of_loss()
+        if self._membership.failure is not None:
+            raise self._membership.failure.with_traceback(None)
+        if self._commits_by_itself and now >= self._commit_at and not self._auto_committing:
+            self._auto_commit(now)
+        await self._revoke()
+        if not self._membership.to_revoke:
+            await self._assign()
+        if stirs:
+            self._stirred.set()
+
+    # ---- offsets
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit these offsets, or the positions of all partitions. Raises CommitFailedError."""
+        wanted = self.positions() if offsets is None else offsets
+        if not wanted:
+            return
+        deadline, joins = self._deadline(), self.joins
+        async with self._committing:
+            if self.joins != joins:
+                raise CommitFailedError(
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    f"group {self.coordinator.key!r} was left or joined anew before the commit",
+                )
+            await self._storage.commit(wanted, deadline)
+        self._committed |= {partition: each.offset for partition, each in wanted.items()}
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was committed, by whomever."""
+        return await self._storage.fetch(partitions, self._deadline())
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where poll() has come to in each partition."""
+        return {
+            state.partition: OffsetAndMetadata(state.position)
+            for state in self._fetcher.states.values()
+            if state.position is not None
+        }
+
+    def begin(self, states: Iterable[PartitionState]) -> None:
+        """Let partitions begin at their committed offsets; those without by auto_offset_reset."""
+        wanted = [state for state in states if state.waits_for_commit]
+        if wanted and self._session.is_running:
+            generations = [(state, state.generation) for state in wanted]
+            self._session.spawn(self._begin(generations), name="consumer-committed")
+
+    # ---- heartbeats
+
+    async def _beat(self) -> None:
+        failures = 0
+        while True:
+            self._stirred.clear()
+            now = self._clock.now_ms()
+            member = self._membership
+            idle_until = self._polled_at + self._config.max_poll_interval_ms
+            if member.is_joined and now >= idle_until:
+                await self._leave(member.go_away())
+                self._fetcher.changed.set()
+                continue
+            due = member.due_at()
+            if due is not None and due <= now:
+                failures = await self._beat_once(failures)
+                continue
+            until = idle_until if due is None else min(due, idle_until)
+            await self._sleep(until - now if member.is_joined else None)
+
+    async def _beat_once(self, failures: int) -> int:
+        """One heartbeat; how many have failed in a row."""
+        member = self._membership
+        fields = member.heartbeat()
+        try:
+            answer = await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, fields)
+        except ClientError as problem:
+            return self._on_no_answer(problem, failures)
+        finally:
+            self._fetcher.changed.set()
+        if member.passes(answer.error_code):
+            what = f"a heartbeat to group {self.coordinator.key!r} failed"
+            refusal = error_for(answer.error_code, what, detail=answer.error_message)
+            self.coordinator.note(refusal)
+            return self._on_no_answer(refusal, failures)
+        assigned = answer.assignment
+        member.on_answer(
+            HeartbeatAnswer(
+                answer.error_code,
+                answer.member_epoch,
+                answer.heartbeat_interval,
+                None if assigned is None else read_assignment(assigned.topic_partitions),
+                answer.error_message,
+            ),
+            self._clock.now_ms(),
+        )
+        return 0
+
+    def _on_no_answer(self, problem: ClientError, failures: int) -> int:
+        if not problem.retriable:
+            self._membership.fail(problem)
+            return 0
+        delay_ms = self._backoff.delay_ms(failures + 1, random.random())
+        self._membership.on_unanswered(self._clock.now_ms() + delay_ms)
+        return failures + 1
+
+    async def _sleep(self, allowed_ms: float | None) -> None:
+        try:
+            async with asyncio.timeout(None if allowed_ms is None else allowed_ms / 1_000):
+                await self._stirred.wait()
+        except TimeoutError:
+            return
+
+    async def _leave(self, fields: Fields | None) -> None:
+        """One try: a coordinator that does not hear of it notices when the session ends."""
+        if fields is None:
+            return
+        try:
+            await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, fields)
+        except ClientError as problem:
+            _log.info("leaving group %s was not acknowledged: %s", self.coordinator.key, problem)
+
+    # ---- partitions that come and go
+
+    async def _tell_of_loss(self) -> None:
+        lost = self._drop(self._membership.lost)
+        if lost:
+            await _told(self._listener.on_lost(lost))
+        self._membership.user_polls(self._clock.now_ms())
+
+    async def _revoke(self) -> None:
+        leaving = self._membership.to_revoke
+        if not leaving:
+            return
+        if self._commits_by_itself:
+            await self._commit_last()
+        await _told(self._listener.on_revoked(self._named(leaving)))
+        self._drop(leaving)
+        self._membership.revoked(leaving, self._clock.now_ms())
+
+    async def _assign(self) -> None:
+        coming = self._membership.to_assign
+        known = frozenset(each for each in coming if self._name(each[0]) is not None)
+        if known != coming:
+            self._learn_names()
+        if not known:
+            return
+        named = self._named(known)
+        states = [PartitionState(partition, None) for partition in named]
+        for state in states:
+            state.waits_for_commit = True
+            self._committed.pop(state.partition, None)
+        self._fetcher.states |= {state.partition: state for state in states}
+        # Acknowledged before the listener has run: nobody else waits for what was free already.
+        self._membership.assigned(known, self._clock.now_ms())
+        self._want({partition.topic for partition in named})
+        self.begin(states)
+        await _told(self._listener.on_assigned(named))
+
+    def _want(self, topics: Iterable[str]) -> None:
+        if self._session.cache.want(topics):
+            self._session.cache.mark_stale()
+
+    def _drop(self, partitions: frozenset[TopicIdPartition]) -> Partitions:
+        named = self._named(partitions)
+        for partition in named:
+            self._fetcher.states.pop(partition, None)
+        return named
+
+    async def _give_back(self, *, commits: bool) -> None:
+        """Leave for good: a last commit, the listener, then the coordinator."""
+        await self._tell_of_loss()
+        owned = self._membership.owned
+        if owned and commits:
+            await self._commit_last()
+        if owned:
+            await _told(self._listener.on_revoked(self._named(owned)))
+        self._drop(owned)
+        await self._leave(self._membership.leaving())
+
+    def _name(self, topic_id: bytes) -> str | None:
+        known = self._names.get(topic_id)
+        if known is None:
+            for view in self._session.cache.cluster.topics.values():
+                self._names[view.topic_id] = view.topic
+            known = self._names.get(topic_id)
+        return known
+
+    def _named(self, partitions: frozenset[TopicIdPartition]) -> Partitions:
+        return tuple(
+            sorted(TopicPartition(self._names[topic_id], number) for topic_id, number in partitions)
+        )
+
+    def _learn_names(self) -> None:
+        if not self._learning_names:
+            self._learning_names = True
+            self._session.spawn(self._ask_names(), name="consumer-topics")
+
+    async def _ask_names(self) -> None:
+        """Of topics assigned by id that we have not heard of: all, because ids cannot be asked
+        about in every version.
+        """
+        try:
+            view = await self._session.transport.describe(None, auto_create=False)
+            self._names |= {topic.topic_id: topic.topic for topic in view.topics.values()}
+            if any(each[0] not in self._names for each in self._membership.to_assign):
+                await self.coordinator.back_off(1)
+        except ClientError as problem:
+            _log.info("asking for topics failed: %s", problem)
+            await self.coordinator.back_off(1)
+        finally:
+            self._learning_names = False
+            self._fetcher.changed.set()
+
+    # ---- committed positions
+
+    @property
+    def _commits_by_itself(self) -> bool:
+        wanted = self._config.enable_auto_commit
+        return self.is_subscribed if wanted is None else wanted
+
+    def _auto_commit(self, now: int) -> None:
+        """Commit, beside poll(), what it has returned before; nothing when nothing moved."""
+        self._commit_at = now + self._config.auto_commit_interval_ms
+        moved = {
+            partition: each
+            for partition, each in self.positions().items()
+            if self._committed.get(partition) != each.offset
+        }
+        if moved:
+            self._auto_committing = True
+            self._session.spawn(self._commit_beside(moved), name="consumer-auto-commit")
+
+    async def _commit_beside(self, offsets: Offsets) -> None:
+        try:
+            await self.commit(offsets)
+        except ClientError as problem:
+            # The next interval tries again, and a fenced member hears it from its heartbeat.
+            _log.warning("auto commit of group %s failed: %s", self.coordinator.key, problem)
+        finally:
+            self._auto_committing = False
+
+    async def _commit_last(self) -> None:
+        """Before partitions go. A failure costs no records: their next owner reads them again."""
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
+                await self.commit()
+        except (ClientError, TimeoutError) as problem:
+            _log.warning("the last commit of group %s failed: %s", self.coordinator.key, problem)
+
+    async def _begin(self, wanted: list[tuple[PartitionState, int]]) -> None:
+        failures = 0
+        while True:
+            left = [(state, number) for state, number in wanted if _waits(state, number)]
+            left = [each for each in left if self._fetcher.states.get(each[0].partition) is each[0]]
+            if not left:
+                return
+            try:
+                found = await self.committed([state.partition for state, _ in left])
+            except ClientError as problem:
+                if not (problem.retriable or isinstance(problem, CommitFailedError)):
+                    self._on_begin_failed(left, problem)
+                    return
+                failures += 1
+                await self.coordinator.back_off(failures)
+                continue
+            reset = RESETS[self._config.auto_offset_reset]
+            for state, number in left:
+                if _waits(state, number):
+                    known = found.get(state.partition)
+                    state.begin_at(None if known is None else known.offset, reset)
+                    self._note_begin(state)
+            self._fetcher.changed.set()
+            return
+
+    def _note_begin(self, state: PartitionState) -> None:
+        if state.position is not None:
+            self._committed[state.partition] = state.position
+
+    def _on_begin_failed(
+        self, left: list[tuple[PartitionState, int]], problem: ClientError
+    ) -> None:
+        for state, _ in left:
+            state.error = problem
+        self._fetcher.changed.set()
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._config.default_api_timeout_ms, self._clock.now_ms())
+
+
+def _waits(state: PartitionState, generation: int) -> bool:
+    return state.waits_for_commit and state.generation == generation
+
+
+async def _told(answer: Awaitable[None] | None) -> None:
+    """A listener's call, plain or async."""
+    if answer is not None:
+        await answer

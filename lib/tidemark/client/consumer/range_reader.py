@@ -1,0 +1,417 @@
+"""Raw batches of a partition's offset range: for readers that decode by columns, not by records.
+
+A range [start, end) is read from wherever its leader is, to its end and no further. Control batches
+and, under read_committed, those of aborted transactions are left out. A log may have holes
+(compaction, aborted transactions), so fewer offsets than ``end - start`` are no loss; what is
+missing at its beginning or end is, and raises RangeLostError.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from tidemark.client.config import MIB, ClientConfig, with_settings
+from tidemark.client.consumer.offset_lookup import OffsetLookup
+from tidemark.client.consumer.positions import FetchedChunk, OffsetSpec, ReadOptions
+from tidemark.client.deadline import Deadline
+from tidemark.client.errors import (
+    ClientConfigError,
+    ClientError,
+    CorruptBatchError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+    error_for,
+)
+from tidemark.client.wire.metadata_cache import Leader
+from tidemark.client.wire.session import Session, grpc_kafka_addresses
+from tidemark.client.wire.transport import FetchItem, FetchLimits, FetchOutcome
+from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.records import RecordsError, records_payload
+from tidemark.model.backoff import Backoff
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+_BYTES_MIN: Final = 1
+_LOOKUP_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReaderConfig(ClientConfig):
+    """A range reader's settings."""
+
+    max_partition_fetch_bytes: int = 8 * MIB
+    """Of one fetch; two answers at most are held, one under work and one ahead."""
+    fetch_max_wait_ms: int = 500
+    check_crcs: bool = True
+    default_api_timeout_ms: int = 60_000
+    """How long a read goes on without getting anything, tries and waits included."""
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        for name in ("max_partition_fetch_bytes", "fetch_max_wait_ms", "default_api_timeout_ms"):
+            if getattr(self, name) <= 0:
+                raise ClientConfigError(
+                    ErrorCode.INVALID_CONFIG, f"{name} must be above 0, not {getattr(self, name)}"
+                )
+
+
+class RawBatch(NamedTuple):
+    """One batch that a user may see. ``records`` are decompressed: ``header.record_count`` encoded
+    records. Only those with offsets of [start, end) were asked for.
+    """
+
+    header: BatchHeader
+    records: bytes
+    start: int
+    end: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some of its offsets were not asked for."""
+        return self.header.base_offset < self.start or self.header.last_offset >= self.end
+
+
+class RangeLostError(OffsetOutOfRangeError):
+    """A part of the range is no longer there: removed by retention or DeleteRecords, or cut off by
+    an unclean election. ``position`` is what was to be read next, ``log_start`` and ``log_end`` say
+    what there is.
+    """
+
+    hint = "read what is left by naming offsets that are still there"
+
+    def __init__(
+        self, partition: TopicPartition, wanted: tuple[int, int], bounds: tuple[int, int]
+    ) -> None:
+        self.position = wanted[0]
+        self.log_start, self.log_end = bounds
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offsets {wanted[0]} to {wanted[1]} (exclusive) of {partition} are not all there:"
+            f" the log holds {self.log_start} to {self.log_end}",
+        )
+
+
+class RangeReader:
+    """``async with RangeReader("host:9092") as reader: async for batch in reader.read(...)``.
+
+    ``settings`` are fields of RangeReaderConfig by name. With transport="grpc" bootstrap servers
+    are gRPC addresses, by which the Kafka addresses are learnt.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: RangeReaderConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = with_settings(config or RangeReaderConfig(), settings)
+        self._clock = clock or Clock()
+        self._bootstrap_servers = bootstrap_servers
+        self._session = self._session_of(bootstrap_servers)
+
+    async def start(self) -> Self:
+        """Begin; connects at the first read. ``async with`` does it for you."""
+        if self.config.transport == "grpc":
+            self._session = self._session_of(await self._kafka_addresses())
+        await self._session.start()
+        return self
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def read(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        read_committed: bool,
+        topic_id: bytes = NO_TOPIC_ID,
+    ) -> AsyncIterator[RawBatch]:
+        """The batches that hold offsets of [start, end), in order; decompressed as they are taken.
+
+        With a ``topic_id`` it must be that topic, not another of the same name. Raises
+        RangeLostError, CorruptBatchError, UnknownTopicOrPartitionError, and whatever goes on
+        failing for default_api_timeout_ms.
+        """
+        asked = OffsetRange(TopicPartition(*partition), start, end, topic_id)
+        cursor = self.open(asked, read_committed=read_committed)
+        try:
+            while (chunk := await cursor.next()) is not None:
+                for batch in raw_batches(asked, chunk):
+                    yield batch
+        finally:
+            cursor.close()
+
+    def open(self, asked: "OffsetRange", *, read_committed: bool) -> "RangeCursor":
+        """The range by fetches instead of batches; ``close`` it when it is not read to its end."""
+        limits = FetchLimits(
+            self.config.fetch_max_wait_ms,
+            _BYTES_MIN,
+            self.config.max_partition_fetch_bytes,
+            self.config.max_partition_fetch_bytes,
+            read_committed,
+        )
+        return RangeCursor(self._session, self.config, self._clock, asked, limits)
+
+    # ---- within
+
+    def _session_of(self, addresses: str | Sequence[str]) -> Session:
+        return Session(addresses, replace(self.config, transport="kafka"), self._clock)
+
+    async def _kafka_addresses(self) -> list[str]:
+        over_grpc = Session(self._bootstrap_servers, self.config, self._clock)
+        await over_grpc.start()
+        try:
+            return await grpc_kafka_addresses(over_grpc)
+        finally:
+            await over_grpc.close()
+
+
+class OffsetRange(NamedTuple):
+    """Offsets [start, end) of one partition, and of which topic's life."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    topic_id: bytes = NO_TOPIC_ID
+
+
+def raw_batches(asked: OffsetRange, chunk: FetchedChunk) -> Iterator[RawBatch]:
+    """What users may see of one fetch, within the range. Raises CorruptBatchError."""
+    while (batch := chunk.next_raw()) is not None:
+        header, view = batch
+        if header.base_offset >= asked.end:
+            return
+        if view is None or header.last_offset < asked.start:
+            continue
+        try:
+            yield RawBatch(header, records_payload(view, header), asked.start, asked.end)
+        except RecordsError as problem:
+            raise CorruptBatchError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch of offsets {header.base_offset} to {header.last_offset} of"
+                f" {asked.partition} cannot be read: {problem}",
+            ) from None
+
+
+_Fetched = FetchedChunk | ClientError | None
+
+
+class RangeCursor:
+    """One range on its way: fetches answered in order, the next under way while one is used."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: RangeReaderConfig,
+        clock: Clock,
+        asked: OffsetRange,
+        limits: FetchLimits,
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._clock = clock
+        self._asked = asked
+        self._limits = limits
+        self._options = ReadOptions(config.check_crcs, limits.read_committed)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._position = asked.start
+        self._failures = 0
+        self._ahead: asyncio.Future[_Fetched] | None = None
+        self._fetching: asyncio.Task[None] | None = None
+        session.cache.want([asked.partition.topic])
+
+    async def next(self) -> FetchedChunk | None:
+        """The next fetch's batches; None behind the range. Raises as RangeReader.read."""
+        if self._position >= self._asked.end:
+            return None
+        ahead = self._ahead or self._fetch_ahead()
+        fetched = await ahead
+        self._ahead = self._fetching = None
+        if isinstance(fetched, ClientError):
+            raise fetched
+        if fetched is None:
+            self._position = self._asked.end
+            return None
+        self._position = fetched.end
+        if self._position < self._asked.end:
+            self._ahead = self._fetch_ahead()
+        return fetched
+
+    def close(self) -> None:
+        """Fetch no further."""
+        self._position = self._asked.end
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    # ---- within
+
+    def _fetch_ahead(self) -> "asyncio.Future[_Fetched]":
+        future: asyncio.Future[_Fetched] = asyncio.get_running_loop().create_future()
+        self._fetching = self._session.spawn(self._fill(future), name="range-fetch")
+        return future
+
+    async def _fill(self, future: "asyncio.Future[_Fetched]") -> None:
+        """A failure is a value: it is for whoever reads, not for the session's other tasks."""
+        fetched: _Fetched
+        try:
+            fetched = await self._fetched()
+        except ClientError as problem:
+            fetched = problem
+        if not future.done():
+            future.set_result(fetched)
+
+    async def _fetched(self) -> FetchedChunk | None:
+        deadline = Deadline.after(self._config.default_api_timeout_ms, self._clock.now_ms())
+        self._failures = 0
+        while True:
+            leader = await self._leader(deadline)
+            if leader is None:
+                continue
+            item = FetchItem(
+                self._asked.partition, leader.topic_id, leader.leader_epoch, self._position
+            )
+            try:
+                outcomes = await self._session.transport.fetch(
+                    leader.broker_id, [item], self._limits
+                )
+            except ClientError as problem:
+                await self._on_problem(problem, deadline)
+                continue
+            for outcome in outcomes:
+                if outcome.error_code:
+                    await self._on_error(outcome, leader, deadline)
+                elif outcome.records:
+                    return self._chunk(outcome)
+                elif await self._is_at_end(outcome, deadline):
+                    return None
+
+    async def _leader(self, deadline: Deadline) -> Leader | None:
+        """Whom to ask; None after a wait when there is nobody yet."""
+        topic, partition = self._asked.partition
+        view = await self._session.cluster.topic(topic, deadline)
+        wanted = self._asked.topic_id
+        if NO_TOPIC_ID not in (wanted, view.topic_id) and view.topic_id != wanted:
+            problem = error_for(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {topic!r} was deleted and made again:"
+                f" its id is {view.topic_id.hex()}, no longer {wanted.hex()}",
+            )
+            await self._on_problem(problem, deadline, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return None
+        if partition >= len(view.partitions):
+            # It may have been added since we asked.
+            problem = error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{self._asked.partition} does not exist:"
+                f" the topic has {len(view.partitions)} partitions",
+            )
+            await self._on_problem(problem, deadline)
+            return None
+        leader = self._session.cache.leader(self._asked.partition)
+        if leader is None:
+            problem = error_for(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{self._asked.partition} has no leader to read of"
+            )
+            await self._on_problem(problem, deadline)
+        return leader
+
+    async def _on_error(self, outcome: FetchOutcome, leader: Leader, deadline: Deadline) -> None:
+        if outcome.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._on_out_of_range(deadline)
+            return
+        where = self._session.transport.where(leader.broker_id)
+        problem = error_for(
+            outcome.error_code,
+            f"fetching {self._asked.partition} from offset {self._position} failed",
+            where=where,
+            detail=outcome.message,
+        )
+        code = problem.code
+        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # not known there yet, or gone
+        await self._on_problem(problem, deadline, code)
+
+    async def _on_out_of_range(self, deadline: Deadline) -> None:
+        """Below the log it is gone. Beyond its end a new leader may only not know yet how far it
+        goes.
+        """
+        lost = RangeLostError(
+            self._asked.partition, (self._position, self._asked.end), await self._bounds()
+        )
+        if self._position < lost.log_start or deadline.passed(self._clock.now_ms()):
+            raise lost
+        await self._wait()
+
+    async def _bounds(self) -> tuple[int, int]:
+        partition, session = self._asked.partition, self._session
+        lookup = OffsetLookup(session.cluster, session.transport, self._config, self._clock)
+        found = [
+            await lookup.look_up(
+                {partition: spec},
+                allowed_ms=_LOOKUP_MS,
+                read_committed=self._limits.read_committed,
+            )
+            for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        ]
+        return found[0][partition].offset, found[1][partition].offset
+
+    async def _is_at_end(self, outcome: FetchOutcome, deadline: Deadline) -> bool:
+        """Nothing was there to read: a hole up to the range's end, or a leader that does not know
+        yet how far the log goes.
+        """
+        read_committed = self._limits.read_committed
+        log_end = outcome.last_stable if read_committed else outcome.high_watermark
+        if log_end >= self._asked.end:
+            return True
+        if deadline.passed(self._clock.now_ms()):
+            raise RangeLostError(
+                self._asked.partition,
+                (self._position, self._asked.end),
+                (outcome.log_start, log_end),
+            )
+        return False
+
+    async def _on_problem(
+        self, problem: ClientError, deadline: Deadline, code: ErrorCode | None = None
+    ) -> None:
+        """Wait and try again, or give up: raises it then."""
+        if self._session.cluster.gives_up(code or problem.code, deadline):
+            raise problem
+        self._session.cache.mark_stale()
+        await self._wait()
+
+    async def _wait(self) -> None:
+        self._failures += 1
+        delay_ms = self._backoff.delay_ms(self._failures, random.random())
+        await asyncio.sleep(delay_ms / 1_000)
+
+    def _chunk(self, outcome: FetchOutcome) -> FetchedChunk:
+        chunk = FetchedChunk(self._asked.partition, outcome.records, self._options, outcome.aborted)
+        if chunk.end < 0:
+            raise MessageTooLargeError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the batch at offset {outcome.fetch_offset} of {outcome.partition} does not fit",
+                hint="raise max_partition_fetch_bytes",
+            )
+        return chunk

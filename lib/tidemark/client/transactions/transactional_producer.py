@@ -1,0 +1,341 @@
+"""TransactionalProducer: records of many partitions, and a consumer's offsets, that become visible
+together or not at all (L01-L12).
+
+Records go by Kafka's wire, each partition's leader adding it to the transaction (KIP-890); the
+coordinator is asked by Kafka's APIs, or by gRPC with transport="grpc" (bootstrap servers are gRPC
+addresses then).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from tidemark.client.config import ProducerConfig
+from tidemark.client.consumer.group_types import GroupMetadata, Offsets, OffsetsInput, as_offsets
+from tidemark.client.deadline import Deadline
+from tidemark.client.errors import (
+    ClientClosedError,
+    ClientError,
+)
+from tidemark.client.producer.batches import Delivery, Header, RecordMetadata
+from tidemark.client.producer.partitioner import Partitioner
+from tidemark.client.producer.producer import Producer
+from tidemark.client.transactions.offsets import commit_offsets
+from tidemark.client.transactions.state import Act, Phase, TransactionState
+from tidemark.client.wire.coordinator import Coordinator
+from tidemark.client.wire.session import Session, grpc_kafka_addresses
+from tidemark.client.wire.transport import ProducerIdentity
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from tidemark.client.transactions.control import TransactionControl
+
+_ABORTABLE: Final = (Phase.OPEN, Phase.FAILED, Phase.ABORTING)
+_NO_HEADERS: tuple[Header, ...] = ()
+
+
+class TransactionalProducer(Producer):
+    """``async with TransactionalProducer("host:9092", transactional_id="pay-7") as producer: await
+    producer.init()``, then ``async with producer.transaction(): await producer.enqueue(...)``.
+
+    One transaction at a time (L13). ``settings`` are fields of ProducerConfig by name.
+    """
+
+    _TRANSACTIONAL: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        partitioner: Partitioner | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            bootstrap_servers, config, partitioner=partitioner, clock=clock, **settings
+        )
+        assert self.config.transactional_id is not None, "checked with the settings"
+        self.transactional_id = self.config.transactional_id
+        self._state = TransactionState()
+        self._accumulator.on_failed = self._on_failed
+        self._identity = ProducerIdentity(-1, -1)
+        self._control_session: Session | None = None
+        self._control: TransactionControl | None = None
+        self._groups: dict[str, Coordinator] = {}
+        self._acknowledged_before = self._requests_before = 0
+        self._offsets_sent = False
+
+    async def start(self) -> Self:
+        """Begin; connects at ``init``. ``async with`` does it for you."""
+        # Imported here so that who writes no transactions does not load gRPC.
+        from tidemark.client.transactions import control
+
+        if self.config.transport == "grpc":
+            self._control_session = self._session
+            await self._control_session.start()
+            calls = control.CoordinatorCalls(self._session, self.config, self._clock)
+            self._control = control.GrpcControl(calls, self.transactional_id)
+            try:
+                addresses = await grpc_kafka_addresses(self._session)
+            except BaseException:
+                await self._session.close()
+                raise
+            self._session = Session(addresses, replace(self.config, transport="kafka"), self._clock)
+        await super().start()
+        if self._control is None:
+            self._control = control.KafkaControl(
+                self._session, self.config, self._clock, self.transactional_id
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self, *, timeout_ms: int | None = None) -> None:
+        """Abort what is open, for at most ``timeout_ms``, and let go of everything. What cannot be
+        aborted now the coordinator aborts after transaction_timeout_ms.
+        """
+        try:
+            if timeout_ms != 0:
+                await self._abort_at_close(timeout_ms)
+        finally:
+            await super().close(timeout_ms=0)
+            if self._control_session is not None:
+                await self._control_session.close()
+
+    # ---- the life of transactions
+
+    async def init(self) -> None:
+        """Take the transactional id over: whoever had it is fenced, its open transaction ended.
+
+        Once, before everything else. Raises ClientError after max_block_ms.
+        """
+        if self._state.phase is not Phase.NEW:
+            self._state.do(Act.INIT)
+        try:
+            identity = await self._controls().init(
+                self.config.transaction_timeout_ms, self._block_deadline()
+            )
+        except ClientError as problem:
+            self._state.on_failure(problem)
+            raise
+        self._adopt(identity)
+        self._state.do(Act.INIT)
+
+    async def begin(self) -> None:
+        """Open a transaction. Asks nobody: the coordinator hears of it with its first record."""
+        self._session.check_running()
+        self._state.do(Act.BEGIN)
+        assert self._sender is not None, "started"
+        self._acknowledged_before = self.statistics().records_acknowledged
+        self._requests_before = self._sender.requests_sent
+        self._offsets_sent = False
+
+    async def commit(self) -> None:
+        """Send all that was taken, then commit; returns once the commit is certain.
+
+        Raises AbortableTransactionError when something failed (then ``abort``), ProducerFencedError
+        for good, RequestTimedOutError and ConnectionLostError when the outcome is not known: ask
+        again.
+        """
+        self._session.check_running()
+        self._state.do(Act.COMMIT)
+        with contextlib.suppress(ClientError):  # the state heard of it too, and knows what it means
+            await self.flush()
+        if self._state.phase is not Phase.COMMITTING:
+            self._state.do(Act.COMMIT)
+        await self._end(commit=True)
+
+    async def abort(self) -> None:
+        """Give the transaction up: none of its records will be seen under read_committed."""
+        self._session.check_running()
+        self._state.do(Act.ABORT)
+        self._accumulator.cut(
+            ClientClosedError(
+                ErrorCode.OPERATION_NOT_ATTEMPTED,
+                "the transaction was aborted before the record was sent",
+                hint="send it again in the next transaction",
+            )
+        )
+        assert self._sender is not None, "started"
+        self._sender.wake()
+        await self._sender.wait_until_answered()
+        self._accumulator.take_unobserved_failures()
+        await self._end(commit=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """``begin``, and at the end of the block ``commit``, or ``abort`` when it raised."""
+        await self.begin()
+        try:
+            yield self
+        except BaseException:
+            await self.abort_if_open()
+            raise
+        await self.commit_or_abort()
+
+    async def commit_or_abort(self) -> None:
+        """``commit``; where that has failed for certain, ``abort`` before the failure is raised."""
+        try:
+            await self.commit()
+        except ClientError:
+            if self._state.phase is Phase.FAILED:
+                await self.abort()
+            raise
+
+    async def abort_if_open(self) -> None:
+        """``abort`` unless there is nothing to abort, or its commit was asked for already."""
+        if self._session.is_running and self._state.phase in _ABORTABLE:
+            await self.abort()
+
+    async def send_offsets(self, offsets: OffsetsInput, group: GroupMetadata) -> None:
+        """Commit a consumer's offsets as part of the transaction (L10): ``group`` is its
+        ``group_metadata()``, by which a member that lost its partitions is refused (KIP-447).
+
+        Raises CommitFailedError then; the transaction can only be aborted.
+        """
+        self._session.check_running()
+        wanted = as_offsets(offsets)
+        self._state.check_sendable()
+        if wanted:
+            self._offsets_sent = True
+            try:
+                await self._commit_offsets(wanted, group)
+            except ClientError as problem:
+                self._state.on_failure(problem)
+                raise
+
+    # ---- records
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = _NO_HEADERS,
+    ) -> Delivery:
+        """As ``Producer.enqueue``, in the open transaction."""
+        self._state.check_sendable()
+        return await super().enqueue(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = _NO_HEADERS,
+    ) -> Delivery:
+        """As ``Producer.send_nowait``, in the open transaction."""
+        self._state.check_sendable()
+        return super().send_nowait(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = _NO_HEADERS,
+    ) -> RecordMetadata:
+        """As ``Producer.send``: the record is in the log, and visible once committed."""
+        delivery = await self.enqueue(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        return await delivery
+
+    # ---- within
+
+    def _check_sendable(self) -> None:
+        self._state.check_sendable()
+
+    def _controls(self) -> "TransactionControl":
+        self._session.check_running()
+        assert self._control is not None, "running"
+        return self._control
+
+    def _on_failed(self, problem: ClientError) -> None:
+        """A record will not be there: send no others, which could only be aborted."""
+        was_hopeful = self._state.phase in (Phase.OPEN, Phase.COMMITTING)
+        self._state.on_failure(problem)
+        if was_hopeful:
+            self._accumulator.cut(self._state.abortable())
+
+    def _adopt(self, identity: ProducerIdentity) -> None:
+        self._identity = identity
+        self._accumulator.renew(identity)
+
+    async def _end(self, *, commit: bool) -> None:
+        if self._has_written if commit else self._may_have_written:
+            try:
+                identity = await self._controls().end(
+                    self._identity, self._block_deadline(), commit=commit
+                )
+            except ClientError as problem:
+                if not problem.retriable:
+                    self._state.on_failure(problem, at_end=True)
+                raise
+            self._adopt(identity)
+        elif not commit:
+            self._adopt(self._identity)
+        self._state.do(Act.ENDED)
+
+    @property
+    def _has_written(self) -> bool:
+        """Whether there is something to commit: else the coordinator never heard of it."""
+        acknowledged = self.statistics().records_acknowledged
+        return self._offsets_sent or acknowledged > self._acknowledged_before
+
+    @property
+    def _may_have_written(self) -> bool:
+        """Whether the coordinator may have heard of the transaction."""
+        assert self._sender is not None, "started"
+        return self._offsets_sent or self._sender.requests_sent > self._requests_before
+
+    async def _abort_at_close(self, timeout_ms: int | None) -> None:
+        allowed_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(allowed_ms / 1_000):
+                await self.abort_if_open()
+        except (TimeoutError, ClientError):
+            return  # the coordinator aborts it after transaction_timeout_ms
+
+    def _block_deadline(self) -> Deadline:
+        return Deadline.after(self.config.max_block_ms, self._clock.now_ms())
+
+    async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        coordinator = self._groups.get(group.group_id)
+        if coordinator is None:
+            coordinator = self._groups[group.group_id] = Coordinator(
+                self._session, self.config, self._clock, group.group_id
+            )
+        await commit_offsets(
+            coordinator,
+            self._block_deadline(),
+            self.transactional_id,
+            self._identity,
+            offsets=offsets,
+            group=group,
+        )

@@ -1,0 +1,314 @@
+"""One TCP connection to a broker: requests pipelined, answers matched by correlation id, everything
+bounded.
+"""
+
+import asyncio
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from tidemark.client.config import Address, ClientConfig
+from tidemark.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+    error_for,
+)
+from tidemark.client.wire.framing import FrameAssembler, FrameError
+from tidemark.codec.record_batch import Buffer
+from tidemark.kafka.api_versions import (
+    ApiVersionsRequest,
+    read_api_versions_response,
+    write_api_versions_request,
+)
+from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.kafka.headers import MalformedRequestError, read_response_header, request_header
+from tidemark.model.errors import ErrorCode
+
+_LENGTH: Final = struct.Struct(">i")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_ERROR_CODE: Final = struct.Struct(">h")
+_SOFTWARE_NAME: Final = "tidemark-python"
+_SOFTWARE_VERSION: Final = "0.1.0"
+
+
+class UnansweredRequest(NamedTuple):
+    """Written, and waiting for its answer."""
+
+    api_key: ApiKey
+    version: int
+    frame: asyncio.Future[memoryview]
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """Open it with ``open``; then ``request``. Once lost it stays lost: make another.
+
+    A request that is not answered in time closes the connection: answers come in order, so that
+    those behind it would wait as long.
+    """
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self.address = address
+        self._config = config
+        self._assembler = FrameAssembler(frame_bytes_max=config.response_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, asyncio.Future[memoryview]] = {}
+        self._slots = asyncio.Semaphore(config.pending_requests_max)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._next_correlation_id = 0
+        self._lost: ClientError | None = None
+        self._versions: Mapping[int, tuple[int, int]] = {}
+
+    @classmethod
+    async def open(cls, address: Address, config: ClientConfig) -> "BrokerConnection":
+        """Connect and agree on versions. Raises ConnectionLostError, RequestTimedOutError."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(config.connections_setup_timeout_ms / 1_000):
+                _, connection = await loop.create_connection(
+                    lambda: cls(address, config), address.host, address.port
+                )
+        except TimeoutError:
+            raise ConnectionLostError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"no connection within {config.connections_setup_timeout_ms} ms",
+                where=str(address),
+            ) from None
+        except OSError as problem:
+            raise ConnectionLostError(
+                ErrorCode.NETWORK_EXCEPTION, f"cannot connect: {problem}", where=str(address)
+            ) from None
+        try:
+            await connection.negotiate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no request can be made any more."""
+        return self._lost is not None
+
+    @property
+    def pending_count(self) -> int:
+        """Requests without answer."""
+        return len(self._pending)
+
+    def version(self, api_key: ApiKey, *, version_max: int | None = None) -> int:
+        """The highest version both ends have, at most ``version_max``. Raises
+        UnsupportedVersionError.
+        """
+        ours = APIS[api_key]
+        low, high = self._versions.get(api_key, (0, -1))
+        version = min(ours.max if version_max is None else version_max, ours.max, high)
+        if version < max(ours.served_min, low):
+            served = f"versions {low} to {high}" if high >= 0 else "no version"
+            raise UnsupportedVersionError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{api_key.name}: the broker serves {served},"
+                f" this client speaks {ours.served_min} to {ours.max}",
+                where=str(self.address),
+            )
+        return version
+
+    def serves(self, api_key: ApiKey) -> bool:
+        """Whether the broker advertises the API at all."""
+        return api_key in self._versions
+
+    async def request(
+        self,
+        api_key: ApiKey,
+        version: int,
+        body: Sequence[Buffer],
+        *,
+        timeout_ms: float | None = None,
+    ) -> memoryview:
+        """Send one request, ``body`` in pieces; returns the answer's body. Raises ClientError."""
+        return await self.answer(await self.send(api_key, version, body), timeout_ms=timeout_ms)
+
+    async def send(
+        self, api_key: ApiKey, version: int, body: Sequence[Buffer]
+    ) -> UnansweredRequest:
+        """Write one request, once there is a slot and room; see ``answer``. Raises ClientError."""
+        await self._slots.acquire()
+        try:
+            await self._writable.wait()
+            self._raise_if_lost()
+            frame: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+            self._pending[self._write(api_key, version, body)] = frame
+        except BaseException:
+            self._slots.release()
+            raise
+        frame.add_done_callback(self._free_slot)
+        return UnansweredRequest(api_key, version, frame)
+
+    async def answer(
+        self, request: UnansweredRequest, *, timeout_ms: float | None = None
+    ) -> memoryview:
+        """Wait for the body of the answer to what ``send`` wrote. Raises ClientError."""
+        allowed_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        api_key, version, answer = request
+        try:
+            async with asyncio.timeout(allowed_ms / 1_000):
+                frame = await answer
+        except TimeoutError:
+            late = RequestTimedOutError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{api_key.name} was not answered within {allowed_ms:.0f} ms",
+                where=str(self.address),
+            )
+            self._lose(late)
+            raise late from None
+        try:
+            _, position = read_response_header(frame, api_key, version)
+        except MalformedRequestError as problem:
+            raise self._malformed(api_key, problem) from None
+        return frame[position:]
+
+    async def send_only(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> None:
+        """Send a request that has no answer (Produce with acks=0)."""
+        await self._writable.wait()
+        self._raise_if_lost()
+        self._write(api_key, version, body)
+
+    def close(self) -> None:
+        """Close now; requests without answer fail."""
+        self._lose(
+            ConnectionLostError(
+                ErrorCode.NETWORK_EXCEPTION, "connection closed", where=str(self.address)
+            )
+        )
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop before it reads."""
+        return self._assembler.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop after it read."""
+        try:
+            for frame in self._assembler.received(nbytes):
+                self._on_frame(frame)
+        except FrameError as problem:
+            self._lose(
+                ConnectionLostError(
+                    ErrorCode.NETWORK_EXCEPTION,
+                    f"the peer does not speak Kafka's protocol: {problem}",
+                    where=str(self.address),
+                    hint="check that the address is a Kafka listener without TLS",
+                )
+            )
+
+    def eof_received(self) -> bool:
+        """Called by the loop when the broker closed its side: so do we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop when the connection is gone."""
+        reason = f"connection lost: {exc}" if exc else "the broker closed the connection"
+        self._lose(
+            ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, reason, where=str(self.address))
+        )
+
+    def pause_writing(self) -> None:
+        """Called by the loop when the kernel takes no more."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the loop when it does again."""
+        self._writable.set()
+
+    async def negotiate(self) -> None:
+        """ApiVersions, newest first; a broker that does not know it answers in version 0 with what
+        it knows (KIP-511).
+        """
+        version = APIS[ApiKey.API_VERSIONS].max
+        request = ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION)
+        body = await self._ask_versions(version, request)
+        if _ERROR_CODE.unpack_from(body)[0] == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+            body = await self._ask_versions(version, request)
+        try:
+            answer = read_api_versions_response(body, version)
+        except MalformedRequestError as problem:
+            raise self._malformed(ApiKey.API_VERSIONS, problem) from None
+        if answer.error_code != ErrorCode.NONE:
+            raise error_for(
+                answer.error_code, "agreeing on versions failed", where=str(self.address)
+            )
+        self._versions = {key: (low, high) for key, low, high in answer.api_versions}
+
+    async def _ask_versions(self, version: int, request: ApiVersionsRequest) -> memoryview:
+        body = await self.request(
+            ApiKey.API_VERSIONS,
+            version,
+            [write_api_versions_request(version, request)],
+            timeout_ms=self._config.connections_setup_timeout_ms,
+        )
+        if len(body) < _ERROR_CODE.size:
+            raise self._malformed(ApiKey.API_VERSIONS, ValueError("empty"))
+        return body
+
+    def _free_slot(self, answer: asyncio.Future[memoryview]) -> None:
+        """An answer came, or nobody waits for it any more (then its exception is nobody's
+        either).
+        """
+        self._slots.release()
+        if not answer.cancelled():
+            answer.exception()
+
+    def _write(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> int:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
+        header = request_header(api_key, version, correlation_id, self._config.client_id)
+        size = len(header) + sum(len(piece) for piece in body)
+        assert self._transport is not None, "written before connected"
+        self._transport.writelines([_LENGTH.pack(size) + header, *body])
+        return correlation_id
+
+    def _on_frame(self, frame: memoryview) -> None:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        answer = self._pending.pop(correlation_id, None)
+        if answer is None:
+            raise FrameError(f"an answer to no request of ours (correlation id {correlation_id})")
+        if not answer.done():  # else its caller was cancelled meanwhile
+            answer.set_result(frame)
+
+    def _malformed(self, api_key: ApiKey, problem: Exception) -> ClientError:
+        error = ConnectionLostError(
+            ErrorCode.NETWORK_EXCEPTION,
+            f"malformed answer to {api_key.name}: {problem}",
+            where=str(self.address),
+        )
+        self._lose(error)
+        return error
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._loss()
+
+    def _lose(self, reason: ClientError) -> None:
+        """The only way a connection ends: once, and everybody who waits hears why."""
+        if self._lost is not None:
+            return
+        self._lost = reason
+        self._writable.set()
+        pending, self._pending = self._pending, {}
+        for answer in pending.values():
+            if not answer.done():
+                answer.set_exception(self._loss())
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _loss(self) -> ConnectionLostError:
+        """A fresh exception for each who waits: one instance would collect all their tracebacks."""
+        assert self._lost is not None, "not lost"
+        return ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, self._lost.message)

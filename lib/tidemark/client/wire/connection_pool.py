@@ -1,0 +1,54 @@
+"""Connections to brokers, made when first used, kept while they live, one for each broker and
+lane.
+"""
+
+import asyncio
+from enum import Enum, auto
+
+from tidemark.client.config import Address, ClientConfig
+from tidemark.client.wire.connection import BrokerConnection
+
+
+class Lane(Enum):
+    """Answers come in request order, so that a long poll would hold up whatever shares its
+    connection.
+    """
+
+    CONTROL = auto()
+    PRODUCE = auto()
+    FETCH = auto()
+    FETCH_COMMITTED = auto()
+    GROUP = auto()
+
+
+class ConnectionPool:
+    """All connections of one client."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._connections: dict[tuple[Address, Lane], BrokerConnection] = {}
+        self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._closed = False
+
+    async def connection(self, address: Address, lane: Lane) -> BrokerConnection:
+        """A live connection. Raises ConnectionLostError, RequestTimedOutError,
+        UnsupportedVersionError.
+        """
+        key = (address, lane)
+        connection = self._connections.get(key)
+        if connection is not None and not connection.is_lost:
+            return connection
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
+            if connection is None or connection.is_lost:
+                assert not self._closed, "the pool is closed"
+                connection = await BrokerConnection.open(address, self._config)
+                self._connections[key] = connection
+        return connection
+
+    def close(self) -> None:
+        """Close all."""
+        self._closed = True
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()

@@ -1,0 +1,86 @@
+import pytest
+from tidemark.client.consumer.positions import FetchedChunk, ReadOptions
+from tidemark.client.consumer.range_reader import OffsetRange, RangeLostError, RawBatch, raw_batches
+from tidemark.client.errors import CorruptBatchError
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, set_base_offset_and_epoch
+from tidemark.codec.records import build_batch
+from tidemark.model.ids import LeaderEpoch, Offset
+from tidemark.model.topics import TopicPartition
+
+PARTITION = TopicPartition("orders", 3)
+ZSTD = 4
+
+
+def batch(base: int, *, producer_id: int = -1, compression: int = 0) -> bytes:
+    """Two records."""
+    return build_batch(
+        [(0, None, b"v", ())] * 2,
+        base_offset=base,
+        compression=compression,
+        producer_id=producer_id,
+        attributes_extra=TRANSACTIONAL_BIT if producer_id >= 0 else 0,
+    )
+
+
+def marker(base: int, *, commits: bool) -> bytes:
+    built = build_marker(EndTxnMarker(commits, 1), producer_id=7, producer_epoch=0, timestamp=0)
+    whole = bytearray(built)
+    set_base_offset_and_epoch(whole, 0, Offset(base), LeaderEpoch(0))
+    return bytes(whole)
+
+
+def found(
+    stored: bytes, start: int = 0, end: int = 99, aborted: tuple[tuple[int, int], ...] = ()
+) -> list[RawBatch]:
+    chunk = FetchedChunk(PARTITION, memoryview(stored), ReadOptions(read_committed=True), aborted)
+    return list(raw_batches(OffsetRange(PARTITION, start, end), chunk))
+
+
+def bases(batches: list[RawBatch]) -> list[int]:
+    return [each.header.base_offset for each in batches]
+
+
+def test_only_batches_of_the_range() -> None:
+    assert bases(found(b"".join(batch(base) for base in (0, 2, 4, 6)), 3, 5)) == [2, 4]
+
+
+@pytest.mark.parametrize(("start", "end", "is_cut"), [(2, 4, False), (3, 4, True), (2, 3, True)])
+def test_a_batch_knows_whether_it_is_cut(start: int, end: int, *, is_cut: bool) -> None:
+    assert [each.is_cut for each in found(batch(2), start, end)] == [is_cut]
+
+
+def test_records_are_decompressed() -> None:
+    plain, packed = found(batch(0)), found(batch(0, compression=ZSTD))
+    assert packed[0].records == plain[0].records == batch(0)[HEADER_BYTES:]
+
+
+def test_what_was_aborted_is_left_out_up_to_its_marker() -> None:
+    stored = batch(0, producer_id=7) + marker(2, commits=False) + batch(3, producer_id=7)
+    assert bases(found(stored, aborted=((7, 0),))) == [3]
+
+
+def test_a_marker_is_no_batch_of_the_users() -> None:
+    assert bases(found(batch(0, producer_id=7) + marker(2, commits=True))) == [0]
+
+
+def test_a_damaged_batch_is_named() -> None:
+    damaged = bytearray(batch(0) + batch(2))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatchError, match=r"offsets 2 to 3 of orders-3 .* checksum"):
+        found(bytes(damaged))
+
+
+def test_bytes_that_do_not_decompress_are_named() -> None:
+    stored = bytearray(batch(0))
+    stored[22] |= ZSTD  # it is not
+    chunk = FetchedChunk(PARTITION, memoryview(stored), ReadOptions(check_crcs=False))
+    with pytest.raises(CorruptBatchError, match="offsets 0 to 1 of orders-3"):
+        list(raw_batches(OffsetRange(PARTITION, 0, 9), chunk))
+
+
+def test_a_loss_says_what_is_left() -> None:
+    lost = RangeLostError(PARTITION, (3, 9), (5, 20))
+    assert "offsets 3 to 9 (exclusive) of orders-3 are not all there: the log holds 5 to 20" in str(
+        lost
+    )
