@@ -20,8 +20,8 @@ _DOUBLINGS_MAX: Final = 30
 class Backoff:
     """Delays that double from ``first_ms`` up to ``max_ms``, before jitter."""
 
-    first_ms: int
-    max_ms: int
+    first_ms: float
+    max_ms: float
 
     def delay_ms(self, failures: int, dice: float) -> float:
         """Return the delay after ``failures`` failed attempts in a row (at least 1).
@@ -29,7 +29,7 @@ class Backoff:
         ``dice`` is a number in [0, 1).
         """
         assert failures >= 1, failures
-        doubled = self.first_ms << min(failures - 1, _DOUBLINGS_MAX)
+        doubled = self.first_ms * (1 << min(failures - 1, _DOUBLINGS_MAX))
         spread = 1 - JITTER + 2 * JITTER * dice
         return min(doubled, max(self.max_ms, self.first_ms)) * spread
 

@@ -1,6 +1,7 @@
 """How a service reaches the active controller: found through ZooKeeper or from a list."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
 
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime import zk_paths
@@ -15,10 +17,9 @@ from tidemark.runtime.channel import open_channel
 from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, ZkSession
 
 _RETRIED_STATUS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
-_BACKOFF_S_FIRST: Final = 0.05
+_BACKOFF: Final = Backoff(50, 1_000)
 _LEFT_S_MIN: Final = 0.001
 """With less time left nothing is tried again: a clock may not even show that it passes."""
-_BACKOFF_S_MAX: Final = 1.0
 _DUPLICATE_RETRY_S: Final = 0.5
 _CHANNELS_MAX: Final = 8
 
@@ -26,11 +27,19 @@ _CHANNELS_MAX: Final = 8
 class ControllerClient:
     """Calls whoever is the active controller. One per process, for any number of tasks."""
 
-    def __init__(self, session: ZkSession | None = None, endpoints: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        session: ZkSession | None = None,
+        endpoints: Sequence[str] = (),
+        *,
+        dice: Dice = random.random,
+    ) -> None:
         """``session`` finds the active one; without it, ``endpoints`` (host:port) take turns."""
         assert session is not None or endpoints, "nothing to find a controller by"
         self._session = session
         self._endpoints = tuple(endpoints)
+        self.dice = dice
+        """Spreads delays between attempts, here and in the feed's follower."""
         self._tries = 0
         self._active = ""
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -48,15 +57,14 @@ class ControllerClient:
 
     async def find(self, timeout_s: float) -> str:
         """The active controller's gRPC endpoint. Raises TidemarkError REQUEST_TIMED_OUT."""
-        backoff_s = _BACKOFF_S_FIRST
+        delays = RetryDelays(_BACKOFF, self.dice)
         try:
             async with asyncio.timeout(timeout_s):
                 while not self._active:
                     self._active = await self._look_up()
                     await self._close_oldest()
                     if not self._active:
-                        await asyncio.sleep(backoff_s)
-                        backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+                        await asyncio.sleep(delays.next_s())
         except TimeoutError:
             raise TidemarkError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -111,7 +119,7 @@ class ControllerClient:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        backoff_s = _BACKOFF_S_FIRST
+        delays = RetryDelays(_BACKOFF, self.dice)
         reason = "none was active"
         while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
             endpoint = await self.find(left_s)
@@ -126,8 +134,7 @@ class ControllerClient:
                     return response
                 reason = f"{endpoint} is not active"
                 self.disprove(endpoint, response.controller_hint)
-            await asyncio.sleep(max(0.0, min(backoff_s, deadline - loop.time())))
-            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+            await asyncio.sleep(max(0.0, min(delays.next_s(), deadline - loop.time())))
         raise TidemarkError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"the controller did not answer {method} within {timeout_s:.1f} s: {reason}",

@@ -6,6 +6,7 @@ of coordinators bear that, as Kafka's clients do the same.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ import grpc.aio
 from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
 
 from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import NO_COORDINATOR, TXN
 from tidemark.runtime.channel_pool import (
@@ -28,8 +30,7 @@ from tidemark.runtime.telemetry import REQUEST_ID
 T = TypeVar("T")
 
 _REQUEST_ID_METADATA: Final = "x-request-id"
-_BACKOFF_S_FIRST: Final = 0.02
-_BACKOFF_S_MAX: Final = 0.5
+_BACKOFF: Final = Backoff(20, 500)
 _LEFT_S_MIN: Final = 0.001
 """With less time left nothing is tried again: a clock may not even show that it passes."""
 _OWNER_PATIENCE_S: Final = 0.5
@@ -116,10 +117,13 @@ class CoordinatorClient:
         book: CoordinatorBook,
         channels: ChannelPool,
         make_stub: Callable[[grpc.aio.Channel], Any] = txn_pb2_grpc.TransactionCoordinatorStub,
+        *,
+        dice: Dice = random.random,
     ) -> None:
         self._book = book
         self._channels = channels
         self._make_stub = make_stub
+        self._dice = dice
 
     async def call(
         self,
@@ -200,7 +204,7 @@ class CoordinatorClient:
         """``attempt(left_s)`` until it does not fail with a code of RETRIED, or time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        backoff_s = _BACKOFF_S_FIRST
+        delays = RetryDelays(_BACKOFF, self._dice)
         failure = _nobody()
         while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
             try:
@@ -209,8 +213,7 @@ class CoordinatorClient:
                 if problem.code not in RETRIED:
                     raise
                 failure = problem
-            await self._book.refresh(max(0.0, min(backoff_s, deadline - loop.time())))
-            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+            await self._book.refresh(max(0.0, min(delays.next_s(), deadline - loop.time())))
         raise failure
 
     async def _while_owned(self, shard: int, endpoint: str, work: Awaitable[T]) -> T:

@@ -9,6 +9,7 @@ import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from tidemark.machine.feed import FeedSubscriber, Verdict
+from tidemark.model.backoff import Backoff, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage
@@ -21,8 +22,7 @@ log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-_BACKOFF_S_FIRST: Final = 0.05
-_BACKOFF_S_MAX: Final = 1.0
+_BACKOFF: Final = Backoff(50, 1_000)
 _FIND_S_MAX: Final = 3600.0
 END_OF_STREAM: Final = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
@@ -53,7 +53,7 @@ class MetadataFollower:
         self.metadata = metadata
         self._subscriber = subscriber
         self._broker_epoch = broker_epoch
-        self._backoff_s = _BACKOFF_S_FIRST
+        self._delays = RetryDelays(_BACKOFF, controller.dice)
         self._core = FeedSubscriber()
 
     @property
@@ -76,8 +76,7 @@ class MetadataFollower:
                     "metadata feed broke",
                     extra=fields(endpoint=endpoint, code=error.code().name, detail=error.details()),
                 )
-            await asyncio.sleep(self._backoff_s)
-            self._backoff_s = min(2 * self._backoff_s, _BACKOFF_S_MAX)
+            await asyncio.sleep(self._delays.next_s())
 
     async def _find(self) -> str:
         while True:
@@ -145,7 +144,7 @@ class MetadataFollower:
                 await self.metadata.take_in_steps(image, delta)
             case Verdict.KNOWN:
                 pass
-        self._backoff_s = _BACKOFF_S_FIRST
+        self._delays.reset()
 
 
 async def _in_turns(steps: Generator[None, None, ResultT]) -> ResultT:

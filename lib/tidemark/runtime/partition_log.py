@@ -8,6 +8,7 @@ log must not be appended to again: drop it, take a new owner epoch, load again.
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -18,6 +19,7 @@ from tidemark_wire.v1 import common_pb2, partition_store_pb2_grpc
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
 from tidemark.codec.record_batch import iterate_headers
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
@@ -38,8 +40,7 @@ Stream = Any  # a grpc.aio.StreamStreamCall; the stubs' generics do not know EOF
 _END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 _ALL_IN_SYNC: Final = -1
 _EARLIEST: Final = -2
-_BACKOFF_S_FIRST: Final = 0.02
-_BACKOFF_S_MAX: Final = 1.0
+_BACKOFF: Final = Backoff(20, 1_000)
 _LISTING_TIMEOUT_S: Final = 5.0
 _DEPOSED_PATIENCE_S: Final = 1.0
 """How long the answer of a leader that was replaced is waited for."""
@@ -103,6 +104,7 @@ class RemotePartitionLog:
         owner_epoch: int,
         client_id: str = "",
         limits: LogLimits | None = None,
+        dice: Dice = random.random,
     ) -> None:
         """``metadata`` shows who leads the partition; ``owner_epoch`` is from 1."""
         assert owner_epoch > 0, "owner epochs start at 1"
@@ -112,6 +114,7 @@ class RemotePartitionLog:
         self._channels = channels
         self._client_id = client_id
         self._limits = limits or LogLimits()
+        self._dice = dice
         self._appends: _Appends | None = None
         self._fetches = _Fetches(channels)
         self._is_broken = False
@@ -213,7 +216,7 @@ class RemotePartitionLog:
         self, attempt: Callable[[PartitionLeader], Awaitable[T]], passing: frozenset[ErrorCode]
     ) -> T:
         """Ask the leader, and after what may pass ask whoever leads then. Raises TidemarkError."""
-        backoff_s = _BACKOFF_S_FIRST
+        delays = RetryDelays(_BACKOFF, self._dice)
         self._refused = ""
         while True:
             position = self._metadata.image.position
@@ -226,8 +229,7 @@ class RemotePartitionLog:
                 self._refused = failure.message
                 words = fields(partition=str(self.at), reason=failure.message)
                 log.debug("trying again", extra=words)
-            await self._metadata.wait_newer_or(position, backoff_s)
-            backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
+            await self._metadata.wait_newer_or(position, delays.next_s())
 
     async def _while_leading(self, leader: PartitionLeader, work: Awaitable[T]) -> T:
         """Wait for an answer of the leader, and, once the metadata shows another, not for much

@@ -193,7 +193,9 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         10 * _MIB, ge=1_024, description="of one fetch of a follower, all partitions together"
     )
     replica_fetch_backoff_ms: int = Field(
-        1_000, ge=1, description="longest pause of a follower after its leader failed it"
+        1_000,
+        ge=1,
+        description="longest pause of a follower after its leader failed it, before 20 % of jitter",
     )
     replica_socket_timeout_ms: int = Field(
         30_000, ge=100, description="a leader silent for so long is connected to anew"

@@ -185,11 +185,12 @@ class BrokerProcess:
         session = SimZkSession(self.session)
         self.server: SimServer | None = None
         self.services: dict[str, Any] = {}
+        chance = random.Random(dice.throws(1)[0])
         seams = Seams(
             clock=clock,
-            dice=random.Random(dice.throws(1)[0]),
+            dice=chance,
             session=session,
-            controller=SimControllerClient(session, directory, host),
+            controller=SimControllerClient(session, directory, host, chance.random),
             channels=SimChannelPool(directory, host),
             connect_leader=self._connect,
             make_grpc_server=grpc_server_maker(f"{host.name}:2", self.services),

@@ -83,8 +83,14 @@ class Directory(Protocol):
 class SimControllerClient(ControllerClient):
     """The services' own client, over the simulated network."""
 
-    def __init__(self, session: ZkSession, directory: Directory, host: Host) -> None:
-        super().__init__(session)
+    def __init__(
+        self,
+        session: ZkSession,
+        directory: Directory,
+        host: Host,
+        dice: Callable[[], float],
+    ) -> None:
+        super().__init__(session, dice=dice)
         self._directory = directory
         self._host = host
 

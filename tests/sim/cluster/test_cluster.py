@@ -3,6 +3,7 @@ and bugs made on purpose, which must be found.
 """
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -10,7 +11,7 @@ import pytest
 
 from sim.cluster.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
 from sim.cluster.parts import Options
-from sim.cluster.run import SEEDS_THAT_FAILED, run_seed
+from sim.cluster.run import SEEDS_THAT_FAILED, run_seed, run_txn_seed
 from sim.cluster.world import World
 from sim.run import first_broken, seeds_that_failed
 
@@ -87,6 +88,14 @@ def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) ->
     run_seed(7, full)
     assert capsys.readouterr().out == first
     assert first.count("\n") > 50
+
+
+@pytest.mark.parametrize("seed", range(3_000, 3_008))
+def test_a_run_draws_nothing_from_the_machines_dice(seed: int) -> None:
+    before = random.getstate()
+    run_seed(seed)
+    run_txn_seed(seed)
+    assert random.getstate() == before
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

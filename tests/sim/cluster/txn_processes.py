@@ -1,6 +1,7 @@
 """What transactions add to a cluster: a txn-coordinator's process, and brokers that ask it."""
 
 import asyncio
+import random
 from functools import cache
 
 from broker.config import BrokerConfig
@@ -70,15 +71,17 @@ class CoordinatorProcess:
         self.loop = new_loop(host, dice)
         self.session: SimSession = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
         zk = SimZkSession(self.session)
+        chance = random.Random(dice.throws(1)[0]).random
         self.node = TxnCoordinatorNode(
             coordinator_config(number, timing),
             SimClock(host, 1_000),
             Metrics(SERVICE),
             channels=SimChannelPool(directory, host),
+            dice=chance,
         )
         self.member = CoordinatorSession(
             zk,
-            SimControllerClient(zk, directory, host),
+            SimControllerClient(zk, directory, host, chance),
             kind=TXN,
             coordinator_id=number,
             grpc_endpoint=f"{host.name}:3",

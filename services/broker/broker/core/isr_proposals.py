@@ -4,12 +4,12 @@ proposal of each partition, and patience when there is no answer.
 
 from typing import Final
 
+from tidemark.model.backoff import Backoff
 from tidemark.model.ids import InstantMs, TopicId
 
 from broker.core.isr import IsrProposal
 
-BACKOFF_MS_FIRST: Final = 50
-BACKOFF_MS_MAX: Final = 1_000
+BACKOFF: Final = Backoff(50, 1_000)
 REQUEST_PROPOSALS_MAX: Final = 1_000
 _AT_ONCE: Final = InstantMs(-1)
 
@@ -21,12 +21,12 @@ class IsrProposals:
     it was answered: without an answer it may or may not have been agreed.
     """
 
-    __slots__ = ("_backoff_ms", "_in_flight", "_next_at", "_queue")
+    __slots__ = ("_failures", "_in_flight", "_next_at", "_queue")
 
     def __init__(self) -> None:
         self._queue: dict[_Key, IsrProposal] = {}
         self._in_flight: tuple[IsrProposal, ...] = ()
-        self._backoff_ms = BACKOFF_MS_FIRST
+        self._failures = 0
         self._next_at = _AT_ONCE
 
     def __len__(self) -> int:
@@ -55,13 +55,17 @@ class IsrProposals:
     def answered(self) -> None:
         """The controller judged each proposal of the request in flight."""
         self._in_flight = ()
-        self._backoff_ms = BACKOFF_MS_FIRST
+        self._failures = 0
         self._next_at = _AT_ONCE
 
-    def failed(self, now: InstantMs) -> None:
-        """No answer, or one that says nothing of the proposals: ask again, later and later."""
+    def failed(self, now: InstantMs, dice: float) -> None:
+        """Queue the request in flight again, after a delay that grows with each failure.
+
+        For requests without an answer, and for answers that do not judge the proposals. ``dice``
+        in [0, 1) spreads the delay.
+        """
         for proposal in self._in_flight:
             self._queue.setdefault((proposal.topic_id, proposal.partition), proposal)
         self._in_flight = ()
-        self._next_at = InstantMs(now + self._backoff_ms)
-        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
+        self._failures += 1
+        self._next_at = InstantMs(now + round(BACKOFF.delay_ms(self._failures, dice)))

@@ -10,13 +10,15 @@ from when on one of them may be made sound again.
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from tidemark.model.backoff import Backoff
 from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import PartitionImage
 
-BACKOFF_MS_FIRST: Final = 50
-BACKOFF_MS_MAX: Final = 1_000
-AGAIN_MS_FIRST: Final = 1_000
-AGAIN_MS_MAX: Final = 30_000
+BACKOFF: Final = Backoff(50, 1_000)
+"""After a report without an answer."""
+AGAIN: Final = Backoff(1_000, 30_000)
+"""Until a replica that stays unsound is reported again."""
+LOOK_MS: Final = 50
 REPORT_REPLICAS_MAX: Final = 1_000
 FIRST_EPOCH: Final = 0
 FOUND_AT_START: Final = -1
@@ -89,14 +91,14 @@ class UnsoundReports:
     after a second, then more and more seldom.
     """
 
-    __slots__ = ("_again", "_backoff_ms", "_in_flight", "_next_at")
+    __slots__ = ("_again", "_failures", "_in_flight", "_next_at")
 
     def __init__(self) -> None:
         self._in_flight: tuple[Unsound, ...] = ()
-        self._backoff_ms = BACKOFF_MS_FIRST
+        self._failures = 0
         self._next_at = InstantMs(-1)
         self._again: dict[Key, tuple[InstantMs, int]] = {}
-        """When a replica may be reported next, and after which pause."""
+        """When a replica may be reported next, and how often it was."""
 
     def next_request(self, unsound: Iterable[Unsound], now: InstantMs) -> tuple[Unsound, ...]:
         """What to report now, of all that must be; nothing while a request is in flight, or too
@@ -106,7 +108,7 @@ class UnsoundReports:
         self._again = {
             key: known
             for key, known in self._again.items()
-            if key in wanted or now < known[0] + AGAIN_MS_MAX
+            if key in wanted or now < known[0] + AGAIN.max_ms
         }
         if self._in_flight or now < self._next_at:
             return ()
@@ -118,21 +120,21 @@ class UnsoundReports:
         known = self._again.get(key)
         return -1 if known is None else known[0]
 
-    def answered(self, now: InstantMs) -> None:
-        """The controller has judged each of them."""
+    def answered(self, now: InstantMs, dice: float) -> None:
+        """The controller has judged each of them. ``dice`` in [0, 1) spreads the next reports."""
         for one in self._in_flight:
-            _, pause_ms = self._again.get(one.key, (0, AGAIN_MS_FIRST // 2))
-            pause_ms = min(2 * pause_ms, AGAIN_MS_MAX)
-            self._again[one.key] = (InstantMs(now + pause_ms), pause_ms)
+            reports = self._again.get(one.key, (0, 0))[1] + 1
+            delay_ms = round(AGAIN.delay_ms(reports, dice))
+            self._again[one.key] = (InstantMs(now + delay_ms), reports)
         self._in_flight = ()
-        self._backoff_ms = BACKOFF_MS_FIRST
+        self._failures = 0
 
-    def failed(self, now: InstantMs) -> None:
-        """No answer: ask again, later and later."""
+    def failed(self, now: InstantMs, dice: float) -> None:
+        """No answer: ask again, after a delay that grows; ``dice`` in [0, 1) spreads it."""
         self._in_flight = ()
-        self._next_at = InstantMs(now + self._backoff_ms)
-        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
+        self._failures += 1
+        self._next_at = InstantMs(now + round(BACKOFF.delay_ms(self._failures, dice)))
 
     def next_try(self, now: InstantMs) -> InstantMs:
         """When to look again at the latest."""
-        return InstantMs(max(self._next_at, now + BACKOFF_MS_FIRST))
+        return InstantMs(max(self._next_at, now + LOOK_MS))

@@ -67,6 +67,7 @@ class BrokerServer:
             lookups=self.lookups,
             draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
             failed_directories=failed_directories,
+            dice=seams.dice.random,
         )
         if config.transaction_partition_verification_enable:
             self.node.txn_verifier = self.node.txn.make_verifier(

@@ -87,7 +87,7 @@ class IsrSender:
             answer = await node.controller.alter_partitions(request, CALL_TIMEOUT_S)
         except TidemarkError as failure:
             log.warning("ISR proposals not answered", extra=fields(reason=failure.message))
-            self._proposals.failed(node.clock.now_ms())
+            self._proposals.failed(node.clock.now_ms(), node.dice())
             return
         if answer.error_code != ErrorCode.NONE:
             self._refused(proposals, answer)
@@ -96,7 +96,7 @@ class IsrSender:
         position = read_position(answer.position)
         if not await node.metadata.wait_for(position, FEED_WAIT_MS / 1_000):
             log.warning("ISR proposals answered ahead of the feed")
-            self._proposals.failed(node.clock.now_ms())
+            self._proposals.failed(node.clock.now_ms(), node.dice())
             return
         self._proposals.answered()
         self._take(proposals, answer)
@@ -121,7 +121,7 @@ class IsrSender:
             extra=fields(code=read_error_code(answer.error_code).name, reason=answer.error_message),
         )
         self._node.counters.isr_updates_failed += len(proposals)
-        self._proposals.failed(self._node.clock.now_ms())
+        self._proposals.failed(self._node.clock.now_ms(), self._node.dice())
 
     def _take(self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse) -> None:
         """Tell every partition what became of its proposal; wake what that releases."""

@@ -8,6 +8,7 @@ the core's decisions.
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from tidemark.codec.record_batch import (
     set_log_append_time,
 )
 from tidemark.kafka.fetch import FetchPartition
+from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidemark.model.metadata import ClusterImage
@@ -99,8 +101,9 @@ class BrokerNode(DiskHealth):
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         failed_directories: Sequence[str] = (),
+        dice: Dice = random.random,
     ) -> None:
-        """``failed_directories``: those of log.dirs that could not be opened."""
+        """``failed_directories``: those of log.dirs that did not open. ``dice`` spreads retries."""
         super().__init__(log_managers, failed_directories)
         self.config = config
         self.broker_id = BrokerId(config.broker_id)
@@ -108,6 +111,7 @@ class BrokerNode(DiskHealth):
         self.metadata = MetadataCache(first=ACT_FIRST, then=ACT_THEN)
         self.hosted_by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self.clock = clock
+        self.dice = dice
         self.controller = controller
         self.producer_ids = producer_ids
         self.workers = workers
@@ -140,7 +144,7 @@ class BrokerNode(DiskHealth):
         """Called when a batch awaits a group-commit round."""
         self.on_new_log: Callable[[LogManager, TopicPartition], None] = _nothing_made
         """Called before a log is made: nothing kept under its name is true of it."""
-        self.txn = TxnRelay(self.metadata, ChannelPool() if channels is None else channels)
+        self.txn = TxnRelay(self.metadata, ChannelPool() if channels is None else channels, dice)
         self.txn_verifier: TxnVerifier | None = None
         """Asked about transactional batches; None: transaction.partition.verification.enable is
         off.

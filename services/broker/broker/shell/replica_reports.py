@@ -127,7 +127,7 @@ class ReplicaReports:
             )
         except TidemarkError as failure:
             log.warning("unsound replicas not reported", extra=fields(reason=failure.message))
-            self._reports.failed(clock.now_ms())
+            self._reports.failed(clock.now_ms(), node.dice())
             return
         if answer.error_code != ErrorCode.NONE:
             code = read_error_code(answer.error_code).name
@@ -135,7 +135,7 @@ class ReplicaReports:
                 "report of unsound replicas refused",
                 extra=fields(code=code, reason=answer.error_message),
             )
-            self._reports.failed(clock.now_ms())
+            self._reports.failed(clock.now_ms(), node.dice())
             return
         log.warning(
             "unsound replicas reported",
@@ -147,7 +147,7 @@ class ReplicaReports:
             ),
         )
         await node.metadata.wait_for(read_position(answer.position), FEED_WAIT_S)
-        self._reports.answered(clock.now_ms())
+        self._reports.answered(clock.now_ms(), node.dice())
 
     # -- what a follower could not use
 

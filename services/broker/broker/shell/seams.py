@@ -67,7 +67,7 @@ class Seams:
 
     clock: Clock
     dice: random.Random
-    """Ids of fetch sessions and of the incarnation."""
+    """Ids of fetch sessions and of the incarnation, and the spread of delays between attempts."""
     session: ZkSession
     """Not started yet; the broker starts and stops it."""
     controller: ControllerClient

@@ -7,11 +7,13 @@ clients a wait and not an error.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.machine.shard import CLIENT_ERRORS
+from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import TopicPartition
@@ -81,9 +83,12 @@ class Listed(NamedTuple):
 class TxnRelay:
     """Coordinators are found by ``metadata``; ``close`` ends the channels to them."""
 
-    def __init__(self, metadata: MetadataCache, channels: ChannelPool) -> None:
+    def __init__(
+        self, metadata: MetadataCache, channels: ChannelPool, dice: Dice = random.random
+    ) -> None:
         self._channels = channels
-        self.client = CoordinatorClient(ImageBook(metadata), self._channels)
+        self._dice = dice
+        self.client = CoordinatorClient(ImageBook(metadata), self._channels, dice=dice)
 
     def make_verifier(
         self,
@@ -95,6 +100,7 @@ class TxnRelay:
             self.client,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            dice=self._dice,
         )
 
     async def close(self) -> None:

@@ -4,10 +4,12 @@ One call is under way for each transaction; what is asked meanwhile goes out wit
 """
 
 import asyncio
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -60,13 +62,15 @@ class TxnVerifier:
         *,
         retry_backoff_ms: int = RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
+        dice: Dice = random.random,
     ) -> None:
         """A producer that writes on right after EndTxn meets the end of the transaction before it:
         the coordinator is asked again after at most ``retry_backoff_ms``, for
         ``retry_backoff_max_ms`` in all, since a producer's own pause is longer.
         """
         self._client = client
-        self._pauses_s = tuple(_pauses_s(retry_backoff_ms, retry_backoff_max_ms))
+        self._longest_ms, self._total_ms = retry_backoff_ms, retry_backoff_max_ms
+        self._dice = dice
         self._asking: dict[_Key, _Asking] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -126,7 +130,7 @@ class TxnVerifier:
         self, key: _Key, questions: _Questions
     ) -> dict[TopicPartition, ErrorCode]:
         """Again for a moment while the transaction before is being ended."""
-        for pause_s in self._pauses_s:
+        for pause_s in _pauses_s(self._longest_ms, self._total_ms, self._dice):
             codes = await self._call(key, questions)
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
                 return codes
@@ -158,14 +162,14 @@ class TxnVerifier:
         }
 
 
-def _pauses_s(longest_ms: int, total_ms: int) -> Iterator[float]:
-    """From a quarter of the longest pause on, twice as long each time, to so much in all."""
-    pause_ms, left_ms = longest_ms / _FIRST_PAUSE_SHARE, float(total_ms)
+def _pauses_s(longest_ms: int, total_ms: int, dice: Dice) -> Iterator[float]:
+    """Delays from a quarter of ``longest_ms`` on, twice as long each time, ``total_ms`` in all."""
+    delays = RetryDelays(Backoff(longest_ms / _FIRST_PAUSE_SHARE, longest_ms), dice)
+    left_ms = float(total_ms)
     while left_ms > 0:
-        pause_ms = min(pause_ms, left_ms)
+        pause_ms = min(delays.next_ms(), left_ms)
         yield pause_ms / 1_000
         left_ms -= pause_ms
-        pause_ms = min(pause_ms * 2, longest_ms)
 
 
 def _refusal(code: ErrorCode, transactional_id: str) -> Refusal | None:

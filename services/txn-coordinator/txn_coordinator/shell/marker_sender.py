@@ -17,11 +17,13 @@ import asyncio
 import heapq
 import itertools
 import logging
+import random
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from tidemark.model.backoff import Backoff, Dice
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.model.metadata import START_OF_FEED
@@ -43,6 +45,7 @@ from txn_coordinator.core.requests import MarkersWritten
 
 log = logging.getLogger(__name__)
 
+_BACKOFF: Final = Backoff(20, 1_000)
 _PASSED_BY: Final = ErrorCode.INVALID_PRODUCER_EPOCH
 """The partition has seen this epoch's marker, or a later epoch: there is nothing left to end."""
 
@@ -57,17 +60,12 @@ class MarkerLimits:
     """To one broker."""
     patience_ms: int = 100
     """An answer that takes longer no longer holds up the next request."""
-    backoff_ms_first: int = 20
-    backoff_ms_max: int = 1_000
+    backoff: Backoff = _BACKOFF
 
     def __post_init__(self) -> None:
         assert self.targets_per_request_max > 0, "a request holds a marker"
         assert self.requests_in_flight_max > 0, "a request must be possible"
-        assert 0 < self.backoff_ms_first <= self.backoff_ms_max, "back-off grows from the first"
-
-    def backoff_ms(self, failures: int) -> int:
-        """The pause after so many failures in a row."""
-        return min(self.backoff_ms_first << min(failures, 20), self.backoff_ms_max)
+        assert 0 < self.backoff.first_ms <= self.backoff.max_ms, "delays grow from the first"
 
 
 class MarkerListener(Protocol):
@@ -147,6 +145,7 @@ class MarkerSender:
         listener: MarkerListener,
         *,
         limits: MarkerLimits | None = None,
+        dice: Dice = random.random,
         observe_s: Callable[[float], None] = lambda _: None,
     ) -> None:
         """``observe_s`` hears the seconds from each ``send`` to its last written marker."""
@@ -155,6 +154,7 @@ class MarkerSender:
         self._clock = clock
         self._listener = listener
         self._limits = limits or MarkerLimits()
+        self._dice = dice
         self._observe_s = observe_s
         self._endings: dict[int, dict[SendMarkers, _Ending]] = {}
         self._queues: dict[BrokerId, _Queue] = {}
@@ -256,9 +256,9 @@ class MarkerSender:
 
     def _park(self, part: _Part) -> None:
         """Try again later, or when the metadata changes."""
-        pause_ms = self._limits.backoff_ms(part.ending.failures)
         part.ending.failures += 1
-        due = InstantMs(self._clock.now_ms() + pause_ms)
+        delay_ms = self._limits.backoff.delay_ms(part.ending.failures, self._dice())
+        due = InstantMs(self._clock.now_ms() + round(delay_ms))
         heapq.heappush(self._parked, (due, next(self._parked_ids), part))
         self._park_changed.set()
 
@@ -333,8 +333,8 @@ class MarkerSender:
                 asking.add_done_callback(done)
                 await asyncio.wait((asking,), timeout=patience_s)
                 if queue.failures:
-                    pause_ms = self._limits.backoff_ms(queue.failures - 1)
-                    await self._metadata.wait_newer_or(position, pause_ms / 1_000)
+                    delay_ms = self._limits.backoff.delay_ms(queue.failures, self._dice())
+                    await self._metadata.wait_newer_or(position, delay_ms / 1_000)
 
     def _still_led(self, queue: _Queue) -> list[_Part]:
         """What the broker is to be asked now; what it no longer leads goes another way."""

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TXN
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -68,8 +70,9 @@ class TxnCoordinatorNode:
         metrics: Metrics,
         *,
         channels: ChannelPool | None = None,
+        dice: Dice = random.random,
     ) -> None:
-        """``channels`` to brokers; this node closes them."""
+        """``channels`` to brokers; this node closes them. ``dice`` spreads retries."""
         self.config = config
         self.metrics = metrics
         self.authorizer = Authorizer()
@@ -78,7 +81,11 @@ class TxnCoordinatorNode:
         self.settings = settings_of(config)
         self.stats = RequestStats(metrics)
         self.shards = Shards(
-            clock, acquire=self._acquire, open_runtime=self._open, on_dropped=self._dropped
+            clock,
+            acquire=self._acquire,
+            open_runtime=self._open,
+            on_dropped=self._dropped,
+            dice=dice,
         )
         self._channels = ChannelPool() if channels is None else channels
         self.markers = MarkerSender(
@@ -91,6 +98,7 @@ class TxnCoordinatorNode:
                 request_timeout_ms=config.marker_request_timeout_ms,
             ),
             observe_s=self.stats.marker_seconds.observe,
+            dice=dice,
         )
         self.producer_ids = ProducerIds(self._allocate)
         self.clock = clock
@@ -105,6 +113,7 @@ class TxnCoordinatorNode:
             self.settings,
             config,
             self.stats.load_seconds.observe,
+            dice,
         )
         measure(self, metrics)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemark.codec.txn_records import TxnRecord, decode, encode
 from tidemark.machine.shard import Moment
+from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TRANSACTION_STATE, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
@@ -37,6 +38,7 @@ class ShardWorld:
     settings: TxnSettings
     config: TxnCoordinatorConfig
     observe_load_s: Callable[[float], None]
+    dice: Dice
 
 
 class _AnnouncedShard(TxnShard):
@@ -69,6 +71,7 @@ class ShardLife:
             owner_epoch=owner_epoch,
             client_id=f"{SERVICE}-{config.coordinator_id}",
             limits=LogLimits(append_timeout_ms=config.transaction_state_log_append_timeout_ms),
+            dice=world.dice,
         )
         self._runtime: ShardRuntime[Request, TxnRecord, Effect] = ShardRuntime(
             lambda: _AnnouncedShard(world.settings, self._loaded),

@@ -8,11 +8,13 @@ and all of it begins anew; when the metadata gives the shard to another, it ends
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ShardOwner
 from tidemark.runtime.clock import Clock
@@ -24,8 +26,7 @@ from txn_coordinator.core.table import TxnStatistics
 
 log = logging.getLogger(__name__)
 
-_BACKOFF_S_FIRST: Final = 0.05
-_BACKOFF_S_MAX: Final = 5.0
+_BACKOFF: Final = Backoff(50, 5_000)
 _STEADY_MS: Final = 10_000
 """A shard that served for so long did not fail at once: the next pause is a short one again."""
 
@@ -111,6 +112,7 @@ class Shards:
         acquire: Acquire,
         open_runtime: OpenRuntime,
         on_dropped: Callable[[int], None] = lambda _: None,
+        dice: Dice = random.random,
     ) -> None:
         """``on_dropped`` hears of each shard whose state is no longer served."""
         self.stats = ShardStats()
@@ -118,6 +120,7 @@ class Shards:
         self._acquire = acquire
         self._open_runtime = open_runtime
         self._on_dropped = on_dropped
+        self._dice = dice
         self._shard_count = 0
         self._held: dict[int, _Held] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -243,17 +246,16 @@ class Shards:
 
     async def _hold(self, held: _Held) -> None:
         """Serve the shard whenever it is ours."""
-        failures = 0
+        delays = RetryDelays(_BACKOFF, self._dice)
         while True:
             await held.owned.wait()
             began = self._clock.now_ms()
             if await self._serve_until_dropped(held):
-                failures = 0
+                delays.reset()
                 continue
-            steady = self._clock.now_ms() - began >= _STEADY_MS
-            failures = 1 if steady else failures + 1
-            pause_s = min(_BACKOFF_S_FIRST * 2.0 ** min(failures - 1, 10), _BACKOFF_S_MAX)
-            await asyncio.sleep(pause_s)
+            if self._clock.now_ms() - began >= _STEADY_MS:
+                delays.reset()
+            await asyncio.sleep(delays.next_s())
 
     async def _serve_until_dropped(self, held: _Held) -> bool:
         """Whether it ended because the metadata said so."""

@@ -1,5 +1,6 @@
 from broker.core.isr import IsrProposal
-from broker.core.isr_proposals import BACKOFF_MS_FIRST, BACKOFF_MS_MAX, IsrProposals
+from broker.core.isr_proposals import BACKOFF, IsrProposals
+from tidemark.model.backoff import EVEN
 from tidemark.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -41,13 +42,13 @@ def test_without_an_answer_it_is_asked_again_later_and_later() -> None:
     now = NOW
     for _ in range(7):
         assert queue.next_request(now) is not None
-        queue.failed(now)
+        queue.failed(now, EVEN)
         due = queue.next_try(now)
         assert due is not None
         waits.append(due - now)
         now = due
-    assert waits[0] == BACKOFF_MS_FIRST
-    assert waits[-1] == BACKOFF_MS_MAX
+    assert waits[0] == BACKOFF.first_ms
+    assert waits[-1] == BACKOFF.max_ms
 
 
 def test_what_is_newer_than_a_failed_request_replaces_it() -> None:
@@ -55,5 +56,5 @@ def test_what_is_newer_than_a_failed_request_replaces_it() -> None:
     queue.add(proposal(0, 1))
     queue.next_request(NOW)
     queue.add(proposal(0, 1, 2))
-    queue.failed(NOW)
-    assert queue.next_request(InstantMs(NOW + BACKOFF_MS_MAX)) == (proposal(0, 1, 2),)
+    queue.failed(NOW, EVEN)
+    assert queue.next_request(InstantMs(NOW + round(BACKOFF.max_ms))) == (proposal(0, 1, 2),)

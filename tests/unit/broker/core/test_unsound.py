@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from broker.core.unsound import (
-    AGAIN_MS_FIRST,
+    AGAIN,
     FOUND_AT_START,
     Unsound,
     UnsoundReports,
@@ -12,6 +12,7 @@ from broker.core.unsound import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemark.model.backoff import EVEN
 from tidemark.model.ids import BrokerId, InstantMs, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import PartitionImage
 
@@ -77,7 +78,7 @@ def test_reports_are_asked_again_later_and_later_without_an_answer() -> None:
     reports = UnsoundReports()
     assert reports.next_request([ONE], InstantMs(0)) == (ONE,)
     assert reports.next_request([ONE], InstantMs(0)) == (), "one is in flight"
-    reports.failed(InstantMs(0))
+    reports.failed(InstantMs(0), EVEN)
     assert reports.next_request([ONE], InstantMs(49)) == ()
     assert reports.next_request([ONE], reports.next_try(InstantMs(10))) == (ONE,)
 
@@ -87,8 +88,8 @@ def test_a_replica_that_stays_unsound_is_reported_more_and_more_seldom(pause: in
     reports, now = UnsoundReports(), 0
     for count in range(pause + 1):
         assert reports.next_request([ONE], InstantMs(now)) == (ONE,)
-        reports.answered(InstantMs(now))
-        now += AGAIN_MS_FIRST << count
+        reports.answered(InstantMs(now), EVEN)
+        now += round(AGAIN.first_ms) << count
     assert reports.next_request([], InstantMs(now - 1)) == ()
     assert reports.next_request([ONE], InstantMs(now - 1)) == ()
     assert reports.next_request([ONE], InstantMs(now)) == (ONE,)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, TxnVerifier, _pauses_s
+from tidemark.model.backoff import EVEN
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -42,7 +43,9 @@ class Coordinator:
 
 def answers(coordinator: Coordinator, *partitions: TopicPartition) -> list[Any]:
     async def run() -> list[Any]:
-        verifier = TxnVerifier(cast("CoordinatorClient", coordinator), retry_backoff_ms=1)
+        verifier = TxnVerifier(
+            cast("CoordinatorClient", coordinator), retry_backoff_ms=1, dice=lambda: EVEN
+        )
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(verifier.run())
             await asyncio.sleep(0)
@@ -101,14 +104,15 @@ def test_the_end_before_is_waited_for() -> None:
 def test_pauses_grow_to_the_longest_and_add_up(
     pause_ms: int, total_ms: int, pauses: tuple[float, ...]
 ) -> None:
-    assert tuple(_pauses_s(pause_ms, total_ms)) == pytest.approx(pauses)
+    assert tuple(_pauses_s(pause_ms, total_ms, lambda: EVEN)) == pytest.approx(pauses)
 
 
 def test_a_coordinator_that_is_never_done_is_asked_for_so_long() -> None:
     coordinator = Coordinator(ErrorCode.CONCURRENT_TRANSACTIONS)
     (refused,) = answers(coordinator, ORDERS)
     assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert len(coordinator.asked) == 1 + len(tuple(_pauses_s(1, RETRY_BACKOFF_MAX_MS)))
+    pauses = tuple(_pauses_s(1, RETRY_BACKOFF_MAX_MS, lambda: EVEN))
+    assert len(coordinator.asked) == 1 + len(pauses)
 
 
 @pytest.mark.feature("L09")

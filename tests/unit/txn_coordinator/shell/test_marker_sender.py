@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 
 import pytest
+from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
@@ -77,8 +78,7 @@ class World:
                 request_timeout_ms=PATIENCE_MS,
                 requests_in_flight_max=2,
                 patience_ms=patience_ms,
-                backoff_ms_first=1,
-                backoff_ms_max=10,
+                backoff=Backoff(1, 10),
             ),
             observe_s=self.seconds.append,
         )

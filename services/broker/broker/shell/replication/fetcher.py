@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
 from tidemark.kafka.headers import MalformedRequestError
+from tidemark.model.backoff import Backoff, RetryDelays
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import BrokerImage
@@ -32,8 +33,7 @@ FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 """An answer may be longer than asked for: a first batch always comes whole."""
 BACKOFF_MS_FIRST: Final = 20
 """A new leader often hears of its office a moment after its followers do."""
-RECONNECT_S_FIRST: Final = 0.05
-RECONNECT_S_MAX: Final = 1.0
+RECONNECT: Final = Backoff(50, 1_000)
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -60,9 +60,11 @@ class LeaderFetcher:
         self._plan = ReplicaFetcher(partition_bytes_max=node.config.replica_fetch_max_bytes)
         self._news = asyncio.Event()
         self._synced = asyncio.Event()
-        self._backoff_s = RECONNECT_S_FIRST
-        self._backoff_ms: dict[PartitionKey, int] = {}
-        """The last pause of each partition that its leader failed."""
+        self._reconnect = RetryDelays(RECONNECT, node.dice)
+        longest_ms = node.config.replica_fetch_backoff_ms
+        self._backoff = Backoff(min(BACKOFF_MS_FIRST, longest_ms), longest_ms)
+        self._failures: dict[PartitionKey, int] = {}
+        """Failures in a row of each partition that its leader failed."""
 
     # -- told by the manager
 
@@ -76,7 +78,7 @@ class LeaderFetcher:
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; who waits for its disk waits in vain."""
         self._hosted.pop(key, None)
-        self._backoff_ms.pop(key, None)
+        self._failures.pop(key, None)
         self._plan.remove(key)
         self._synced.set()
 
@@ -88,7 +90,7 @@ class LeaderFetcher:
     def leader_moved(self, broker: BrokerImage | None) -> None:
         """The leader registered anew, or went: do not wait for a time-out to look."""
         if broker is not None and not broker.fenced:
-            self._backoff_s = RECONNECT_S_FIRST
+            self._reconnect.reset()
             self._news.set()
 
     # -- the life of the connection
@@ -105,8 +107,7 @@ class LeaderFetcher:
                     "leader not reached",
                     extra=fields(leader=self.leader, reason=str(failure) or type(failure).__name__),
                 )
-                await self._pause(self._backoff_s)
-                self._backoff_s = min(2 * self._backoff_s, RECONNECT_S_MAX)
+                await self._pause(self._reconnect.next_s())
 
     async def _wait_for_work(self) -> None:
         while not len(self._plan):
@@ -153,11 +154,11 @@ class LeaderFetcher:
         ask = self._plan.request(clock.now_ms())
         if ask is None:
             due = self._plan.next_due()
-            wait_ms = RECONNECT_S_MAX * 1_000 if due is None else max(1, due - clock.now_ms())
+            wait_ms = RECONNECT.max_ms if due is None else max(1, due - clock.now_ms())
             await self._pause(wait_ms / 1_000)
             return
         response = await connection.fetch(self._request(ask), timeout_s)
-        self._backoff_s = RECONNECT_S_FIRST
+        self._reconnect.reset()
         self._take(response)
 
     def _request(self, ask: FetchAsk) -> FetchRequest:
@@ -236,7 +237,7 @@ class LeaderFetcher:
             self._back_off(key, hosted, "its log is damaged")
         else:
             if problem is None:
-                self._backoff_ms.pop(key, None)
+                self._failures.pop(key, None)
                 self._plan.moved(key)
             else:
                 self._back_off(key, hosted, problem)
@@ -268,11 +269,10 @@ class LeaderFetcher:
 
     def _back_off(self, key: PartitionKey, hosted: "HostedPartition", reason: str) -> None:
         """Leave it out for a while, at each failure longer; news from the feed ends that."""
-        longest = self._node.config.replica_fetch_backoff_ms
-        last = self._backoff_ms.get(key, 0)
-        pause_ms = self._backoff_ms[key] = min(2 * last or BACKOFF_MS_FIRST, longest)
-        self._plan.back_off(key, InstantMs(self._node.clock.now_ms() + pause_ms))
-        if last and pause_ms < longest:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay_ms = round(self._backoff.delay_ms(failures, self._node.dice()))
+        self._plan.back_off(key, InstantMs(self._node.clock.now_ms() + delay_ms))
+        if failures > 1 and not self._backoff.is_longest(failures):
             return
         log.info(
             "partition not followed for now",
