@@ -1,23 +1,26 @@
-"""A thread with an event loop for the sync faces: one a client, ended by its ``close``."""
+"""The thread with an event loop behind each synchronous client, and methods made from async ones.
+
+A synchronous class names the async methods that it offers; ``blocking`` and ``immediate`` make
+methods with the same signature and docstring out of them. So type checkers check callers against
+the async class, and the two cannot differ.
+"""
 
 import asyncio
 import concurrent.futures
+import inspect
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from tidemark.client.consumer.group_types import RebalanceListener
 from tidemark.client.errors import ClientClosedError
-from tidemark.client.producer.batches import EncodedRecords
-from tidemark.client.producer.producer import Producer
 from tidemark.model.errors import ErrorCode
-from tidemark.model.topics import TopicPartition
 
 _CLOSE_SECONDS_MAX = 180.0
 
 
-class _Client(Protocol):
+class _AsyncClient(Protocol):
     async def __aenter__(self) -> Any: ...
 
     async def __aexit__(
@@ -28,13 +31,16 @@ class _Client(Protocol):
     ) -> None: ...
 
 
-Client = TypeVar("Client", bound=_Client)
+Client = TypeVar("Client", bound=_AsyncClient)
+Target = TypeVar("Target")
+Target_co = TypeVar("Target_co", covariant=True)
 Result = TypeVar("Result")
+Face = TypeVar("Face")
 P = ParamSpec("P")
 
 
 class LoopThread(Generic[Client]):
-    """Runs one async client. All its calls happen on the thread's loop; callers block in theirs."""
+    """A thread whose event loop runs one async client. Callers block in their own threads."""
 
     def __init__(self, make: Callable[[], Client], *, name: str) -> None:
         self._make = make
@@ -48,7 +54,7 @@ class LoopThread(Generic[Client]):
         self.client = self._started.result()
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and wait for its result. Raises what it raises."""
+        """Run a coroutine on the loop and return its result. Raises the coroutine's exception."""
         if self._loop is None or self._ended.done():
             work.close()
             raise ClientClosedError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
@@ -66,7 +72,7 @@ class LoopThread(Generic[Client]):
     def call_plain(
         self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs
     ) -> Result:
-        """Run a plain function on the loop's thread, where the client's state lives."""
+        """Run a plain function in the loop's thread, which owns the client's state."""
 
         async def run() -> Result:
             return function(*args, **kwargs)
@@ -74,8 +80,9 @@ class LoopThread(Generic[Client]):
         return self.call(run())
 
     def close(self) -> None:
-        """Close the client and end the thread. Raises what the client's close raises; again:
-        nothing.
+        """Close the client and end the thread. Raises the exception of the client's ``close``.
+
+        Further calls do nothing.
         """
         if self._loop is not None and self._stop is not None and not self._ended.done():
             self._loop.call_soon_threadsafe(self._stop.set)
@@ -95,9 +102,7 @@ class LoopThread(Generic[Client]):
             self._ended.set_exception(outcome)
 
     async def _outcome(self) -> BaseException | None:
-        """What serving ended with, as a value: it is raised in the caller's thread, not in this
-        one.
-        """
+        """Return the exception that ended ``_serve``, which is raised in the caller's thread."""
         (outcome,) = await asyncio.gather(self._serve(), return_exceptions=True)
         return outcome
 
@@ -109,11 +114,20 @@ class LoopThread(Generic[Client]):
             await self._stop.wait()
 
 
-class SyncFace(Generic[Client]):
-    """What every sync face has: a thread, ``with``, and ``close``."""
+class OnLoop(Generic[Target_co]):
+    """Base of every synchronous class: an async object and the thread that runs it."""
+
+    def __init__(self, target: Target_co, thread: LoopThread[Any]) -> None:
+        self._target = target
+        self._thread = thread
+
+
+class SyncClient(OnLoop[Client]):
+    """Base of the synchronous clients: ``with``, ``close``, and a thread of its own."""
 
     def __init__(self, make: Callable[[], Client], *, name: str) -> None:
-        self._thread: LoopThread[Client] = LoopThread(make, name=name)
+        thread = LoopThread(make, name=name)
+        super().__init__(thread.client, thread)
 
     def __enter__(self) -> Self:
         return self
@@ -127,45 +141,85 @@ class SyncFace(Generic[Client]):
         self.close()
 
     def close(self) -> None:
-        """Finish what is under way, let go of everything, and end the thread."""
+        """Finish pending work, release all resources and end the thread."""
         self._thread.close()
 
-    @property
-    def _client(self) -> Client:
-        return self._thread.client
 
+def blocking(
+    method: Callable[Concatenate[Target, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[OnLoop[Target], P], Result]:
+    """Return a method that runs the coroutine ``method`` on the loop and waits for its result."""
 
-class ThreadListener:
-    """A plain listener of a sync consumer, called outside the loop's thread: it may call the
-    consumer, which would wait for the loop.
-    """
-
-    def __init__(self, listener: RebalanceListener) -> None:
-        self._listener = listener
-
-    async def on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Pass it on."""
-        await asyncio.to_thread(self._listener.on_assigned, partitions)
-
-    async def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Pass it on."""
-        await asyncio.to_thread(self._listener.on_revoked, partitions)
-
-    async def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Pass it on."""
-        await asyncio.to_thread(self._listener.on_lost, partitions)
-
-
-async def send_all_encoded(producer: Producer, batches: Sequence[EncodedRecords]) -> None:
-    """Take each; failures are the flush's to raise."""
-    for batch in batches:
-        await producer.send_encoded(
-            batch.partition,
-            batch.records,
-            count=batch.count,
-            first_timestamp=batch.first_timestamp,
-            max_timestamp=batch.max_timestamp,
+    @wraps(method)
+    def call(self: OnLoop[Target], /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        work: Coroutine[Any, Any, Result] = _bound(self, method)(
+            *map(_read, args), **{name: _read(value) for name, value in kwargs.items()}
         )
+        return self._thread.call(work)
+
+    return call
+
+
+def blocking_as(
+    face: Callable[[Result, LoopThread[Any]], Face],
+    method: Callable[Concatenate[Target, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[OnLoop[Target], P], Face]:
+    """Return ``blocking(method)`` with its result wrapped in a synchronous class."""
+    plain = blocking(method)
+
+    @wraps(method)
+    def call(self: OnLoop[Target], /, *args: P.args, **kwargs: P.kwargs) -> Face:
+        return face(plain(self, *args, **kwargs), self._thread)
+
+    return _returning(face, call)
+
+
+def immediate(
+    method: Callable[Concatenate[Target, P], Result],
+) -> Callable[Concatenate[OnLoop[Target], P], Result]:
+    """Return a method that runs the plain ``method`` in the loop's thread."""
+
+    @wraps(method)
+    def call(self: OnLoop[Target], /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        result: Result = self._thread.call_plain(
+            _bound(self, method),
+            *map(_read, args),
+            **{name: _read(value) for name, value in kwargs.items()},
+        )
+        return result
+
+    return call
+
+
+def immediate_as(
+    face: Callable[[Result, LoopThread[Any]], Face],
+    method: Callable[Concatenate[Target, P], Result],
+) -> Callable[Concatenate[OnLoop[Target], P], Face]:
+    """Return ``immediate(method)`` with its result wrapped in a synchronous class."""
+    plain = immediate(method)
+
+    @wraps(method)
+    def call(self: OnLoop[Target], /, *args: P.args, **kwargs: P.kwargs) -> Face:
+        return face(plain(self, *args, **kwargs), self._thread)
+
+    return _returning(face, call)
+
+
+def _bound(self: OnLoop[Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the target's own method: a subclass may override the one that was named."""
+    bound: Callable[..., Any] = getattr(self._target, method.__name__)
+    return bound
+
+
+def _read(value: object) -> Any:
+    """Exhaust iterators in the caller's thread: a generator may call the client itself."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def _returning(face: object, call: Callable[P, Face]) -> Callable[P, Face]:
+    signature = inspect.signature(call).replace(return_annotation=face)
+    call.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
+    return call
 
 
 def _done() -> concurrent.futures.Future[None]:

@@ -1,25 +1,24 @@
-"""RangeReader without ``await``: see ``tidemark.client.sync``."""
+"""The synchronous reader of offset ranges."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.client.consumer import range_reader as async_reader
 from tidemark.client.consumer.range_reader import (
     OffsetRange,
     RangeReaderConfig,
     RawBatch,
     raw_batches,
 )
-from tidemark.client.sync.loop import SyncFace
+from tidemark.client.consumer.range_reader import RangeReader as AsyncRangeReader
+from tidemark.client.sync.loop import SyncClient
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.model.topics import TopicPartition
 
-__all__ = ["RangeReader"]
 
+class RangeReader(SyncClient[AsyncRangeReader]):
+    """``tidemark.client.RangeReader`` without ``await``.
 
-class RangeReader(SyncFace[async_reader.RangeReader]):
-    """See ``tidemark.client.range_reader.RangeReader``. Checksums and compression are worked on in
-    the caller's thread, while the next fetch is under way in the client's.
+    Batches are checked and decompressed in the caller's thread while the client's thread fetches.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class RangeReader(SyncFace[async_reader.RangeReader]):
         **settings: Any,
     ) -> None:
         super().__init__(
-            lambda: async_reader.RangeReader(bootstrap_servers, config, **settings),
+            lambda: AsyncRangeReader(bootstrap_servers, config, **settings),
             name="tidemark-range-reader",
         )
 
@@ -42,9 +41,12 @@ class RangeReader(SyncFace[async_reader.RangeReader]):
         read_committed: bool,
         topic_id: bytes = NO_TOPIC_ID,
     ) -> Iterator[RawBatch]:
-        """The batches that hold offsets of [start, end), in order."""
+        """Yield the batches that hold offsets of [start, end), in order.
+
+        As ``tidemark.client.RangeReader.read``.
+        """
         asked = OffsetRange(TopicPartition(*partition), start, end, topic_id)
-        cursor = self._thread.call_plain(self._client.open, asked, read_committed=read_committed)
+        cursor = self._thread.call_plain(self._target.open, asked, read_committed=read_committed)
         try:
             while (chunk := self._thread.call(cursor.next())) is not None:
                 yield from raw_batches(asked, chunk)

@@ -1,36 +1,32 @@
-"""Sink batches without ``await``: see ``tidemark.client.sync``."""
+"""Synchronous sink batches."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tidemark.client.config import ClientConfig, ProducerConfig
-from tidemark.client.sync.loop import LoopThread, SyncFace
-from tidemark.client.sync.transactions import Writer
-from tidemark.client.transactions import sink_batches
+from tidemark.client.sync.loop import LoopThread, SyncClient, blocking
+from tidemark.client.sync.transactions import Writer, receipts
 from tidemark.client.transactions.multi_writer import WriterReceipt
 from tidemark.client.transactions.sink_batches import (
     BatchId,
     BatchOutcome,
     GroupOffsets,
-    SinkDescription,
 )
-
-__all__ = ["BatchWriter", "SinkBatches", "Writer"]
+from tidemark.client.transactions.sink_batches import BatchWriter as AsyncBatchWriter
+from tidemark.client.transactions.sink_batches import SinkBatches as AsyncSinkBatches
 
 
 class BatchWriter(Writer):
-    """See ``tidemark.client.transactions.sink_batches.BatchWriter``."""
+    """``tidemark.client.transactions.sink_batches.BatchWriter`` without ``await``, started."""
 
-    def __init__(
-        self, writer: sink_batches.BatchWriter, thread: LoopThread[sink_batches.SinkBatches]
-    ) -> None:
-        super().__init__(writer, thread)
-        self.retired_query_id = writer.retired_query_id
-        """Until the query's first commit: whom it took the sink over from; '': nobody."""
+    def __init__(self, target: AsyncBatchWriter, thread: LoopThread[Any]) -> None:
+        super().__init__(target, thread)
+        self.retired_query_id = target.retired_query_id
+        """Query from which this one took over the sink; '' if none, or after its first commit."""
 
 
-class SinkBatches(SyncFace[sink_batches.SinkBatches]):
-    """See ``tidemark.client.transactions.sink_batches.SinkBatches``."""
+class SinkBatches(SyncClient[AsyncSinkBatches]):
+    """``tidemark.client.SinkBatches`` without ``await``."""
 
     def __init__(
         self,
@@ -39,7 +35,7 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
         **settings: Any,
     ) -> None:
         super().__init__(
-            lambda: sink_batches.SinkBatches(bootstrap_servers, config, **settings),
+            lambda: AsyncSinkBatches(bootstrap_servers, config, **settings),
             name="tidemark-sink-batches",
         )
 
@@ -52,13 +48,13 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
         timeout_ms: int = 60_000,
         **producer_settings: Any,
     ) -> BatchWriter:
-        """A started producer in the batch's transaction, which it keeps open.
+        """Enlist a writer in the batch's transaction and start it; it keeps the batch open.
 
-        Raises BatchCommittedError, StaleBatchError, RetiredQueryError.
+        As ``tidemark.client.SinkBatches.enlist``.
         """
 
-        async def started() -> sink_batches.BatchWriter:
-            enlisted = await self._client.enlist(
+        async def started() -> AsyncBatchWriter:
+            enlisted = await self._target.enlist(
                 batch, writer, config, timeout_ms=timeout_ms, **producer_settings
             )
             return await enlisted.start()
@@ -75,14 +71,15 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
         offsets_written: Callable[[], None] | None = None,
         timeout_ms: int = 60_000,
     ) -> BatchOutcome:
-        """Commit what ``writers`` wrote, unless the batch is committed already. ``offsets_written``
-        is called in the client's thread.
+        """Commit the records of ``writers``, unless the batch is already committed.
+
+        As ``tidemark.client.SinkBatches.commit``; ``offsets_written`` is called in the client's
+        thread.
         """
-        receipts = [each.receipt() if isinstance(each, Writer) else each for each in writers]
         return self._thread.call(
-            self._client.commit(
+            self._target.commit(
                 batch,
-                receipts,
+                receipts(writers),
                 note=note,
                 group_offsets=group_offsets,
                 offsets_written=offsets_written,
@@ -90,14 +87,6 @@ class SinkBatches(SyncFace[sink_batches.SinkBatches]):
             )
         )
 
-    def abort(self, batch: BatchId) -> BatchOutcome:
-        """Give the batch up; one that is committed stays so."""
-        return self._thread.call(self._client.abort(batch))
-
-    def describe(self, sink_id: str, *, timeout_ms: int | None = None) -> SinkDescription:
-        """What is known of a sink. Raises TransactionalIdNotFoundError."""
-        return self._thread.call(self._client.describe(sink_id, timeout_ms=timeout_ms))
-
-    def forget(self, sink_id: str, *, abort_open: bool = False) -> bool:
-        """Lose all that is known of a sink; False when nothing was."""
-        return self._thread.call(self._client.forget(sink_id, abort_open=abort_open))
+    abort = blocking(AsyncSinkBatches.abort)
+    describe = blocking(AsyncSinkBatches.describe)
+    forget = blocking(AsyncSinkBatches.forget)

@@ -87,7 +87,14 @@ def test_a_failure_at_close_is_raised_in_the_callers_thread(memory: MemoryTransp
 
 def test_the_async_producer_is_what_runs(memory: MemoryTransport) -> None:
     with Producer("h:1") as producer:
-        assert isinstance(producer._client, async_producer.Producer)
+        assert isinstance(producer._target, async_producer.Producer)
+
+
+def test_a_generator_argument_may_call_the_client(memory: MemoryTransport) -> None:
+    with Consumer("h:1", auto_offset_reset="earliest") as consumer:
+        zero = consumer.assign_topic("t")[0]
+        ends = consumer.end_offsets(zero for _ in range(1) if consumer.position(zero) == 0)
+        assert ends == {zero: 0}
 
 
 @pytest.fixture
