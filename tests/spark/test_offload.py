@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from e2e.clusters import Cluster
+from manual_clock import ManualClock
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,6 @@ from spark.spark_records import create, numbered, produce, with_admin
 from tidemark.client import TransactionalProducer
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.clock import ManualClock
 from tidemark_jobs.offload.command import main
 from tidemark_jobs.offload.manifest import ManifestError, OffsetRange, plan_round
 from tidemark_jobs.offload.manifest_directory import ManifestDirectory

@@ -31,28 +31,3 @@ class Clock:
     def seconds_until(self, deadline: InstantMs) -> float:
         """Seconds until an instant of ``now_ms``; 0 when it has passed."""
         return max(0, deadline - self.now_ms()) / 1_000
-
-
-class ManualClock(Clock):
-    """A clock that moves only when told. For tests of shells; a core needs no clock at all."""
-
-    def __init__(self, *, wall_ms: int = 1_700_000_000_000) -> None:
-        self._passed_ms = 0
-        self._wall_start_ms = wall_ms
-
-    def advance(self, passed_ms: int) -> None:
-        """Let time pass, on all clocks alike."""
-        assert passed_ms >= 0, "time does not go back"
-        self._passed_ms += passed_ms
-
-    def now_ms(self) -> InstantMs:
-        """Milliseconds told so far."""
-        return InstantMs(self._passed_ms)
-
-    def boot_ms(self) -> InstantMs:
-        """As ``now_ms``: a manual clock is never suspended."""
-        return InstantMs(self._passed_ms)
-
-    def wall_ms(self) -> WallMs:
-        """The start it was given, and what passed since."""
-        return WallMs(self._wall_start_ms + self._passed_ms)

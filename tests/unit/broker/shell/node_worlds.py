@@ -9,6 +9,7 @@ from broker.config import BrokerConfig
 from broker.shell.hosting import Following, Hosting
 from broker.shell.node import BrokerNode, HostedPartition
 from broker.storage.log_manager import LogManager
+from manual_clock import ManualClock
 from tidemark.codec.records import build_batch
 from tidemark.model.ids import (
     BrokerId,
@@ -25,7 +26,6 @@ from tidemark.model.metadata import (
     PartitionImage,
     TopicImage,
 )
-from tidemark.runtime.clock import ManualClock
 from tidemark.storage.mem_disk import MemDisk
 
 ME = BrokerId(1)

@@ -11,9 +11,9 @@ from broker.config import BrokerConfig
 from broker.shell.broker_service import BrokerService
 from broker.shell.seams import Seams
 from broker.shell.start import OpenedDirectories
+from manual_clock import ManualClock
 from tidemark.model.metadata_change import Kind
 from tidemark.runtime.channel_pool import ChannelPool
-from tidemark.runtime.clock import ManualClock
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.worker_pool import WorkerPool
 

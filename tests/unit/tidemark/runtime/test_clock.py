@@ -1,5 +1,6 @@
 import pytest
-from tidemark.runtime.clock import Clock, ManualClock
+from manual_clock import ManualClock
+from tidemark.runtime.clock import Clock
 
 
 def test_a_manual_clock_moves_only_when_told() -> None:

@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 
 import pytest
+from manual_clock import ManualClock
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
-from tidemark.runtime.clock import ManualClock
 from tidemark.runtime.metadata_cache import MetadataCache
 from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import MarkersWritten

@@ -3,9 +3,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from manual_clock import ManualClock
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ShardOwner
-from tidemark.runtime.clock import ManualClock
 from txn_coordinator.core.requests import (
     AddPartitionsReply,
     DescribeTransactions,

@@ -12,6 +12,7 @@ from broker.shell.kafka.registry import LONG_TAIL
 from broker.shell.node import BrokerNode
 from broker.shell.producer_ids import from_controller
 from broker.shell.request_router import RequestContext
+from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.errors import TidemarkError
@@ -32,7 +33,6 @@ from tidemark.model.metadata import (
     PartitionImage,
     TopicImage,
 )
-from tidemark.runtime.clock import ManualClock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.worker_pool import WorkerPool
 from unit.broker.shell.conftest import absent

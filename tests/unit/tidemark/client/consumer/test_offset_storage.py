@@ -3,6 +3,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manual_clock import ManualClock
 from tidemark.client.config import ConsumerConfig
 from tidemark.client.consumer.group_types import (
     GroupMetadata,
@@ -22,7 +23,6 @@ from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientConfigError, CommitFailedError
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.clock import ManualClock
 from unit.tidemark.client.clients import run, run_with_sockets
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

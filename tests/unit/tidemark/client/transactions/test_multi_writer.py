@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from manual_clock import ManualClock
 from tidemark.client.config import ClientConfig
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
@@ -24,7 +25,6 @@ from tidemark.client.transactions.transactional_producer import TransactionalPro
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
-from tidemark.runtime.clock import ManualClock
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
 from unit.tidemark.client.clients import run_with_sockets as run
