@@ -1,5 +1,8 @@
-"""Tidemark's own Python client: typed, async first; `tidemark.client.sync` has the same without
-``await``.
+"""Tidemark's native Python client: typed and asynchronous.
+
+Import public names from here; `tidemark.client.sync` has the same classes without ``await``. The
+packages below hold the implementation: `producer`, `consumer`, `transactions` and `admin` over
+`wire`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,6 +38,7 @@ from tidemark.client.consumer.group_types import (
 )
 from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
 from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec
+from tidemark.client.consumer.range_reader import RangeReader, RangeReaderConfig
 from tidemark.client.errors import (
     AbortableTransactionError,
     ClientError,
@@ -94,6 +98,8 @@ __all__ = [
     "ProducerConfig",
     "ProducerFencedError",
     "ProducerState",
+    "RangeReader",
+    "RangeReaderConfig",
     "Reassignment",
     "RebalanceListener",
     "RecordMetadata",
@@ -114,7 +120,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Durable handles and sinks speak gRPC, which is loaded by who uses them only."""
+    """Load multi-writer transactions and sinks on first use: they import gRPC."""
     if name in _HANDLES:
         from tidemark.client.transactions import multi_writer
 

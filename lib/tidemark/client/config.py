@@ -1,6 +1,4 @@
-"""Settings of producer, consumer and admin client: Kafka's names in snake_case; times in ms, sizes
-in bytes.
-"""
+"""Settings of the clients: Kafka's names in snake_case, times in ms, sizes in bytes."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -19,9 +17,7 @@ Acks = Literal["all", 0, 1, -1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
 OffsetsStorage = Literal["tidemark", "kafka", "ads", "zookeeper"]
-"""Where a group's offsets are kept: in ``__consumer_offsets`` (three names for it) or ZooKeeper
-(F01).
-"""
+"""Storage of a group's offsets: ``__consumer_offsets`` (three names for it) or ZooKeeper."""
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 COMPRESSION_CODES: Final[Mapping[str, int]] = {
@@ -35,26 +31,24 @@ COMPRESSION_CODES: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client has."""
+    """Settings of every client."""
 
     transport: Transport = "kafka"
-    """``kafka``: Kafka's protocol; ``grpc``: PartitionStore, and bootstrap servers are gRPC
-    addresses.
-    """
+    """``kafka`` is Kafka's protocol; with ``grpc`` bootstrap servers are gRPC addresses."""
     client_id: str = "tidemark-python"
     request_timeout_ms: int = 30_000
-    """How long one request may go unanswered before its connection is given up."""
+    """Time after which an unanswered request closes its connection."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    """A wait between tries doubles from the first to the second, with 20 % of jitter."""
+    """Delays between attempts double from ``retry_backoff_ms`` up to this, with 20 % of jitter."""
     metadata_max_age_ms: int = 300_000
     unknown_topic_grace_ms: int = 5_000
-    """A topic just made is not known to every broker at once; unknown for longer it is an error."""
+    """Time for which an unknown topic is retried: brokers learn of a new topic one by one."""
     connections_setup_timeout_ms: int = 10_000
     response_bytes_max: int = 128 * MIB
-    """A longer frame closes the connection: no broker makes the client allocate without bound."""
+    """Largest response frame; a longer one closes the connection, so that memory is bounded."""
     pending_requests_max: int = 64
-    """Unanswered requests of one connection; a further one waits."""
+    """Unanswered requests of one connection; further requests wait."""
 
     def __post_init__(self) -> None:
         _one_of("transport", self.transport, ("kafka", "grpc"))
@@ -72,29 +66,32 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """A producer's settings. Batches go out when full (batch_size) or after linger_ms, whichever is
-    first.
+    """Settings of a producer. A batch is sent when it is full (``batch_size``) or after
+    ``linger_ms``.
     """
 
     acks: Acks = "all"
     enable_idempotence: bool | None = None
-    """None: on, unless ``acks`` or the requests in flight rule it out, as in Kafka."""
+    """None: enabled unless ``acks`` or ``max_in_flight_requests_per_connection`` rules it out."""
     batch_size: int = 16 * KIB
     linger_ms: int = 5
     buffer_memory: int = 32 * MIB
-    """Bytes of records not yet acknowledged; beyond it send() waits (at most max_block_ms)."""
+    """Bytes of unacknowledged records. When it is full, ``send`` waits for at most
+    ``max_block_ms``.
+    """
     max_block_ms: int = 60_000
     max_request_size: int = MIB
     max_in_flight_requests_per_connection: int = 5
     delivery_timeout_ms: int = 120_000
-    """From send to acknowledgement, tries and waits included."""
+    """Time from ``send`` to acknowledgement, including retries."""
     compression_type: CompressionType = "none"
     compression_level: int | None = None
     allow_auto_create_topics: bool = True
     transactional_id: str | None = None
-    """Of a TransactionalProducer: stable over restarts, and of one live producer at a time."""
+    """Required by TransactionalProducer: the same after a restart, used by one producer at a time.
+    """
     transaction_timeout_ms: int = 60_000
-    """The coordinator aborts a transaction that is open for longer."""
+    """Time after which the coordinator aborts an open transaction."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -138,7 +135,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def idempotent(self) -> bool:
-        """Whether batches carry producer id and sequence (KIP-98)."""
+        """True if batches carry a producer id and sequence numbers (KIP-98)."""
         if self.enable_idempotence is not None:
             return self.enable_idempotence
         in_flight = self.max_in_flight_requests_per_connection
@@ -146,60 +143,56 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """``acks`` as the wire has it: -1, 0 or 1."""
+        """Wire value of ``acks``: -1, 0 or 1."""
         return -1 if self.acks == "all" else self.acks
 
     @property
     def compression_code(self) -> int:
-        """``compression_type`` as a batch's attributes have it."""
+        """Code of ``compression_type`` in a batch's attributes."""
         return COMPRESSION_CODES[self.compression_type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """A consumer's settings."""
+    """Settings of a consumer."""
 
     auto_offset_reset: OffsetReset = "latest"
-    """Where to go with no position, or with one outside the log."""
+    """Where to start without a position, or with a position outside the log."""
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 50 * MIB
     max_partition_fetch_bytes: int = MIB
     max_poll_records: int = 500
     buffered_bytes_max: int = 64 * MIB
-    """Fetched bytes not yet taken by poll(); beyond it no further fetch is sent."""
+    """Fetched bytes that ``poll`` has not returned; when full, no further fetch is sent."""
     check_crcs: bool = True
     isolation_level: IsolationLevel = "read_uncommitted"
     prefetch_beyond_lso: bool = False
-    """Under read_committed: fetch records of open transactions ahead, and hold them back until
-    their marker is read (M03). A commit is seen a round trip earlier; aborted records travel in
-    vain.
+    """Under read_committed, prefetch records of open transactions and hold them back until the
+    transaction's marker is read. Commits are visible a round trip earlier; fetched records of
+    aborted transactions are wasted.
     """
     prefetch_beyond_lso_bytes_max: int = 16 * MIB
-    """Of one partition; beyond it the partition is read up to the last stable offset only."""
+    """Bytes held back for one partition; beyond it, fetches stop at the last stable offset."""
     group_id: str | None = None
-    """The consumer group: needed by subscribe() and by commits."""
+    """The consumer group; required by ``subscribe`` and ``commit``."""
     group_instance_id: str | None = None
-    """A static member keeps its partitions over a restart that is shorter than its session."""
+    """Static membership: the member keeps its partitions over restarts shorter than its session."""
     client_rack: str | None = None
     group_remote_assignor: str | None = None
-    """``uniform`` or ``range``; None leaves it to the coordinator (KIP-848)."""
+    """``uniform`` or ``range``; None leaves the choice to the coordinator (KIP-848)."""
     enable_auto_commit: bool | None = None
-    """None: on for subscribe() (the high-level consumer), off for assign() (the simple one)
-    (D08).
-    """
+    """None: enabled after ``subscribe``, disabled after ``assign``."""
     auto_commit_interval_ms: int = 5_000
     max_poll_interval_ms: int = 300_000
-    """A subscribed consumer that does not poll for so long leaves its group; the next poll()
-    rejoins.
-    """
+    """Time without ``poll`` after which a subscribed consumer leaves; the next ``poll`` rejoins."""
     default_api_timeout_ms: int = 60_000
-    """For commit() and committed(), tries and waits included."""
+    """Time for ``commit`` and ``committed``, including retries."""
     offsets_storage: OffsetsStorage = "tidemark"
     dual_commit_enabled: bool = False
-    """Commit to both storages; a commit succeeds when both have it (F02)."""
+    """Commit to both storages; a commit succeeds when both have stored it."""
     zookeeper_connect: str | None = None
-    """``host:port,host:port/chroot`` of the offsets in ZooKeeper; without a chroot they are below
+    """``host:port,host:port/chroot`` of the offsets in ZooKeeper; without a chroot the root is
     ``/``.
     """
 
@@ -246,16 +239,16 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def uses_zookeeper(self) -> bool:
-        """Whether offsets are kept in ZooKeeper too, or only there."""
+        """True if offsets are stored in ZooKeeper, alone or in addition."""
         return self.offsets_storage == "zookeeper" or self.dual_commit_enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """An admin client's settings."""
+    """Settings of an admin client."""
 
     default_api_timeout_ms: int = 60_000
-    """For a whole call, tries and waits included."""
+    """Time for a whole call, including retries."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -266,9 +259,7 @@ Config = TypeVar("Config", bound=ClientConfig)
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
-    """``config`` with some settings changed by name. Raises ClientConfigError for an unknown
-    name.
-    """
+    """Return ``config`` with settings replaced by name. Raises ClientConfigError."""
     known = [setting.name for setting in fields(config)]
     for name in settings:
         if name not in known:
@@ -280,25 +271,25 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens."""
+    """Address of a broker's listener."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """``host:port``; IPv6 hosts in brackets."""
+        """Return ``host:port``, with brackets around an IPv6 host."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """The addresses a client starts from; any of them is only a springboard to the leaders."""
+    """Initial addresses of a client. Any of them is enough to find the leaders."""
 
     addresses: tuple[Address, ...] = field()
 
     @classmethod
     def parse(cls, servers: str | Sequence[str]) -> "Bootstrap":
-        """``"a:9092,b:9092"`` or a list of such. Raises ClientConfigError."""
+        """Parse ``"a:9092,b:9092"`` or a list of addresses. Raises ClientConfigError."""
         texts = servers.split(",") if isinstance(servers, str) else list(servers)
         addresses = tuple(_address(text.strip()) for text in texts if text.strip())
         if not addresses:

@@ -1,5 +1,6 @@
-"""What the client raises: one class for each failure a program tells apart; each says what, where
-and what to try.
+"""Exceptions of the client: one class for each failure that programs distinguish.
+
+Each message names the failure, the place and a remedy.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,9 @@ __all__ = [
 
 
 class ClientError(TidemarkError):
-    """Base of all the client raises: ``code`` is Kafka's, ``where`` names broker or partition."""
+    """Base of all exceptions of the client. ``code`` is Kafka's; ``where`` is a broker or
+    partition.
+    """
 
     hint: ClassVar[str] = ""
 
@@ -56,18 +59,18 @@ class ClientError(TidemarkError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same call may succeed later."""
+        """True if the same call may succeed later."""
         return self.code.retriable
 
 
 class UnknownTopicOrPartitionError(ClientError):
-    """The topic or the partition does not exist, or not yet everywhere."""
+    """The topic or partition does not exist, or some brokers do not know it yet."""
 
     hint = "create the topic first (tidemark topic create) or check its name and partition count"
 
 
 class NotLeaderError(ClientError):
-    """The broker asked does not lead the partition, or nobody does; retried until the deadline."""
+    """The broker does not lead the partition, or no broker does. Retried until the deadline."""
 
     hint = "the partition has no reachable leader: check that its brokers are up"
 
@@ -81,9 +84,7 @@ class OffsetOutOfRangeError(ClientError):
 
 
 class MessageTooLargeError(ClientError):
-    """A record or batch exceeds a limit of the client (max_request_size) or the topic
-    (max.message.bytes).
-    """
+    """A record or batch exceeds max_request_size (client) or max.message.bytes (topic)."""
 
     hint = (
         "raise max.message.bytes on the topic or max_request_size here,"
@@ -92,23 +93,21 @@ class MessageTooLargeError(ClientError):
 
 
 class NotEnoughReplicasError(ClientError):
-    """acks=all with fewer in-sync replicas than min.insync.replicas."""
+    """Fewer replicas are in sync than min.insync.replicas, with acks=all."""
 
     hint = "bring replicas back, or lower min.insync.replicas on the topic"
 
 
 class OutOfOrderSequenceError(ClientError):
-    """The broker met a gap in this producer's sequence numbers: a batch before this one is not in
-    its log.
-    """
+    """The broker found a gap in the producer's sequence numbers: an earlier batch is missing."""
 
-    hint = "earlier records are missing at the broker; later ones go on under a new producer epoch"
+    hint = (
+        "earlier records are missing at the broker; later ones are sent under a new producer epoch"
+    )
 
 
 class DuplicateSequenceError(ClientError):
-    """The batch is in the log already, so far back that the broker no longer knows at which
-    offset.
-    """
+    """The batch is already in the log, too far back for the broker to return its offset."""
 
     hint = "the records are stored once; do not send them again"
 
@@ -118,55 +117,49 @@ DuplicateSequenceNumber = DuplicateSequenceError
 
 
 class ProducerFencedError(ClientError):
-    """The broker knows a newer epoch of this producer."""
+    """A newer epoch of this producer exists."""
 
     hint = (
         "another producer took over this identity, or its transaction ran out of time:"
-        " make a new producer"
+        " create a new producer"
     )
 
 
 class AbortableTransactionError(ClientError):
-    """The open transaction can no longer commit; abort() it, and the next one starts clean
-    (KIP-1050).
-    """
+    """The open transaction cannot commit; after ``abort`` the next one may succeed (KIP-1050)."""
 
     hint = "abort() the transaction and do its work again"
 
 
 class InvalidTransactionStateError(ClientError):
-    """A transaction call out of order, or about a transaction that ended already."""
+    """A transaction call is out of order, or its transaction has already ended."""
 
     hint = (
         "the order is begin(), send() and send_offsets(), then commit() or abort();"
-        " what has ended stays as it ended"
+        " an ended transaction cannot change"
     )
 
 
 class ConcurrentTransactionsError(ClientError):
-    """The transactional id has a transaction that is still open, or not yet ended everywhere."""
+    """The transactional id has a transaction that is open, or still ending."""
 
     hint = "wait until it has ended, finish it by its handle, or ask to abort it"
 
 
 class TransactionalIdNotFoundError(ClientError):
-    """The coordinator knows no such transactional id, or the producer id is not (any more) its
-    own.
-    """
+    """The transactional id does not exist, or the producer id does not belong to it any longer."""
 
     hint = "it never wrote, or expired (transactional.id.expiration.ms)"
 
 
 class CoordinatorNotAvailableError(ClientError):
-    """The coordinator moves, loads its state or has no leader yet; retried until the deadline."""
+    """The coordinator is moving, loading or without a leader. Retried until the deadline."""
 
     hint = "check that the brokers leading __consumer_offsets and __transaction_state are up"
 
 
 class CommitFailedError(ClientError):
-    """An offset commit was refused: the member was fenced or its partitions went to another
-    (E14).
-    """
+    """An offset commit was refused: the member was fenced or has lost its partitions."""
 
     hint = (
         "the records since the last commit will be read again by the partitions' new owner;"
@@ -181,37 +174,37 @@ class FencedInstanceError(ClientError):
 
 
 class GroupNotFoundError(ClientError):
-    """The coordinator knows no such group."""
+    """The group does not exist."""
 
     hint = "check its name (tidemark group list)"
 
 
 class GroupNotEmptyError(ClientError):
-    """The group has members, so that its offsets are theirs to move."""
+    """The group has members, which alone may move its offsets."""
 
     hint = "stop the group's consumers first, and wait until their sessions ended"
 
 
 class AuthorizationError(ClientError):
-    """The principal may not do this."""
+    """The principal lacks the permission."""
 
     hint = "grant the operation to this principal"
 
 
 class TopicAlreadyExistsError(ClientError):
-    """CreateTopics named a topic that exists."""
+    """CreateTopics named an existing topic."""
 
     hint = "pick another name, or delete the topic first"
 
 
 class UnsupportedVersionError(ClientError):
-    """Client and broker share no version of the API, or the broker does not serve it."""
+    """The client and the broker share no version of the API, or the broker does not serve it."""
 
     hint = "bring client and brokers to compatible releases"
 
 
 class RequestTimedOutError(ClientError):
-    """No answer within the deadline; the outcome is unknown."""
+    """No response within the deadline; the outcome is unknown."""
 
     hint = "check the brokers' load and network, or raise the timeout"
 
@@ -223,13 +216,13 @@ class DeliveryTimeoutError(RequestTimedOutError):
 
 
 class ConnectionLostError(ClientError):
-    """A broker cannot be reached, or its connection ended with requests unanswered."""
+    """A broker is unreachable, or its connection closed with requests unanswered."""
 
     hint = "check the address and that the broker is up"
 
 
 class BufferFullError(ClientError):
-    """buffer_memory is used up and the caller chose not to wait (longer)."""
+    """buffer_memory is full, and the caller does not wait or has waited for max_block_ms."""
 
     hint = "await send() or enqueue() instead, raise buffer_memory, or send more slowly"
 
@@ -241,13 +234,13 @@ class CorruptBatchError(ClientError):
 
 
 class ClientClosedError(ClientError):
-    """The producer, consumer or admin client was closed, or never started."""
+    """The client is closed, or was never started."""
 
     hint = "use it inside `async with`, or call start() first"
 
 
 class ClientConfigError(ClientError):
-    """A setting that is unknown, out of range or contradicts another."""
+    """A setting is unknown, out of range, or contradicts another setting."""
 
 
 _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
@@ -300,9 +293,7 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
 
 
 def code_of(number: int) -> ErrorCode:
-    """The code for a number from the wire; one that this release does not know is
-    UNKNOWN_SERVER_ERROR.
-    """
+    """Return the code of an error number; UNKNOWN_SERVER_ERROR for a number of a later release."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -312,10 +303,10 @@ def code_of(number: int) -> ErrorCode:
 def error_for(
     number: int, message: str, *, where: str = "", detail: str | None = None
 ) -> ClientError:
-    """The exception for an error number that a broker answered.
+    """Return the exception for a broker's error number.
 
-    ``message`` says what was tried, ``where`` at which broker or partition, ``detail`` is the
-    broker's own text.
+    ``message`` names the attempt, ``where`` the broker or partition; ``detail`` is the broker's
+    text.
     """
     code = code_of(number)
     text = message + (f": {detail}" if detail else "")

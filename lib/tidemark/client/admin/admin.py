@@ -47,12 +47,12 @@ __all__ = [
 
 
 class Admin(GroupAdmin, TransactionAdmin):
-    """Manages a cluster. ``async with Admin("host:9092") as admin: await
+    """Manages a cluster: ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 
-    A call about several things raises the first failure; the others are notes on it, and what
-    succeeded stays. ``settings`` are fields of AdminConfig by name. With transport="grpc" the Kafka
-    addresses are learnt by gRPC.
+    A call for several resources raises the first failure, with the others as notes; successful
+    parts stay. ``settings`` are fields of AdminConfig by name. With transport="grpc" bootstrap
+    servers are gRPC addresses, which return those of the Kafka listeners.
     """
 
     # ---- topics
@@ -60,7 +60,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Make topics. Raises TopicAlreadyExistsError, ClientConfigError and the like."""
+        """Create topics. Raises TopicAlreadyExistsError, ClientConfigError and others."""
         fields = admin_requests.create_topics(
             topics, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
         )
@@ -83,7 +83,7 @@ class Admin(GroupAdmin, TransactionAdmin):
             self._session.cache.unwant(topic)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """Names, sorted; internal topics only if asked for."""
+        """Return the names of all topics, sorted; internal ones only with ``internal``."""
         cluster = await self._transport().describe(None, auto_create=False)
         return sorted(
             name for name, topic in cluster.topics.items() if internal or not topic.is_internal
@@ -92,8 +92,9 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_topics(
         self, topics: Iterable[str] | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas; of all topics when none is named. Raises
-        UnknownTopicOrPartitionError.
+        """Return partitions, leaders and replicas of topics (None: all topics).
+
+        Raises UnknownTopicOrPartitionError.
         """
         names = None if topics is None else list(topics)
         if names is not None and not names:
@@ -109,7 +110,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False
     ) -> None:
-        """Raise topics to these total numbers of partitions."""
+        """Increase topics to these total numbers of partitions."""
         fields = admin_requests.create_partitions(
             counts, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
         )
@@ -121,7 +122,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, with_documentation: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Effective settings by name, with where each value comes from."""
+        """Return the effective settings of each resource by name, with their sources."""
         described: dict[ConfigResource, dict[str, ConfigEntry]] = {}
         for broker_id, group in admin_answers.by_broker(resources).items():
             fields = admin_requests.describe_configs(group, with_documentation=with_documentation)
@@ -140,12 +141,10 @@ class Admin(GroupAdmin, TransactionAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change single settings and leave the others (IncrementalAlterConfigs). Raises
-        ClientConfigError.
-        """
+        """Change single settings (IncrementalAlterConfigs). Raises ClientConfigError."""
         for broker_id, group in admin_answers.by_broker(changes).items():
             if broker_id is not None and broker_id not in (await self._brokers()):
-                broker_id = None  # it is away: any broker may take what it is to find
+                broker_id = None  # it is not alive: any broker may store its configuration
             fields = admin_requests.alter_configs(
                 {resource: changes[resource] for resource in group}, validate_only=validate_only
             )
@@ -157,7 +156,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete everything below an offset (-1: below the high watermark); gives the new log
+        """Delete all records below an offset (-1: the high watermark); return the new log
         starts.
         """
 
@@ -173,7 +172,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def list_offsets(
         self, queries: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offset for each timestamp in ms, or OffsetSpec; offset -1 where no record is so young."""
+        """Return the offset of each timestamp in ms, or OffsetSpec; -1 without a later record."""
         lookup = OffsetLookup(self._session.cluster, self._transport(), self.config, self._clock)
         return await lookup.look_up(
             {TopicPartition(*partition): int(query) for partition, query in queries.items()},
@@ -184,13 +183,13 @@ class Admin(GroupAdmin, TransactionAdmin):
     # ---- the cluster
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Brokers alive, by any broker's account."""
+        """Return the live brokers, as one broker reports them."""
         cluster = await self._transport().describe((), auto_create=False)
         brokers = tuple(cluster.brokers[number] for number in sorted(cluster.brokers))
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, brokers)
 
     async def describe_log_dirs(self, broker_ids: Iterable[int] | None = None) -> list[LogDir]:
-        """Log directories with the size of each replica; of all brokers when none is named."""
+        """Return log directories with the size of each replica (None: of all brokers)."""
         cluster = await self.describe_cluster()
         alive = [broker.broker_id for broker in cluster.brokers]
         log_dirs: list[LogDir] = []
@@ -208,9 +207,10 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elect preferred leaders, or any live replica where nobody leads (``unclean``, which may
-        lose records); of all partitions when none is named. Says what became of each: NONE, or why
-        not. Raises ClientError when nothing was tried.
+        """Elect preferred leaders; return the result of each partition.
+
+        With ``unclean``, elects any live replica for partitions without a leader, which may lose
+        records. None selects all partitions. Raises ClientError if nothing was attempted.
         """
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions or ():
@@ -236,8 +236,10 @@ class Admin(GroupAdmin, TransactionAdmin):
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, ClientError | None]:
-        """Begin moving each partition to these replicas, preferred first; None cancels its move.
-        Says what became of each: None, or why not. Raises ClientError when nothing was tried.
+        """Start to move partitions to these replicas, preferred leader first; None cancels a move.
+
+        Returns the error of each partition, None without one. Raises ClientError if nothing was
+        attempted.
         """
         fields = admin_requests.alter_partition_reassignments(
             moves,
@@ -247,27 +249,30 @@ class Admin(GroupAdmin, TransactionAdmin):
         answer = await self._ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, fields)
         if answer.error_code:
             raise error_for(
-                answer.error_code, "moving replicas failed", detail=answer.error_message
+                answer.error_code, "reassigning partitions failed", detail=answer.error_message
             )
         return admin_answers.alterations(answer, moves)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The moves under way; of all partitions when none is named."""
+        """Return the reassignments in progress (None: of all partitions)."""
         fields = admin_requests.list_partition_reassignments(
             partitions, timeout_ms=self.config.default_api_timeout_ms
         )
         answer = await self._ask_any(ApiKey.LIST_PARTITION_REASSIGNMENTS, fields)
         if answer.error_code:
-            raise error_for(answer.error_code, "listing moves failed", detail=answer.error_message)
+            raise error_for(
+                answer.error_code, "listing reassignments failed", detail=answer.error_message
+            )
         return admin_answers.reassignments(answer)
 
     async def replica_bounds(
         self, broker_id: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ReplicaBounds]:
-        """Where the logs of one broker's replicas begin and end, leader or not; what the broker
-        does not tell is left out.
+        """Return start and end of the logs of one broker's replicas, leader or not.
+
+        Replicas that the broker does not report are left out.
         """
         await self._brokers()
         found = await self._transport().replica_bounds(broker_id, list(partitions))

@@ -1,4 +1,4 @@
-"""What an admin answer says of each thing asked: results by name, or the first failure. Pure."""
+"""Reads admin responses: results by name, or the first failure. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
@@ -15,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def error_codes(answer: long_tail.Struct) -> set[int]:
-    """Of the whole, and of each thing a CreateTopics and its like were about."""
+    """Return the error codes of a response, at its top level and of each resource."""
     codes = {getattr(answer, "error_code", 0)}
     for name in ("topics", "responses", "results"):
         for result in getattr(answer, name, None) or ():
@@ -24,7 +24,7 @@ def error_codes(answer: long_tail.Struct) -> set[int]:
 
 
 def tolerated(code: int) -> bool:
-    """A topic whose partitions lack leaders is still described."""
+    """Return True for errors with which a topic can still be described: missing leaders."""
     return code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -34,7 +34,7 @@ def by_name(
     doing: str,
     tolerated: Callable[[int], bool] = lambda code: False,
 ) -> dict[Key, Any]:
-    """Results by name when all succeeded; else raises the first failure, with the others as
+    """Return results by name if all succeeded; otherwise raise the first failure, others as
     notes.
     """
     succeeded: dict[Key, Any] = {}
@@ -62,7 +62,9 @@ def by_name(
 def by_broker(
     resources: Iterable[ConfigResource],
 ) -> dict[int | None, list[ConfigResource]]:
-    """A broker's own configuration is that broker's to tell; the rest is anybody's (None)."""
+    """Group resources by the broker to ask: a broker's own configuration at that broker, else
+    None.
+    """
     groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
     for resource in resources:
         own = resource.kind == "broker" and resource.name.isdigit()
@@ -71,7 +73,7 @@ def by_broker(
 
 
 def no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:
-    """Why nobody can be asked about the partition."""
+    """Return the error of a partition without a leader."""
     missing = topic is not None and partition.partition >= len(topic.partitions)
     if missing:
         return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
@@ -82,12 +84,13 @@ def collect(
     answer: long_tail.Struct,
     asked: list[TopicPartition],
     found: dict[TopicPartition, long_tail.Struct],
-    told: tuple[ApiKey, str],
+    source: tuple[ApiKey, str],
 ) -> ClientError | None:
-    """Add what succeeded to ``found``; what went wrong, if anything. ``told``: what was asked, and
-    which broker.
+    """Add successful results to ``found``; return a failure, if any.
+
+    ``source`` is the request's API and the broker.
     """
-    api_key, where = told
+    api_key, where = source
     problem: ClientError | None = None
     answered = set()
     for topic in answer.topics:
@@ -115,15 +118,15 @@ def collect(
 def alterations(
     answer: long_tail.Struct, asked: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ClientError | None]:
-    """What became of each partition of an AlterPartitionReassignments."""
-    told = {
+    """Return the result of each partition of AlterPartitionReassignments."""
+    results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in answer.responses
         for one in topic.partitions
     }
     outcomes: dict[TopicPartition, ClientError | None] = {}
     for partition in asked:
-        one = told.get(partition)
+        one = results.get(partition)
         if one is None:
             what = f"the answer about moving {partition} is missing"
             outcomes[partition] = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, what)
@@ -136,7 +139,7 @@ def alterations(
 
 
 def reassignments(answer: long_tail.Struct) -> dict[TopicPartition, Reassignment]:
-    """The moves that a ListPartitionReassignments tells of."""
+    """Return the reassignments of ListPartitionReassignments."""
     return {
         TopicPartition(topic.name, one.partition_index): Reassignment(
             tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)

@@ -1,4 +1,4 @@
-"""How the admin client asks: any broker, a certain one, every partition's leader, a coordinator."""
+"""Calls of the admin client: to any broker, a given one, all leaders, or a coordinator."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from tidemark.runtime.clock import Clock
 
 
 class AdminCalls:
-    """What all parts of Admin share. ``settings`` are fields of AdminConfig by name."""
+    """Base of Admin. ``settings`` are fields of AdminConfig by name."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AdminCalls:
         )
 
     async def start(self) -> Self:
-        """Begin; connects at the first call. ``async with`` does it for you."""
+        """Start the client; ``async with`` does this. It connects at the first call."""
         if self.config.transport == "grpc":
             self._session = Session(
                 await self._kafka_addresses(), replace(self.config, transport="kafka"), self._clock
@@ -55,7 +55,7 @@ class AdminCalls:
         return self
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         await self._session.close()
 
     async def __aenter__(self) -> Self:
@@ -72,7 +72,7 @@ class AdminCalls:
     # ---- within
 
     async def _brokers(self) -> Mapping[int, Any]:
-        """Brokers alive, as last heard; asks when never heard."""
+        """Return the live brokers of the cached metadata, requested if there is none."""
         if not self._session.cache.version:
             await self._session.cluster.refresh(seen_version=0)
         return self._session.cache.cluster.brokers
@@ -84,7 +84,7 @@ class AdminCalls:
 
     async def _kafka_addresses(self) -> list[str]:
         from tidemark.client.wire.grpc_transport import (
-            GrpcTransport,  # only who asks for it loads gRPC
+            GrpcTransport,  # imported here: only this needs gRPC
         )
 
         over_grpc = Session(self._bootstrap_servers, self.config, self._clock)
@@ -107,7 +107,7 @@ class AdminCalls:
         return await _ask_one(connection, api_key, fields)
 
     async def _ask_any(self, api_key: ApiKey, fields: admin_requests.Fields) -> long_tail.Struct:
-        """One broker's answer; asked again while it says that the controller is away."""
+        """Return any broker's response; retried while the controller is not available."""
         deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
         failures = 0
         while True:
@@ -126,9 +126,7 @@ class AdminCalls:
         api_key: ApiKey,
         fields: Callable[[list[TopicPartition]], admin_requests.Fields],
     ) -> dict[TopicPartition, long_tail.Struct]:
-        """Ask every partition's leader, again where the leader has moved, until all answered or the
-        deadline.
-        """
+        """Ask the leader of each partition, with retries when it has moved, until the deadline."""
         deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
         left = [TopicPartition(*partition) for partition in partitions]
         found: dict[TopicPartition, long_tail.Struct] = {}
@@ -180,7 +178,9 @@ class AdminCalls:
     async def _ask_every(
         self, api_key: ApiKey, fields: admin_requests.Fields
     ) -> dict[int, long_tail.Struct]:
-        """Every live broker's answer, by broker. Raises ClientError when one does not answer."""
+        """Return every live broker's response, by broker. Raises ClientError if one does not
+        answer.
+        """
         await self._session.cluster.refresh(seen_version=self._session.cache.version)
         brokers = sorted(await self._brokers())
         return {broker_id: await self._ask(broker_id, api_key, fields) for broker_id in brokers}
@@ -195,7 +195,7 @@ class AdminCalls:
         kind: CoordinatorKind = CoordinatorKind.GROUP,
         version_max: int | None = None,
     ) -> long_tail.Struct:
-        """The answer of a group's or a transactional id's coordinator, wherever it moves."""
+        """Return the response of a group's or transactional id's coordinator, wherever it moves."""
         coordinator = Coordinator(self._session, self.config, self._clock, key, kind)
         return await coordinator.ask_until(
             self._deadline(), api_key, lambda: fields, problem_of, version_max=version_max

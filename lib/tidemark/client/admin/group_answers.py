@@ -1,4 +1,4 @@
-"""Group and transaction answers as our types. Pure."""
+"""Reads responses about groups and transactions. Pure."""
 
 import struct
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ _DEAD: Final = "Dead"
 
 
 def problem(code: int, doing: str, detail: str | None = None) -> ClientError | None:
-    """What stands against an answer."""
+    """Return the error of a response, if any."""
     return error_for(code, f"{doing} failed", detail=detail) if code else None
 
 
 def partition_problem(topics: Iterable[Any], doing: str) -> ClientError | None:
-    """The first failure of any partition; one that retrying does not mend comes first."""
+    """Return the first error of a partition; one that is not retriable takes precedence."""
     problems = [
         error_for(each.error_code, f"{doing} failed for {topic.name}-{each.partition_index}")
         for topic in topics
@@ -37,7 +37,7 @@ def partition_problem(topics: Iterable[Any], doing: str) -> ClientError | None:
 
 
 def committed_offsets(topics: Iterable[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """An OffsetFetch's offsets; partitions without one are left out."""
+    """Return the offsets of OffsetFetch; partitions without one are left out."""
     return {
         TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
             each.committed_offset, each.metadata or "", each.committed_leader_epoch
@@ -49,7 +49,7 @@ def committed_offsets(topics: Iterable[Any]) -> dict[TopicPartition, OffsetAndMe
 
 
 def consumer_group(group: Any) -> GroupDescription:
-    """A group of KIP-848."""
+    """Read a group of KIP-848."""
     return GroupDescription(
         group.group_id,
         "consumer",
@@ -73,7 +73,7 @@ def consumer_group(group: Any) -> GroupDescription:
 
 
 def classic_group(group: Any) -> GroupDescription | None:
-    """A group of the classic protocol; None when there is none of this id."""
+    """Read a classic group; None if there is none with this id."""
     if group.group_state == _DEAD or group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return None
     return GroupDescription(
@@ -96,8 +96,9 @@ def classic_group(group: Any) -> GroupDescription | None:
 
 
 def classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
-    """What a classic member reads, by the consumers' own embedded protocol (version, then topics
-    with partitions); () for bytes of another protocol.
+    """Read a classic member's assignment in the consumers' embedded protocol.
+
+    Returns () for bytes of another protocol.
     """
     try:
         return tuple(_read_assignment(memoryview(content)))
@@ -106,7 +107,7 @@ def classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
 
 
 def transaction(each: Any) -> TransactionDescription:
-    """One state of DescribeTransactions."""
+    """Read one state of DescribeTransactions."""
     return TransactionDescription(
         each.transactional_id,
         each.transaction_state,
@@ -138,7 +139,7 @@ def _read_assignment(content: memoryview) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     if not content:
         return found
-    position = _INT16.size  # of the version: later ones only append
+    position = _INT16.size  # later versions only append
     (topics,) = _INT32.unpack_from(content, position)
     position += _INT32.size
     for _ in range(topics):

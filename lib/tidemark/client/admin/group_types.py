@@ -1,4 +1,4 @@
-"""What the admin client tells of consumer groups and transactions. Plain values."""
+"""Types of the admin client for groups and transactions. Plain values."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -6,13 +6,11 @@ from typing import Final, NamedTuple
 from tidemark.model.topics import TopicPartition
 
 QUIET_STATES: Final = frozenset({"Empty", "Dead"})
-"""In these a group has no members: its offsets may be moved and deleted."""
+"""States without members, in which offsets may be moved and deleted."""
 
 
 class GroupListing(NamedTuple):
-    """One group as its coordinator lists it. ``kind`` is Kafka's group type: Classic, Consumer,
-    ...; '' where the broker does not tell.
-    """
+    """Group as its coordinator lists it. ``kind`` is Kafka's group type, '' if not reported."""
 
     group_id: str
     kind: str
@@ -23,7 +21,7 @@ class GroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member and what it reads now; ``member_epoch`` is -1 in a classic group."""
+    """Member and its assignment; ``member_epoch`` is -1 in a classic group."""
 
     member_id: str
     group_instance_id: str | None
@@ -36,7 +34,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group; ``epoch`` and ``assignment_epoch`` are -1 in a classic one."""
+    """Group; ``epoch`` and ``assignment_epoch`` are -1 in a classic one."""
 
     group_id: str
     kind: str
@@ -48,12 +46,12 @@ class GroupDescription:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it has no members."""
+        """True if the group has no members."""
         return self.state in QUIET_STATES
 
 
 class TransactionListing(NamedTuple):
-    """One transactional id; ``state`` in Kafka's words (Ongoing, PrepareCommit, ...)."""
+    """Transactional id; ``state`` is Kafka's name (Ongoing, PrepareCommit, ...)."""
 
     transactional_id: str
     producer_id: int
@@ -62,7 +60,7 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One transactional id and its open transaction; ``started_ms`` is -1 when none is open."""
+    """Transactional id and its open transaction; ``started_ms`` is -1 without one."""
 
     transactional_id: str
     state: str

@@ -1,4 +1,4 @@
-"""The admin client's part on consumer groups."""
+"""Consumer groups in the admin client."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -31,12 +31,12 @@ _NOT_OF_THIS_KIND: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UN
 
 
 class GroupAdmin(AdminCalls):
-    """Groups: who is in them, what they committed, and moving that."""
+    """Methods of Admin for consumer groups and their offsets."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """All groups, or those in these states and of these kinds, by name."""
+        """Return all groups, or those in these states and of these kinds, sorted by name."""
         fields = {"states_filter": list(states), "types_filter": list(kinds)}
         listed: dict[str, GroupListing] = {}
         for broker_id, answer in (await self._ask_every(ApiKey.LIST_GROUPS, fields)).items():
@@ -54,13 +54,13 @@ class GroupAdmin(AdminCalls):
         return [listed[name] for name in sorted(listed)]
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """State, members and assignments. Raises GroupNotFoundError."""
+        """Return state, members and assignments of groups. Raises GroupNotFoundError."""
         return {group_id: await self._describe_group(group_id) for group_id in group_ids}
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group committed: everywhere, or in these partitions."""
+        """Return a group's committed offsets (None: of all partitions)."""
         wanted = None if partitions is None else by_topic(TopicPartition(*p) for p in partitions)
         topics = (
             None
@@ -88,7 +88,7 @@ class GroupAdmin(AdminCalls):
         return answers.committed_offsets(_of_group(answer).topics)
 
     async def alter_group_offsets(self, group_id: str, offsets: OffsetsInput) -> None:
-        """Move a group that has no members. Raises GroupNotEmptyError for one that has."""
+        """Set the offsets of a group without members. Raises GroupNotEmptyError."""
         doing = f"moving offsets of group {group_id!r}"
         fields = commit_fields(GroupMetadata(group_id), as_offsets(offsets))
         try:
@@ -101,11 +101,11 @@ class GroupAdmin(AdminCalls):
             )
         except CommitFailedError as refused:
             raise GroupNotEmptyError(
-                refused.code, f"group {group_id!r} has members: its offsets are theirs to move"
+                refused.code, f"group {group_id!r} has members, which alone may move its offsets"
             ) from None
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Forget groups and their offsets. Raises GroupNotEmptyError, GroupNotFoundError."""
+        """Delete groups and their offsets. Raises GroupNotEmptyError, GroupNotFoundError."""
         for group_id in group_ids:
             doing = f"deleting group {group_id!r}"
 
@@ -118,9 +118,7 @@ class GroupAdmin(AdminCalls):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Forget offsets of partitions that no member of the group subscribes to. Raises
-        GroupNotEmptyError.
-        """
+        """Delete offsets of partitions to which no member subscribes. Raises GroupNotEmptyError."""
         doing = f"deleting offsets of group {group_id!r}"
         wanted = by_topic(TopicPartition(*each) for each in partitions)
         fields = {
@@ -140,7 +138,7 @@ class GroupAdmin(AdminCalls):
     # ---- within
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
-        """By the newer protocol's API, which refuses classic groups; then by the older."""
+        """Describe by the API of KIP-848, which refuses classic groups, then by the older one."""
         doing = f"describing group {group_id!r}"
 
         def problem_of(answer: Struct) -> ClientError | None:

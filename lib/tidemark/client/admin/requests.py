@@ -1,4 +1,4 @@
-"""Admin requests and answers between our types and the long tail's plain fields. Pure."""
+"""Converts admin requests and responses between the client's types and wire fields. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _KINDS: Final = {number: kind for kind, number in RESOURCE_TYPES.items()}
 
 
 def create_topics(topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool) -> Fields:
-    """CreateTopics. With assignments, partition count and replication factor follow from them."""
+    """CreateTopics. Assignments determine partition count and replication factor."""
     return {
         "topics": [
             {
@@ -49,7 +49,7 @@ def create_topics(topics: Iterable[NewTopic], *, timeout_ms: int, validate_only:
 
 
 def delete_topics(topics: Sequence[str], *, timeout_ms: int) -> Fields:
-    """DeleteTopics, by name; versions before 6 have another field for it."""
+    """DeleteTopics by name, in the fields of all versions."""
     return {
         "topics": [{"name": topic} for topic in topics],
         "topic_names": list(topics),
@@ -58,7 +58,7 @@ def delete_topics(topics: Sequence[str], *, timeout_ms: int) -> Fields:
 
 
 def create_partitions(counts: Mapping[str, int], *, timeout_ms: int, validate_only: bool) -> Fields:
-    """CreatePartitions: ``counts`` are totals."""
+    """CreatePartitions. ``counts`` are totals."""
     return {
         "topics": [
             {"name": topic, "count": count, "assignments": None} for topic, count in counts.items()
@@ -69,7 +69,7 @@ def create_partitions(counts: Mapping[str, int], *, timeout_ms: int, validate_on
 
 
 def describe_configs(resources: Iterable[ConfigResource], *, with_documentation: bool) -> Fields:
-    """DescribeConfigs: every key of each resource."""
+    """DescribeConfigs for all keys of each resource."""
     return {
         "resources": [
             {
@@ -85,7 +85,7 @@ def describe_configs(resources: Iterable[ConfigResource], *, with_documentation:
 
 
 def read_configs(result: Struct) -> dict[str, ConfigEntry]:
-    """One resource's settings by name."""
+    """Return one resource's settings by name."""
     return {
         config.name: ConfigEntry(
             name=config.name,
@@ -105,7 +105,7 @@ def read_configs(result: Struct) -> dict[str, ConfigEntry]:
 
 
 def read_resource(result: Struct) -> ConfigResource:
-    """Which resource an answer is about."""
+    """Return the resource of a result."""
     return ConfigResource(_KINDS.get(result.resource_type, "topic"), result.resource_name)  # type: ignore[arg-type]
 
 
@@ -134,7 +134,7 @@ def alter_configs(
 
 
 def delete_records(offsets: Mapping[TopicPartition, int], *, timeout_ms: int) -> Fields:
-    """DeleteRecords: everything below each offset; -1 is the high watermark."""
+    """DeleteRecords below each offset; -1 is the high watermark."""
     by_topic: dict[str, list[Fields]] = defaultdict(list)
     for partition, offset in offsets.items():
         by_topic[partition.topic].append({"partition_index": partition.partition, "offset": offset})
@@ -155,7 +155,7 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> Fields:
 
 
 def read_producers(result: Struct) -> list[ProducerState]:
-    """One partition's producers."""
+    """Return the producers of one partition."""
     return [
         ProducerState(
             each.producer_id,
@@ -175,7 +175,7 @@ def alter_partition_reassignments(
     allow_replication_factor_change: bool,
     timeout_ms: int,
 ) -> Fields:
-    """AlterPartitionReassignments (KIP-455): no replicas (None) cancel a move."""
+    """AlterPartitionReassignments (KIP-455). None as replicas cancels a move."""
     by_topic: dict[str, list[Fields]] = defaultdict(list)
     for (topic, partition), replicas in moves.items():
         wanted = None if replicas is None else list(replicas)
@@ -190,7 +190,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
 ) -> Fields:
-    """ListPartitionReassignments; None: all that move."""
+    """ListPartitionReassignments; None selects all partitions."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions or ():
         by_topic[topic].append(partition)
@@ -199,7 +199,7 @@ def list_partition_reassignments(
 
 
 def read_log_dirs(broker_id: int, answer: Struct) -> list[LogDir]:
-    """One broker's log directories."""
+    """Return one broker's log directories."""
     return [
         LogDir(
             broker_id,

@@ -1,4 +1,4 @@
-"""The admin client's part on transactions."""
+"""Transactions in the admin client."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _FENCING_TIMEOUT_MS = 60_000
 
 
 class TransactionAdmin(AdminCalls):
-    """Transactions: which are open, and ending those that hang."""
+    """Methods of Admin for transactions, including hanging ones."""
 
     async def list_transactions(
         self,
@@ -29,8 +29,10 @@ class TransactionAdmin(AdminCalls):
         duration_ms_min: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids, or those in these states, of these producers, open for so long,
-        or whose name matches a regular expression; by name.
+        """Return transactional ids, sorted by name.
+
+        Filters: states, producer ids, a minimum duration of the open transaction, and a regular
+        expression for the name.
         """
         fields = {
             "state_filters": list(states),
@@ -54,7 +56,9 @@ class TransactionAdmin(AdminCalls):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What each coordinator knows. Raises TransactionalIdNotFoundError."""
+        """Return the coordinators' state of transactional ids. Raises
+        TransactionalIdNotFoundError.
+        """
         found: dict[str, TransactionDescription] = {}
         for name in transactional_ids:
             doing = f"describing transactional id {name!r}"
@@ -73,7 +77,7 @@ class TransactionAdmin(AdminCalls):
         return found
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
-        """Abort what is open under these ids, and fence whoever has them."""
+        """Fence the producers of these ids and abort their open transactions."""
         for name in transactional_ids:
             doing = f"fencing transactional id {name!r}"
 
@@ -95,11 +99,11 @@ class TransactionAdmin(AdminCalls):
             )
 
     async def abort_transaction(self, partition: TopicPartition, producer: ProducerState) -> None:
-        """Write an abort marker for a transaction that no coordinator will end, at the partition's
-        leader. ``producer`` is as ``describe_producers`` told it.
+        """Write an abort marker for a hanging transaction, at the partition's leader.
 
-        It lifts the last stable offset over records whose transaction may have committed elsewhere:
-        only for hanging transactions.
+        ``producer`` comes from ``describe_producers``. Use it for transactions only that no
+        coordinator will end: the last stable offset then passes records whose transaction may have
+        committed elsewhere.
         """
         if producer.current_txn_start_offset < 0:
             raise InvalidTransactionStateError(
@@ -131,7 +135,7 @@ class TransactionAdmin(AdminCalls):
     async def describe_producers(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """What each partition's leader remembers of idempotent producers."""
+        """Return the state of idempotent producers at each partition's leader."""
         found = await self._at_leaders(
             [TopicPartition(*each) for each in partitions],
             ApiKey.DESCRIBE_PRODUCERS,
@@ -142,8 +146,9 @@ class TransactionAdmin(AdminCalls):
     async def open_transactions(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Producers with a transaction open in a partition, the one that holds the last stable
-        offset first; partitions without any are left out.
+        """Return producers with an open transaction in a partition, in the order of first offsets.
+
+        Partitions without one are left out.
         """
         found: dict[TopicPartition, list[ProducerState]] = {}
         for partition, producers in (await self.describe_producers(partitions)).items():

@@ -1,4 +1,4 @@
-"""What the admin client takes and gives: plain frozen values."""
+"""Types of the admin client: plain frozen values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +38,8 @@ CONFIG_TYPES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make; -1 leaves a number to the cluster. ``assignments``: replicas of each
-    partition, in order.
+    """Topic to create; -1 selects the cluster's default. ``assignments`` are replicas by
+    partition.
     """
 
     name: str
@@ -50,7 +50,7 @@ class NewTopic:
 
 
 class CreatedTopic(NamedTuple):
-    """What came of a NewTopic."""
+    """Topic that was created."""
 
     topic: str
     topic_id: bytes
@@ -59,14 +59,14 @@ class CreatedTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration. A broker's name is its id; "" is the default of all brokers."""
+    """Owner of a configuration. A broker's name is its id; "" is the default of all brokers."""
 
     kind: Literal["topic", "broker", "group"]
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """A place where the value could come from, in order of precedence."""
+    """Source of a value, in order of precedence."""
 
     name: str
     value: str | None
@@ -75,9 +75,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One effective setting. ``source`` says where the value comes from; ``value`` is None when it
-    is secret.
-    """
+    """Effective setting. ``source`` is where the value comes from; ``value`` is None if secret."""
 
     name: str
     value: str | None
@@ -90,12 +88,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """True if no one has set the value."""
         return self.source == "default"
 
 
 class AlterConfig(NamedTuple):
-    """One change; append and subtract are for lists, delete goes back to the default."""
+    """Change of one setting. Append and subtract apply to lists; delete restores the default."""
 
     name: str
     value: str | None = None
@@ -103,7 +101,7 @@ class AlterConfig(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """Brokers alive. ``controller_id`` names one that takes admin requests."""
+    """Live brokers. ``controller_id`` is a broker that accepts admin requests."""
 
     cluster_id: str | None
     controller_id: int
@@ -111,7 +109,7 @@ class ClusterDescription(NamedTuple):
 
 
 class ReplicaLog(NamedTuple):
-    """One replica's log in a directory; ``offset_lag`` counts records it is behind."""
+    """Replica's log in a directory; ``offset_lag`` is the number of records that it lacks."""
 
     size_bytes: int
     offset_lag: int
@@ -120,7 +118,7 @@ class ReplicaLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One log directory of one broker; bytes are -1 where the broker does not tell."""
+    """Log directory of a broker; byte counts are -1 if not reported."""
 
     broker_id: int
     path: str
@@ -131,7 +129,7 @@ class LogDir:
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader remembers of one idempotent producer (K03)."""
+    """State of one idempotent producer at a partition's leader."""
 
     producer_id: int
     producer_epoch: int
@@ -142,8 +140,8 @@ class ProducerState(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A move under way (KIP-455). ``replicas`` are all that the partition has now: the target
-    first, then those that go.
+    """Reassignment in progress (KIP-455). ``replicas`` are the targets first, then those
+    removed.
     """
 
     replicas: tuple[int, ...]
@@ -152,17 +150,17 @@ class Reassignment(NamedTuple):
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Where the replicas will be."""
+        """Replicas after the move."""
         return tuple(one for one in self.replicas if one not in self.removing)
 
     @property
     def original(self) -> tuple[int, ...]:
-        """Where a cancelled move goes back to."""
+        """Replicas to which a cancelled move returns."""
         return tuple(one for one in self.replicas if one not in self.adding)
 
 
 class ReplicaBounds(NamedTuple):
-    """Where one replica's own log begins and ends, whether committed or not."""
+    """Start and end of one replica's own log, including uncommitted records."""
 
     log_start: int
     log_end: int

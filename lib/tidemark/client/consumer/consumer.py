@@ -1,6 +1,4 @@
-"""Consumer: pulls records of assigned partitions from their leaders, from any offset, as often as
-wanted (D01-D04).
-"""
+"""Consumer: fetches records of partitions from their leaders, from any offset."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,15 +36,15 @@ _LAUNCH_EVERY: Final = 256
 
 
 class Consumer:
-    """Reads records. ``async with Consumer("host:9092") as consumer: consumer.assign([("topic",
+    """Reads records: ``async with Consumer("host:9092") as consumer: consumer.assign([("topic",
     0)])`` and ``poll``.
 
-    With a ``group_id`` it keeps its offsets: the high-level consumer lets its group divide the
-    topics it names in ``subscribe``, and commits by itself; the simple one assigns partitions and
-    commits when told (D08).
+    With a ``group_id`` the group stores its offsets. After ``subscribe`` the group divides the
+    topics' partitions among its members and offsets are committed automatically; after ``assign``
+    only ``commit`` does so.
 
-    ``settings`` are fields of ConsumerConfig by name. Belongs to the event loop in which it was
-    started.
+    ``settings`` are fields of ConsumerConfig by name. A consumer belongs to the event loop in which
+    it was started.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Consumer:
         self._iterated = 0
 
     async def start(self) -> Self:
-        """Begin; connects at the first poll. ``async with`` does it for you."""
+        """Start the consumer; ``async with`` does this. It connects at the first poll."""
         await self._session.start()
         self._want_topics()
         if self._group is not None:
@@ -79,9 +77,7 @@ class Consumer:
         return self
 
     async def close(self) -> None:
-        """Commit what was read, if that is done automatically; leave the group; let go of
-        everything.
-        """
+        """Commit if enabled, leave the group and release all resources."""
         await self._close(commits=True)
 
     async def __aenter__(self) -> Self:
@@ -93,14 +89,16 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What was polled before a failure may not have been processed.
+        # Records polled before a failure may not have been processed.
         await self._close(commits=kind is None)
 
-    # ---- what to read
+    # ---- assignment
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read exactly these partitions; those kept go on where they are, new ones start by
-        committed offset, or auto_offset_reset. Raises ClientConfigError for a subscribed consumer.
+        """Replace the assignment by these partitions.
+
+        Partitions that were assigned before keep their positions. New ones start at the committed
+        offset or by auto_offset_reset. Raises ClientConfigError for a subscribed consumer.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ClientConfigError(
@@ -119,7 +117,7 @@ class Consumer:
             self._group.begin(self._fetcher.states.values())
 
     async def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
-        """Assign all partitions of these topics; returns them. Raises
+        """Assign all partitions of these topics and return them. Raises
         UnknownTopicOrPartitionError.
         """
         deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
@@ -131,7 +129,7 @@ class Consumer:
         return tuple(partitions)
 
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """What is read, in the order assigned."""
+        """Return the assigned partitions in the order of assignment."""
         return tuple(self._fetcher.states)
 
     def subscribe(
@@ -141,10 +139,11 @@ class Consumer:
         *,
         pattern: str | None = None,
     ) -> None:
-        """Read these topics together with the group's other members; partitions come in poll().
+        """Subscribe to topics, whose partitions the group divides among its members.
 
-        ``pattern`` names topics by a regular expression, which the coordinator resolves. Calling it
-        again changes what is read. Raises ClientConfigError without a group_id.
+        Partitions are assigned and revoked within ``poll``. ``pattern`` is a regular expression for
+        topic names, which the coordinator evaluates. A further call replaces the subscription.
+        Raises ClientConfigError without a group_id.
         """
         if isinstance(topics, str):
             raise TypeError("topics is a list of names, not one name")
@@ -158,7 +157,7 @@ class Consumer:
         group.subscribe(Subscription(tuple(dict.fromkeys(topics)), pattern), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, after a last commit if that is done automatically; read nothing."""
+        """Commit if enabled, leave the group and clear the assignment."""
         if self._group is not None:
             await self._group.unsubscribe()
         self._fetcher.states = {}
@@ -166,11 +165,11 @@ class Consumer:
     # ---- the group's offsets
 
     async def commit(self, offsets: OffsetsInput | None = None) -> None:
-        """Commit these offsets (of the next records to read), or the positions of all partitions,
-        and wait until they are durable.
+        """Commit offsets (of the next records to read) and wait until they are durable.
 
-        Tried again, with back-off, for default_api_timeout_ms (E06). Raises CommitFailedError when
-        the group has given our partitions to others.
+        Without ``offsets``, commits the positions of all partitions. Retries for
+        default_api_timeout_ms. Raises CommitFailedError if the partitions now belong to another
+        member.
         """
         self._session.check_running()
         group = self._needs_group("commit()")
@@ -179,46 +178,48 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[Partition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where nothing; asked of the offsets storage."""
+        """Return the committed offset of each partition, None without one, from the offsets
+        storage.
+        """
         self._session.check_running()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._needs_group("committed()").committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> GroupMetadata:
-        """Who commits: for TransactionalProducer.send_offsets."""
+        """Return the member's identity for ``TransactionalProducer.send_offsets``."""
         return self._needs_group("group_metadata()").metadata()
 
-    # ---- where to read
+    # ---- positions
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at an offset, earlier ones included (A18)."""
+        """Set the position to any offset."""
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
         self._state(partition).seek(offset)
         self._fetcher.changed.set()
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Go on at the first offset that is still there; without arguments, in every assigned
-        partition.
-        """
+        """Set the position to the log start; without arguments, in every assigned partition."""
         self._seek_by(partitions, OffsetSpec.EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Go on behind the last record; without arguments, in every assigned partition."""
+        """Set the position to the log end; without arguments, in every assigned partition."""
         self._seek_by(partitions, OffsetSpec.LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: Partition) -> None:
-        """Go on at the first record not older than ``timestamp_ms``, or at the end; in these or all
-        partitions.
+        """Set the position to the first record at or after ``timestamp_ms``, or to the log end.
+
+        Without partitions, in every assigned partition.
         """
         if timestamp_ms < 0:
             raise ValueError(f"timestamp_ms {timestamp_ms} is negative")
         self._seek_by(partitions, timestamp_ms)
 
     async def position(self, partition: Partition) -> int:
-        """Offset of the next record that poll will give, looked up if need be. Raises
-        ClientError.
+        """Return the offset of the next record that ``poll`` returns, looked up if necessary.
+
+        Raises ClientError.
         """
         state = self._state(partition)
         deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
@@ -233,9 +234,7 @@ class Consumer:
         return state.position
 
     def rewind(self, unseen: Iterable[ConsumerRecord]) -> None:
-        """Go back to the first of these records in each partition: they were polled but not
-        used.
-        """
+        """Set positions back to the first of these polled records in each partition."""
         first: dict[TopicPartition, int] = {}
         for record in unseen:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -243,18 +242,20 @@ class Consumer:
             self.seek(partition, offset)
 
     def pause(self, *partitions: Partition) -> None:
-        """Hand out nothing of these partitions until ``resume``; what is buffered stays."""
+        """Stop returning records of these partitions until ``resume``; buffered records are
+        kept.
+        """
         for partition in partitions:
             self._state(partition).paused = True
 
     def resume(self, *partitions: Partition) -> None:
-        """Read on."""
+        """Return records of these partitions again."""
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.changed.set()
 
     def paused(self) -> tuple[TopicPartition, ...]:
-        """Partitions that ``pause`` holds."""
+        """Return the paused partitions."""
         return tuple(state.partition for state in self._fetcher.states.values() if state.paused)
 
     # ---- reading
@@ -262,11 +263,12 @@ class Consumer:
     async def poll(
         self, max_records: int | None = None, *, timeout_ms: int = 1_000
     ) -> list[ConsumerRecord]:
-        """Records in offset order of each partition, at most ``max_records`` (max_poll_records).
+        """Return records in offset order of each partition, at most ``max_records``
+        (max_poll_records).
 
-        Waits up to ``timeout_ms`` while there are none; [] then. Raises OffsetOutOfRangeError with
-        auto_offset_reset="none", CorruptBatchError, AuthorizationError and the like, each naming
-        the partition.
+        Waits for at most ``timeout_ms`` if there are none, then returns []. Raises
+        OffsetOutOfRangeError with auto_offset_reset="none", CorruptBatchError, AuthorizationError
+        and other errors; each names the partition.
         """
         self._session.check_running()
         records_max = self.config.max_poll_records if max_records is None else max_records
@@ -285,13 +287,14 @@ class Consumer:
             await self._advance(deadline)
 
     def __aiter__(self) -> Self:
-        """``async for record in consumer``: records without end, one at a time; the position moves
-        with each.
+        """Iterate over records without end: ``async for record in consumer``.
+
+        The position advances with each record.
         """
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record; waits for it."""
+        """Wait for the next record and return it."""
         self._iterated += 1
         group = self._group
         if self._iterated % _LAUNCH_EVERY and not (group is not None and group.wants_attention):
@@ -305,26 +308,28 @@ class Consumer:
     # ---- offsets of logs
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """The first offset of each."""
+        """Return the log start of each partition."""
         return await self._ends(partitions, OffsetSpec.EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """Behind the last record that may be read: high watermark, or last stable offset under
-        read_committed.
+        """Return the end of each partition: the high watermark, or under read_committed the last
+        stable offset.
         """
         return await self._ends(partitions, OffsetSpec.LATEST)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is not older; None where there is none."""
+        """Return the first record of each partition at or after a timestamp in ms; None without
+        one.
+        """
         found = await self._look_up(
             {TopicPartition(*partition): time for partition, time in timestamps_ms.items()}
         )
         return {part: place if place.offset >= 0 else None for part, place in found.items()}
 
     def high_watermark(self, partition: Partition) -> int | None:
-        """As of the last fetch; None before the first."""
+        """Return the high watermark of the last fetch; None before the first."""
         known = self._state(partition).high_watermark
         return known if known >= 0 else None
 
@@ -372,7 +377,9 @@ class Consumer:
                 self._session.cache.mark_stale()
 
     def _take(self, records_max: int) -> list[ConsumerRecord]:
-        """Buffered records, beginning with another partition each time so that none starves."""
+        """Return buffered records, starting with another partition each time so that none
+        starves.
+        """
         states = [state for state in self._fetcher.states.values() if state.has_records]
         if not states:
             return []
@@ -385,9 +392,7 @@ class Consumer:
         return taken
 
     async def _advance(self, deadline: Deadline) -> None:
-        """Launch what is wanted and wait until something changed, time to try again, or the
-        deadline.
-        """
+        """Start fetches and wait for a change, the end of a back-off, or the deadline."""
         self._fetcher.changed.clear()
         due = self._fetcher.launch()
         until = deadline.at_ms if due is None else min(deadline.at_ms, due)
@@ -399,7 +404,7 @@ class Consumer:
             return
 
     def _check(self, state: PartitionState) -> None:
-        """Raise what stands against a partition. What a seek cannot mend is tried again at the next
+        """Raise the error of a partition; an error that a seek cannot clear is retried at the next
         poll.
         """
         error = state.error

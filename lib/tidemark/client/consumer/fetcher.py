@@ -1,5 +1,6 @@
-"""Keeps assigned partitions read ahead: one fetch under way for each group of partitions, one
-look-up of positions.
+"""Fetches assigned partitions ahead of ``poll``, and looks up their positions.
+
+One fetch is in flight for each group of partitions, and one lookup of positions.
 """
 
 import asyncio
@@ -29,9 +30,7 @@ RESETS: Final = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "
 
 
 class _Asked:
-    """One fetch as it was decided: a seek may move its partitions before it is sent, or
-    answered.
-    """
+    """Partitions of one fetch as they were when it was decided; a seek may move them meanwhile."""
 
     def __init__(self, broker_id: int, limits: FetchLimits) -> None:
         self.broker_id = broker_id
@@ -40,7 +39,7 @@ class _Asked:
         self.states: dict[TopicPartition, tuple[PartitionState, int]] = {}
 
     def add(self, state: PartitionState, leader: Leader) -> None:
-        """Read one more partition from where it stands now."""
+        """Add a partition at its current position."""
         assert state.fetch_position is not None, "fetched without a position"
         state.fetching = True
         self.states[state.partition] = (state, state.generation)
@@ -50,9 +49,7 @@ class _Asked:
 
 
 class Fetcher:
-    """All reading of one consumer. Tasks belong to its session; whoever waits is woken by
-    ``changed``.
-    """
+    """Fetches of one consumer, in tasks of its session. ``changed`` wakes waiting callers."""
 
     def __init__(self, session: Session, config: ConsumerConfig, clock: Clock) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
@@ -79,13 +76,13 @@ class Fetcher:
 
     @property
     def cluster(self) -> Cluster:
-        """The session's metadata."""
+        """Metadata of the session."""
         return self._session.cluster
 
     def launch(self) -> float | None:
-        """Start whatever is wanted and not under way. Never waits.
+        """Start the fetches and lookups that are due; never waits.
 
-        Gives the instant at which a partition that backs off may be asked again, None for never.
+        Returns the end of the earliest back-off, None without one.
         """
         now = self._clock.now_ms()
         if self.cluster.cache.is_stale(now):
@@ -128,8 +125,10 @@ class Fetcher:
         return self._ahead_bytes_max if state.is_ahead else self._config.max_partition_fetch_bytes
 
     def _has_room(self) -> bool:
-        """Whether to fetch more. What is held back until a transaction ends must not use up the
-        room that its end needs to be read: then it is given up, and read again once it is stable.
+        """Return True if there is room to fetch.
+
+        Records held back until a transaction ends must not use up the room in which its marker is
+        fetched. They are then dropped, and fetched again once stable.
         """
         states = self.states.values()
         buffered = sum(state.buffered_bytes for state in states)
@@ -143,7 +142,9 @@ class Fetcher:
         return not full
 
     def _on_no_leader(self, state: PartitionState, now: int) -> None:
-        """Unknown, or without a leader: ask again; unknown for long is the user's to hear."""
+        """Refresh metadata for a partition without a leader; an unknown one fails after a grace
+        period.
+        """
         self._back_off(state)
         self._refresh()
         code = self.cluster.cache.topic_error(state.partition.topic)
@@ -203,7 +204,7 @@ class Fetcher:
             self._on_problem(state, problem)
 
     def _on_out_of_range(self, state: PartitionState, outcome: FetchOutcome) -> None:
-        """Retention overtook us, or the log was cut: go where auto_offset_reset says."""
+        """Apply auto_offset_reset: retention passed the position, or the log was truncated."""
         if outcome.fetch_offset != state.fetch_position:
             return
         reset = RESETS[self._config.auto_offset_reset]
@@ -228,7 +229,7 @@ class Fetcher:
         state.resume_at = self._clock.now_ms() + delay_ms
 
     async def _look_up(self, wanted: list[tuple[PartitionState, int, int | None]]) -> None:
-        """Turn resets into positions. A timestamp younger than every record means the log's end."""
+        """Look up positions. A timestamp after the last record gives the log end."""
         queries = {state.partition: reset for state, _, reset in wanted if reset is not None}
         try:
             found = await self.lookup().look_up(
@@ -254,7 +255,7 @@ class Fetcher:
             self.changed.set()
 
     def lookup(self) -> OffsetLookup:
-        """For offsets by timestamp."""
+        """Return a lookup of offsets by timestamp."""
         session = self._session
         return OffsetLookup(session.cluster, session.transport, self._config, self._clock)
 

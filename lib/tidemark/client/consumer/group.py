@@ -1,8 +1,8 @@
-"""A consumer's part in its group: membership, the partitions it brings, and commits.
+"""A consumer's membership in its group: heartbeats, assigned partitions and commits.
 
-Heartbeats run in a task of the session. All that the user notices (partitions that come and go,
-listener calls, commits on their behalf) happens within poll(), so that nothing moves under a loop
-over records.
+Heartbeats run in a task of the session. Visible changes (assigned and revoked partitions, calls of
+the listener, automatic commits) happen within ``poll``, so that nothing changes during a loop over
+records.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class ConsumerGroup:
-    """Of one consumer with a group_id; a member only after ``subscribe``."""
+    """Group of one consumer with a group_id; the consumer is a member after ``subscribe``."""
 
     def __init__(
         self, session: Session, fetcher: Fetcher, config: ConsumerConfig, clock: Clock
@@ -84,25 +84,25 @@ class ConsumerGroup:
         self._auto_committing = False
         self._committed: dict[TopicPartition, int] = {}
 
-    # ---- who we are
+    # ---- membership
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether partitions come from the group, rather than from assign()."""
+        """True if partitions come from the group and not from ``assign``."""
         return self._membership.state is not MemberState.UNSUBSCRIBED
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether a newer epoch may be on its way to us."""
+        """True if the coordinator may have raised the member epoch without an answer so far."""
         return self._membership.is_catching_up
 
     @property
     def joins(self) -> int:
-        """How often we joined; commits do not outlive a membership."""
+        """Number of times the consumer has joined; commits of an earlier membership are void."""
         return self._membership.joins
 
     def metadata(self) -> GroupMetadata:
-        """Member id and epoch, also of a member that was fenced; a simple consumer has none."""
+        """Return member id and epoch, even of a fenced member; a simple consumer has neither."""
         settings = self._membership.settings
         if not self.is_subscribed:
             return GroupMetadata(settings.group_id)
@@ -114,7 +114,7 @@ class ConsumerGroup:
         )
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Join the group, or change what is wanted of it."""
+        """Join the group, or change the subscription."""
         self._listener = listener or NoListener()
         now = self._clock.now_ms()
         self._polled_at = now
@@ -123,7 +123,7 @@ class ConsumerGroup:
         self.start()
 
     def start(self) -> None:
-        """Send heartbeats, once there is a session to send them in."""
+        """Send heartbeats; requires a running session."""
         if self._session.is_running and self.is_subscribed and not self._beating:
             self._beating = True
             self._want(self._membership.subscription.topics)
@@ -131,14 +131,14 @@ class ConsumerGroup:
         self._stirred.set()
 
     async def unsubscribe(self) -> None:
-        """Leave the group: commit what was read, give everything back."""
+        """Commit, give back all partitions and leave the group."""
         if not self.is_subscribed:
             return
         await self._give_back(commits=self._commits_by_itself)
         self._fetcher.states = {}
 
     async def close(self, *, commits: bool) -> None:
-        """Leave, after a last commit if asked for and configured."""
+        """Leave the group, after a last commit if requested and configured."""
         try:
             if self.is_subscribed:
                 await self._give_back(commits=commits and self._commits_by_itself)
@@ -151,14 +151,15 @@ class ConsumerGroup:
 
     @property
     def wants_attention(self) -> bool:
-        """Whether ``attend`` has something to do now; cheap enough for every record."""
+        """True if ``attend`` has work to do; cheap enough for every record."""
         if self._membership.wants_user:
             return True
         return self._commits_by_itself and self._clock.now_ms() >= self._commit_at
 
     async def attend(self) -> None:
-        """Do what poll() owes the group: tell of partitions that come and go, commit when it is
-        time. Raises what keeps us from being a member.
+        """Do the group's work within ``poll``: assign and revoke partitions, commit when it is due.
+
+        Raises the error that prevents membership.
         """
         now = self._clock.now_ms()
         self._polled_at = now
@@ -177,7 +178,7 @@ class ConsumerGroup:
     # ---- offsets
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit these offsets, or the positions of all partitions. Raises CommitFailedError."""
+        """Commit offsets, or the positions of all partitions. Raises CommitFailedError."""
         wanted = self.positions() if offsets is None else offsets
         if not wanted:
             return
@@ -186,7 +187,7 @@ class ConsumerGroup:
             if self.joins != joins:
                 raise CommitFailedError(
                     ErrorCode.UNKNOWN_MEMBER_ID,
-                    f"group {self.coordinator.key!r} was left or joined anew before the commit",
+                    f"group {self.coordinator.key!r} was left or joined again before the commit",
                 )
             await self._storage.commit(wanted, deadline)
         self._committed |= {partition: each.offset for partition, each in wanted.items()}
@@ -194,11 +195,11 @@ class ConsumerGroup:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was committed, by whomever."""
+        """Return the committed offsets, of any member."""
         return await self._storage.fetch(partitions, self._deadline())
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where poll() has come to in each partition."""
+        """Return the position of ``poll`` in each partition."""
         return {
             state.partition: OffsetAndMetadata(state.position)
             for state in self._fetcher.states.values()
@@ -206,7 +207,7 @@ class ConsumerGroup:
         }
 
     def begin(self, states: Iterable[PartitionState]) -> None:
-        """Let partitions begin at their committed offsets; those without by auto_offset_reset."""
+        """Start partitions at their committed offsets; those without one by auto_offset_reset."""
         wanted = [state for state in states if state.waits_for_commit]
         if wanted and self._session.is_running:
             generations = [(state, state.generation) for state in wanted]
@@ -233,7 +234,7 @@ class ConsumerGroup:
             await self._sleep(until - now if member.is_joined else None)
 
     async def _beat_once(self, failures: int) -> int:
-        """One heartbeat; how many have failed in a row."""
+        """Send one heartbeat and return the number of failures in a row."""
         member = self._membership
         fields = member.heartbeat()
         try:
@@ -276,7 +277,7 @@ class ConsumerGroup:
             return
 
     async def _leave(self, fields: Fields | None) -> None:
-        """One try: a coordinator that does not hear of it notices when the session ends."""
+        """Try once to leave; otherwise the coordinator notices at the session's end."""
         if fields is None:
             return
         try:
@@ -284,12 +285,12 @@ class ConsumerGroup:
         except ClientError as problem:
             _log.info("leaving group %s was not acknowledged: %s", self.coordinator.key, problem)
 
-    # ---- partitions that come and go
+    # ---- assigned and revoked partitions
 
     async def _tell_of_loss(self) -> None:
         lost = self._drop(self._membership.lost)
         if lost:
-            await _told(self._listener.on_lost(lost))
+            await _await_listener(self._listener.on_lost(lost))
         self._membership.user_polls(self._clock.now_ms())
 
     async def _revoke(self) -> None:
@@ -298,7 +299,7 @@ class ConsumerGroup:
             return
         if self._commits_by_itself:
             await self._commit_last()
-        await _told(self._listener.on_revoked(self._named(leaving)))
+        await _await_listener(self._listener.on_revoked(self._named(leaving)))
         self._drop(leaving)
         self._membership.revoked(leaving, self._clock.now_ms())
 
@@ -315,11 +316,11 @@ class ConsumerGroup:
             state.waits_for_commit = True
             self._committed.pop(state.partition, None)
         self._fetcher.states |= {state.partition: state for state in states}
-        # Acknowledged before the listener has run: nobody else waits for what was free already.
+        # Acknowledged before the listener runs: free partitions need not wait for it.
         self._membership.assigned(known, self._clock.now_ms())
         self._want({partition.topic for partition in named})
         self.begin(states)
-        await _told(self._listener.on_assigned(named))
+        await _await_listener(self._listener.on_assigned(named))
 
     def _want(self, topics: Iterable[str]) -> None:
         if self._session.cache.want(topics):
@@ -332,13 +333,13 @@ class ConsumerGroup:
         return named
 
     async def _give_back(self, *, commits: bool) -> None:
-        """Leave for good: a last commit, the listener, then the coordinator."""
+        """Commit, call the listener, and leave the group."""
         await self._tell_of_loss()
         owned = self._membership.owned
         if owned and commits:
             await self._commit_last()
         if owned:
-            await _told(self._listener.on_revoked(self._named(owned)))
+            await _await_listener(self._listener.on_revoked(self._named(owned)))
         self._drop(owned)
         await self._leave(self._membership.leaving())
 
@@ -361,8 +362,8 @@ class ConsumerGroup:
             self._session.spawn(self._ask_names(), name="consumer-topics")
 
     async def _ask_names(self) -> None:
-        """Of topics assigned by id that we have not heard of: all, because ids cannot be asked
-        about in every version.
+        """Request all topics, to find the names of assigned topic ids; not every version can ask by
+        id.
         """
         try:
             view = await self._session.transport.describe(None, auto_create=False)
@@ -384,7 +385,7 @@ class ConsumerGroup:
         return self.is_subscribed if wanted is None else wanted
 
     def _auto_commit(self, now: int) -> None:
-        """Commit, beside poll(), what it has returned before; nothing when nothing moved."""
+        """Commit in the background the records that ``poll`` returned before, if any."""
         self._commit_at = now + self._config.auto_commit_interval_ms
         moved = {
             partition: each
@@ -399,13 +400,15 @@ class ConsumerGroup:
         try:
             await self.commit(offsets)
         except ClientError as problem:
-            # The next interval tries again, and a fenced member hears it from its heartbeat.
+            # The next interval retries; the heartbeat of a fenced member fails as well.
             _log.warning("auto commit of group %s failed: %s", self.coordinator.key, problem)
         finally:
             self._auto_committing = False
 
     async def _commit_last(self) -> None:
-        """Before partitions go. A failure costs no records: their next owner reads them again."""
+        """Commit before partitions are revoked; after a failure their next owner reads records
+        again.
+        """
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
                 await self.commit()
@@ -456,7 +459,7 @@ def _waits(state: PartitionState, generation: int) -> bool:
     return state.waits_for_commit and state.generation == generation
 
 
-async def _told(answer: Awaitable[None] | None) -> None:
-    """A listener's call, plain or async."""
+async def _await_listener(answer: Awaitable[None] | None) -> None:
+    """Await the listener if it is asynchronous."""
     if answer is not None:
         await answer

@@ -1,4 +1,4 @@
-"""What a consumer group's users give and get. Plain values, and the listener they may implement."""
+"""Types of the consumer group API: plain values and the rebalance listener."""
 
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -9,7 +9,7 @@ NO_MEMBER_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: of the next record to read, with a text of the user's (D05)."""
+    """Committed offset of the next record to read, with the user's metadata."""
 
     offset: int
     metadata: str = ""
@@ -17,9 +17,9 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits: what a transactional producer needs to commit a consumer's offsets (KIP-447).
+    """Identity of a group member, with which transactional producers commit offsets (KIP-447).
 
-    ``member_epoch`` -1 and no member id: a simple consumer, which is no member.
+    A simple consumer has no member id and ``member_epoch`` -1.
     """
 
     group_id: str
@@ -33,45 +33,45 @@ OffsetsInput = (
     Mapping[TopicPartition, int | OffsetAndMetadata]
     | Mapping[tuple[str, int], int | OffsetAndMetadata]
 )
-"""What users write: a plain offset has no metadata."""
+"""Offsets as users pass them: a plain number has no metadata."""
 
 
 class RebalanceListener(Protocol):
-    """Told, within poll(), of partitions that come and go. Each may be a plain or an async
-    function.
-    """
+    """Called within ``poll`` when partitions change. Methods may be plain or asynchronous."""
 
     def on_assigned(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """These are ours now; seek() here to begin elsewhere than at the committed offset."""
+        """Partitions were assigned. Call ``seek`` here to override the committed offsets."""
         ...
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """These go to another member once this returns: the last chance to commit."""
+        """Partitions move to another member when this returns: the last chance to commit."""
         ...
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """These are another's already, we were fenced: do not commit."""
+        """Partitions already belong to another member, because this one was fenced: do not
+        commit.
+        """
         ...
 
 
 class NoListener:
-    """Hears nothing; a listener may inherit from it and implement what it needs."""
+    """Listener that does nothing; base class of listeners that implement some of the methods."""
 
     def on_assigned(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """Nothing to do."""
+        """Do nothing."""
         return None
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """Nothing to do."""
+        """Do nothing."""
         return None
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """Nothing to do."""
+        """Do nothing."""
         return None
 
 
 def as_offsets(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as users write them, whole. Raises ValueError for a negative one."""
+    """Convert offsets to OffsetAndMetadata. Raises ValueError for a negative offset."""
     whole = {
         TopicPartition(*partition): OffsetAndMetadata(each) if isinstance(each, int) else each
         for partition, each in offsets.items()
@@ -83,7 +83,7 @@ def as_offsets(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in order of both."""
+    """Return partition numbers by topic, sorted."""
     groups: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         groups.setdefault(topic, []).append(number)

@@ -1,17 +1,15 @@
-"""A member of a consumer group, as KIP-848 has it: one heartbeat carries everything, and the
-coordinator decides who reads what.
+"""Member of a consumer group (KIP-848): heartbeats carry all state, the coordinator assigns.
 
-A pure machine; partitions are (topic id, number). What is owned follows what is assigned in two
-steps:
+A pure state machine; partitions are (topic id, number). The owned partitions follow the assigned
+ones in two steps:
 
-    assigned    {A, B}     {B}                      {B, C}
-    owned       {A, B} --> {B}  once A's user said  {B, C}
-                           goodbye to it; told to the coordinator, which only then gives A away
+    assigned    {A, B}     {B}                           {B, C}
+    owned       {A, B} --> {B}  once the user released   {B, C}
+                           A; the next heartbeat says so, and the coordinator can assign A elsewhere
 
-When the coordinator does not know us any more, or knows a newer epoch, all that was owned is lost
-at once: others may read it already. We join again only once the user knows: until then commits
-go out under the old epoch, so that what the user read before cannot be committed by mistake as if
-it were still ours.
+When the coordinator does not know the member, or has a newer epoch, all owned partitions are lost
+at once: other members may read them already. The member joins again only after the user was
+notified. Until then commits carry the old epoch, so that offsets of lost partitions are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,7 @@ from tidemark.model.errors import ErrorCode
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""Leaves, but the group_instance_id's partitions stay its own until its session ends."""
+"""Epoch of a leaving static member, whose partitions stay reserved until its session ends."""
 
 TopicIdPartition = tuple[bytes, int]
 Fields = Mapping[str, Any]
@@ -42,18 +40,18 @@ _PASSING: Final = frozenset(
 
 
 class MemberState(Enum):
-    """Where a member is in its life."""
+    """State of a member."""
 
     UNSUBSCRIBED = auto()
-    JOINING = auto()  # asked to be a member, not one yet (again)
+    JOINING = auto()  # joining, for the first time or again
     MEMBER = auto()
-    FENCED = auto()  # lost its partitions, and the user does not know yet
-    AWAY = auto()  # left because its user does not poll; the next poll joins again
-    FAILED = auto()  # refused for good
+    FENCED = auto()  # fenced, with the user not notified yet
+    AWAY = auto()  # left because of a missing poll; the next poll joins again
+    FAILED = auto()  # refused, without retry
 
 
 class MemberSettings(NamedTuple):
-    """What stays the same over a member's life."""
+    """Settings of a member, constant for its life."""
 
     group_id: str
     member_id: str
@@ -64,16 +62,14 @@ class MemberSettings(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """Topics by name, or those whose name matches a regular expression (RE2J, at the
-    coordinator).
-    """
+    """Topics by name, or by a regular expression that the coordinator evaluates (RE2J)."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
 
 class HeartbeatAnswer(NamedTuple):
-    """What a coordinator says; ``assigned`` is None when it is as before."""
+    """Coordinator's answer; ``assigned`` is None if the assignment is unchanged."""
 
     error_code: int
     member_epoch: int = 0
@@ -83,7 +79,10 @@ class HeartbeatAnswer(NamedTuple):
 
 
 class Membership:
-    """Invariant: ``owned`` is empty unless a member; nothing is both owned and lost."""
+    """Member of one group.
+
+    Invariant: ``owned`` is empty unless joined; no partition is both owned and lost.
+    """
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
@@ -91,63 +90,64 @@ class Membership:
         self.member_epoch = JOIN_EPOCH
         self.owned: frozenset[TopicIdPartition] = frozenset()
         self.lost: frozenset[TopicIdPartition] = frozenset()
-        """Owned when we were fenced, and the user not told yet."""
+        """Partitions owned when the member was fenced, until the user is notified."""
         self.failure: ClientError | None = None
         self.joins = 0
-        """How often we joined: what was owned before the last time may be another's."""
+        """Number of joins: partitions owned before the last one may belong to another member."""
         self._subscription = Subscription()
         self._target: frozenset[TopicIdPartition] | None = None
         self._told: frozenset[TopicIdPartition] | None = None
         self._told_subscription: Subscription | None = None
         self._due_at = 0.0
         self._in_flight = False
-        self._asked = False  # whether the coordinator may know us
+        self._asked = False  # True if the coordinator may know this member
 
     @property
     def subscription(self) -> Subscription:
-        """What the user wants to read."""
+        """Current subscription."""
         return self._subscription
 
     @property
     def is_joined(self) -> bool:
-        """Whether heartbeats are to be sent."""
+        """True if heartbeats are sent."""
         return self.state in (MemberState.JOINING, MemberState.MEMBER)
 
     @property
     def to_revoke(self) -> frozenset[TopicIdPartition]:
-        """Owned, and no longer assigned: to be given back."""
+        """Partitions that are owned and no longer assigned."""
         return frozenset() if self._target is None else self.owned - self._target
 
     @property
     def to_assign(self) -> frozenset[TopicIdPartition]:
-        """Assigned, and not owned yet; taken once nothing is to be revoked."""
+        """Partitions that are assigned and not owned, once nothing is left to revoke."""
         return frozenset() if self._target is None else self._target - self.owned
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether the coordinator may have raised our epoch, and we not heard yet."""
+        """True if the coordinator may have raised the member epoch without an answer so far."""
         return self._in_flight
 
     @property
     def wants_user(self) -> bool:
-        """Whether the user has to be told something, in poll()."""
+        """True if the user must be notified within ``poll``."""
         dormant = self.state in (MemberState.FENCED, MemberState.AWAY)
         return bool(dormant or self.lost or self.to_revoke or self.to_assign or self.failure)
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
-        """Join, or tell the coordinator that other topics are wanted."""
+        """Join, or send a new subscription."""
         self._subscription = subscription
         if self.state in (MemberState.UNSUBSCRIBED, MemberState.FAILED):
             self._join()
         self._due_at = now
 
     def due_at(self) -> float | None:
-        """When the next heartbeat is to be sent; None: not now, or one is under way."""
+        """Time of the next heartbeat; None if none is due, or one is in flight."""
         return self._due_at if self.is_joined and not self._in_flight else None
 
     def heartbeat(self) -> Fields:
-        """The next heartbeat, under way from now on. What has not changed since the last one that
-        was answered is left out (KIP-848).
+        """Return the next heartbeat, now in flight.
+
+        Fields unchanged since the last answered heartbeat are left out (KIP-848).
         """
         assert self.is_joined, self.state
         assert not self._in_flight, "one heartbeat at a time"
@@ -175,8 +175,8 @@ class Membership:
         return fields
 
     def leaving(self) -> Fields | None:
-        """The heartbeat that leaves the group, None when there is nothing to leave. Its answer does
-        not matter.
+        """Return the heartbeat that leaves the group, None if not joined. Its answer has no
+        effect.
         """
         asked, self._asked = self._asked, False
         self.state = MemberState.UNSUBSCRIBED
@@ -192,14 +192,14 @@ class Membership:
         }
 
     def go_away(self) -> Fields | None:
-        """As ``leaving``, because the user has not polled in time; what was owned is lost."""
+        """Leave because of a missing ``poll``: as ``leaving``, and owned partitions are lost."""
         self.lost |= self.owned
         fields = self.leaving()
         self.state = MemberState.AWAY
         return fields
 
     def on_answer(self, answer: HeartbeatAnswer, now: float) -> None:
-        """The coordinator's answer to ``heartbeat``; one that a leave overtook changes nothing."""
+        """Apply the answer to ``heartbeat``; an answer after a leave has no effect."""
         self._in_flight = False
         if not self.is_joined:
             return
@@ -213,40 +213,45 @@ class Membership:
             self._target = None if answer.assigned == self.owned else answer.assigned
 
     def on_unanswered(self, retry_at: float) -> None:
-        """Nothing was heard, or an error that passes: what it told may be unknown, so the next one
-        tells all.
+        """Retry after a missing answer or a retriable error. The next heartbeat carries all
+        fields.
         """
         self._in_flight = False
         self._told_subscription = self._told = None
         self._due_at = retry_at
 
     def fail(self, problem: ClientError) -> None:
-        """Being a member is not possible here."""
+        """Fail the membership with an error that retries cannot fix."""
         self._in_flight = False
         self.lost |= self.owned
         self.owned, self._target = frozenset(), None
         self.state, self.failure = MemberState.FAILED, problem
 
     def passes(self, error_code: int) -> bool:
-        """Whether the heartbeat is to be tried again, with back-off, perhaps elsewhere."""
+        """Return True if the heartbeat is retried after this error, perhaps at another
+        coordinator.
+        """
         return error_code in _PASSING
 
     def revoked(self, partitions: frozenset[TopicIdPartition], now: float) -> None:
-        """The user has let go of these; the coordinator hears at once. What was assigned or lost
-        meanwhile stands.
+        """Remove partitions that the user has released; the next heartbeat is due now.
+
+        Partitions assigned or lost meanwhile are not affected.
         """
         self.owned -= partitions
         self._settle(now)
 
     def assigned(self, partitions: frozenset[TopicIdPartition], now: float) -> None:
-        """These of ``to_assign`` are the user's from now on."""
+        """Add partitions of ``to_assign`` to those owned."""
         assert not self.to_revoke, "revoked before assigned"
         assert partitions <= self.to_assign, "assigned by the coordinator"
         self.owned |= partitions
         self._settle(now)
 
     def user_polls(self, now: float) -> None:
-        """The user is there, and knows what was lost: join again if we were fenced, or away."""
+        """Note a ``poll`` of a user who has been notified: join again if fenced, or after
+        leaving.
+        """
         self.lost = frozenset()
         if self.state in (MemberState.FENCED, MemberState.AWAY):
             self._join()
@@ -292,5 +297,5 @@ def _wire(partitions: frozenset[TopicIdPartition]) -> list[dict[str, Any]]:
 
 
 def read_assignment(topics: Sequence[Any] | None) -> frozenset[TopicIdPartition]:
-    """The partitions of an answer's assignment."""
+    """Read the partitions of an assignment."""
     return frozenset((each.topic_id, number) for each in topics or () for number in each.partitions)

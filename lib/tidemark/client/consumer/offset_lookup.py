@@ -1,4 +1,4 @@
-"""Looking offsets up at the leaders, over retries: what consumer and admin client share."""
+"""Lookup of offsets at the leaders, with retries; used by consumers and admin clients."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from tidemark.runtime.clock import Clock
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record's place; ``timestamp_ms`` is -1 for an end of the log."""
+    """Place of a record; ``timestamp_ms`` is -1 for an end of the log."""
 
     offset: int
     timestamp_ms: int
@@ -26,7 +26,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetLookup:
-    """ListOffsets at every leader concerned, until all answered or the deadline passed."""
+    """ListOffsets at all leaders, until all have answered or the deadline has passed."""
 
     def __init__(
         self, cluster: Cluster, transport: Transport, config: ClientConfig, clock: Clock
@@ -43,8 +43,9 @@ class OffsetLookup:
         allowed_ms: int,
         read_committed: bool = False,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offset for each timestamp in ms, or OffsetSpec; offset -1 where no record is so young.
-        Raises ClientError.
+        """Return the offset of each timestamp in ms, or OffsetSpec. Raises ClientError.
+
+        The offset is -1 if there is no record at or after the timestamp.
         """
         deadline = Deadline.after(allowed_ms, self._clock.now_ms())
         self._cluster.cache.want({partition.topic for partition in queries})
@@ -71,7 +72,7 @@ class OffsetLookup:
         *,
         read_committed: bool,
     ) -> ClientError | None:
-        """Ask each leader once; what went wrong, if anything."""
+        """Ask each leader once; return a failure, if any."""
         problem: ClientError | None = None
         by_broker: dict[int, list[OffsetItem]] = defaultdict(list)
         for partition, timestamp_ms in left.items():

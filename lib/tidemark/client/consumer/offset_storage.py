@@ -1,6 +1,4 @@
-"""Where a group's offsets are kept: with its coordinator, in ZooKeeper, or, while it migrates, in
-both (F01-F05).
-"""
+"""Storage of a group's offsets: at its coordinator, in ZooKeeper, or in both during a migration."""
 
 import asyncio
 import random
@@ -29,50 +27,50 @@ if TYPE_CHECKING:
     from tidemark.runtime.zk_offsets import ZkOffsets
 
 _BY_NAME_MAX: Final = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics by name."""
+"""Last version of OffsetCommit and OffsetFetch with topic names."""
 _ZOOKEEPER_HINT: Final = "check that ZooKeeper is up, and what zookeeper_connect names"
 
 T = TypeVar("T")
 
 
 class OffsetStorage(Protocol):
-    """One place for offsets. Both calls try until the deadline where trying may help."""
+    """Storage of offsets. Both calls retry until the deadline."""
 
     async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
-        """Returns once the offsets are durable. Raises CommitFailedError, ClientError."""
+        """Store offsets durably. Raises CommitFailedError, ClientError."""
         ...
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; a partition without one is left out. Raises ClientError."""
+        """Return the committed offsets; partitions without one are left out. Raises ClientError."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections of its own."""
+        """Close the storage's own connections."""
         ...
 
 
 class Committer(Protocol):
-    """Who commits: epoch and id may change from one try to the next."""
+    """Identity of the committing member; epoch and id may change between attempts."""
 
     def metadata(self) -> GroupMetadata:
-        """As of now."""
+        """Return the current identity."""
         ...
 
     @property
     def joins(self) -> int:
-        """How often it joined its group: commits do not outlive a membership."""
+        """Number of times the consumer has joined; commits of an earlier membership are void."""
         ...
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether a newer epoch may be on its way to us."""
+        """True if the coordinator may have raised the member epoch without an answer so far."""
         ...
 
 
 class CoordinatorOffsets:
-    """With the group's coordinator: OffsetCommit and OffsetFetch (A08-A11, E04-E10)."""
+    """Offsets at the group's coordinator: OffsetCommit and OffsetFetch."""
 
     def __init__(
         self, coordinator: Coordinator, committer: Committer, clock: Clock, *, stable: bool
@@ -83,23 +81,24 @@ class CoordinatorOffsets:
         self._stable = stable
 
     async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
-        """As a member, or as a simple consumer. A stale epoch is a failure unless ours is just
-        being raised (E14).
+        """Commit as a member, or as a simple consumer.
+
+        A stale epoch is an error, unless a newer one is on its way to this member.
         """
         failures = 0
         joins = self._committer.joins
 
         def fields() -> dict[str, Any]:
-            who = self._committer.metadata()
+            member = self._committer.metadata()
             if self._committer.joins != joins:
                 raise CommitFailedError(
                     ErrorCode.UNKNOWN_MEMBER_ID,
-                    f"member {who.member_id} was fenced, and joined again, before its commit",
+                    f"member {member.member_id} was fenced, and joined again, before its commit",
                 )
-            return commit_fields(who, offsets)
+            return commit_fields(member, offsets)
 
         while True:
-            who = self._committer.metadata()
+            member = self._committer.metadata()
             try:
                 await self._coordinator.ask_until(
                     deadline,
@@ -109,7 +108,7 @@ class CoordinatorOffsets:
                     version_max=_BY_NAME_MAX,
                 )
             except CommitFailedError as refused:
-                moved = self._committer.metadata().member_epoch > who.member_epoch
+                moved = self._committer.metadata().member_epoch > member.member_epoch
                 may_pass = refused.code is ErrorCode.STALE_MEMBER_EPOCH and (
                     moved or self._committer.is_catching_up
                 )
@@ -123,9 +122,7 @@ class CoordinatorOffsets:
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the coordinator has; under read_committed it waits for offsets of open transactions
-        (L10).
-        """
+        """Fetch offsets. Under read_committed this waits for offsets in open transactions."""
         wanted = by_topic(partitions)
         if not wanted:
             return {}
@@ -146,7 +143,7 @@ class CoordinatorOffsets:
         }
 
     async def close(self) -> None:
-        """Nothing of its own."""
+        """Do nothing: there are no connections of its own."""
 
     def _commit_problem(self, answer: Struct) -> ClientError | None:
         what = f"committing offsets of group {self._coordinator.key!r} failed"
@@ -161,7 +158,7 @@ class CoordinatorOffsets:
 
 
 class ZooKeeperOffsets:
-    """In ZooKeeper, as Kafka's consumers before 0.9: no metadata, and nobody is fenced (F05)."""
+    """Offsets in ZooKeeper, as consumers before Kafka 0.9 stored them: no metadata, no fencing."""
 
     def __init__(self, connect: str, group_id: str, config: ConsumerConfig, clock: Clock) -> None:
         self._connect = connect
@@ -173,27 +170,27 @@ class ZooKeeperOffsets:
         self._starting = asyncio.Lock()
 
     async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
-        """Partition by partition; repeating is harmless."""
+        """Write each partition's offset; repetition is harmless."""
         plain = {partition: each.offset for partition, each in offsets.items()}
         await self._until(deadline, lambda zookeeper: zookeeper.commit(plain))
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is there."""
+        """Read the offsets."""
         wanted = list(partitions)
         found = await self._until(deadline, lambda zookeeper: zookeeper.fetch(wanted))
         return {partition: OffsetAndMetadata(offset) for partition, offset in found.items()}
 
     async def close(self) -> None:
-        """End the ZooKeeper session."""
+        """Close the ZooKeeper session."""
         zookeeper, self._zookeeper = self._zookeeper, None
         if zookeeper is not None:
             await zookeeper.stop()
 
     async def _until(self, deadline: Deadline, call: Callable[["ZkOffsets"], Awaitable[T]]) -> T:
-        """Try until the deadline: a broken connection leaves the outcome open, and every call may
-        be repeated.
+        """Retry until the deadline: a lost connection leaves the outcome open, but calls are
+        idempotent.
         """
         from tidemark.runtime.zk_offsets import MalformedOffsetError
         from tidemark.runtime.zk_session import ZkError
@@ -225,7 +222,9 @@ class ZooKeeperOffsets:
             await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
 
     async def _started(self, timeout_s: float) -> "ZkOffsets":
-        from tidemark.runtime.zk_offsets import ZkOffsets  # only who needs it loads kazoo
+        from tidemark.runtime.zk_offsets import (
+            ZkOffsets,
+        )  # imported here: only this storage needs kazoo
 
         async with self._starting:
             if self._zookeeper is None:
@@ -233,18 +232,17 @@ class ZooKeeperOffsets:
                 try:
                     await zookeeper.start(timeout_s)
                 except BaseException:
-                    await zookeeper.stop()  # or its threads would go on trying
+                    await zookeeper.stop()  # otherwise its threads would go on trying
                     raise
                 self._zookeeper = zookeeper
         return self._zookeeper
 
 
 class DualOffsets:
-    """Both, while a group migrates (F02, F03): a commit counts when both have it.
+    """Offsets in both storages during a migration; a commit succeeds when both have stored it.
 
-    While the fleet is restarted instance by instance, those not restarted yet commit to one storage
-    only. So a fetch takes what is further of the two, as Kafka's consumers did: records below it
-    were processed.
+    While a fleet is restarted, some instances commit to one storage only. A fetch therefore returns
+    the larger offset, as Kafka's consumers did: records below it were processed.
     """
 
     def __init__(self, ours: OffsetStorage, zookeeper: OffsetStorage) -> None:
@@ -252,26 +250,26 @@ class DualOffsets:
         self._zookeeper = zookeeper
 
     async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
-        """The coordinator first: a member that it fences changes nothing in ZooKeeper either."""
+        """Commit at the coordinator first: if it fences the member, ZooKeeper stays unchanged."""
         await self._ours.commit(offsets, deadline)
         await self._zookeeper.commit(offsets, deadline)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of each partition the further offset."""
+        """Return the larger offset of each partition."""
         wanted = list(partitions)
         ours = await self._ours.fetch(wanted, deadline)
         return furthest(ours, await self._zookeeper.fetch(wanted, deadline))
 
     async def close(self) -> None:
-        """Close both."""
+        """Close both storages."""
         await self._ours.close()
         await self._zookeeper.close()
 
 
 def furthest(ours: Offsets, others: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Of each partition the larger offset; ours where they are equal, for its metadata."""
+    """Return the larger offset of each partition; of equal ones ours, for its metadata."""
     found = dict(ours)
     for partition, each in others.items():
         known = found.get(partition)
@@ -283,7 +281,7 @@ def furthest(ours: Offsets, others: Offsets) -> dict[TopicPartition, OffsetAndMe
 def storage_for(
     config: ConsumerConfig, coordinator: Coordinator, committer: Committer, clock: Clock
 ) -> OffsetStorage:
-    """The storage that a consumer's settings ask for."""
+    """Return the storage for a consumer's settings."""
     stable = config.isolation_level == "read_committed"
     ours = CoordinatorOffsets(coordinator, committer, clock, stable=stable)
     if not config.uses_zookeeper:
@@ -293,19 +291,19 @@ def storage_for(
     return DualOffsets(ours, zookeeper) if config.dual_commit_enabled else zookeeper
 
 
-def commit_fields(who: GroupMetadata, offsets: Offsets) -> dict[str, Any]:
-    """OffsetCommit."""
+def commit_fields(member: GroupMetadata, offsets: Offsets) -> dict[str, Any]:
+    """Return the fields of OffsetCommit."""
     return {
-        "group_id": who.group_id,
-        "generation_id_or_member_epoch": who.member_epoch,
-        "member_id": who.member_id,
-        "group_instance_id": who.group_instance_id,
+        "group_id": member.group_id,
+        "generation_id_or_member_epoch": member.member_epoch,
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
         "topics": wire_offsets(offsets),
     }
 
 
 def wire_offsets(offsets: Offsets) -> list[dict[str, Any]]:
-    """Offsets by topic, as OffsetCommit and TxnOffsetCommit have them."""
+    """Return offsets by topic, as in OffsetCommit and TxnOffsetCommit."""
     return [
         {
             "name": topic,
@@ -324,35 +322,36 @@ def wire_offsets(offsets: Offsets) -> list[dict[str, Any]]:
 
 
 def fetch_fields(
-    who: GroupMetadata, wanted: Mapping[str, list[int]], *, stable: bool
+    member: GroupMetadata, wanted: Mapping[str, list[int]], *, stable: bool
 ) -> dict[str, Any]:
-    """OffsetFetch of one group, in the shape of every version. Who is no member yet asks as a
-    stranger, which everybody may.
+    """Return the fields of OffsetFetch for one group, in any version.
+
+    A consumer that is not a member yet asks without an identity, as anyone may.
     """
-    if who.member_epoch <= 0:
-        who = GroupMetadata(who.group_id)
+    if member.member_epoch <= 0:
+        member = GroupMetadata(member.group_id)
     topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in wanted.items()]
     group = {
-        "group_id": who.group_id,
-        "member_id": who.member_id or None,
-        "member_epoch": who.member_epoch,
+        "group_id": member.group_id,
+        "member_id": member.member_id or None,
+        "member_epoch": member.member_epoch,
         "topics": topics,
     }
     return {
         "groups": [group],
-        "group_id": who.group_id,
+        "group_id": member.group_id,
         "topics": topics,
         "require_stable": stable,
     }
 
 
 def _group_of(answer: Struct) -> Any:
-    """The one group asked about; before version 8 the answer itself."""
+    """Return the requested group; before version 8 the response itself."""
     return answer.groups[0] if answer.groups else answer
 
 
 def _first_problem(topics: Iterable[Any], what: str, where: str) -> ClientError | None:
-    """What retrying does not mend comes first: it decides."""
+    """Return the first error; one that is not retriable takes precedence."""
     problems = [
         error_for(each.error_code, f"{what} for {topic.name}-{each.partition_index}", where=where)
         for topic in topics

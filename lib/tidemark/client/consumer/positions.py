@@ -1,10 +1,9 @@
-"""Where a consumer stands in each partition, and what was fetched ahead of it (D01-D03, A02, A18).
-Pure.
+"""Position of a consumer in each partition, and the records fetched ahead of it. Pure.
 
                  position            fetch_position
-    handed out  |  fetched, buffered |  next fetch starts here
+    returned    |  fetched, buffered |  next fetch starts here
 
-Every seek raises the partition's ``generation``, so that an answer to a fetch from before is known
+Every seek raises the partition's ``generation``, so that responses to earlier fetches are detected
 and dropped.
 """
 
@@ -31,9 +30,7 @@ from tidemark.model.topics import TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it was read; ``timestamp_ms`` since 1970, the producer's or the broker's as the
-    topic says.
-    """
+    """Record as it was read; ``timestamp_ms`` is the producer's or broker's, as the topic sets."""
 
     topic: str
     partition: int
@@ -45,7 +42,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """Ends of a log, as ListOffsets names them; any number from 0 is a timestamp in ms."""
+    """Ends of a log, as in ListOffsets; numbers from 0 are timestamps in ms."""
 
     LATEST = -1
     EARLIEST = -2
@@ -54,19 +51,19 @@ class OffsetSpec(IntEnum):
 
 
 class ReadOptions(NamedTuple):
-    """How fetched bytes become records."""
+    """Options for reading records of fetched bytes."""
 
     check_crcs: bool = True
     read_committed: bool = False
     ahead_bytes_max: int = 0
-    """Read so much beyond the last stable offset; 0: do not."""
+    """Bytes to fetch beyond the last stable offset; 0 disables it."""
 
 
 _make_record: Final = ConsumerRecord._make
 
 
 class FetchedChunk:
-    """The batches of one fetch answer, decoded one at a time as they are handed out."""
+    """Batches of one fetch, decoded one by one as records are taken."""
 
     __slots__ = (
         "_aborted",
@@ -94,12 +91,12 @@ class FetchedChunk:
         self._aborted_now: set[int] = set()
         self.size_bytes = len(view)
         self.end = -1
-        """Behind the last whole batch; -1 when there is none."""
+        """End of the last whole batch; -1 if there is none."""
         for _, header in _whole_batches(view, partition):
             self.end = header.last_offset + 1
 
     def next_batch(self) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
-        """The next batch's header and the records a user sees; None behind the last. Raises
+        """Return the next batch's header and visible records; None at the end. Raises
         CorruptBatchError.
         """
         batch = self._peek()
@@ -111,8 +108,9 @@ class FetchedChunk:
         return header, records
 
     def next_raw(self) -> tuple[BatchHeader, memoryview | None] | None:
-        """The next batch as it was stored, with None for one that no user sees; None behind the
-        last. Raises CorruptBatchError.
+        """Return the next batch as stored, None in its place if it is not visible; None at the end.
+
+        Raises CorruptBatchError.
         """
         batch = self._peek()
         if batch is not None:
@@ -133,7 +131,7 @@ class FetchedChunk:
         return header, view if visible else None
 
     def _is_visible(self, view: memoryview, header: BatchHeader) -> bool:
-        """Not a control batch, and not of an aborted transaction under read_committed."""
+        """Return False for control batches, and under read_committed for aborted ones."""
         while self._aborted and self._aborted[0][1] <= header.last_offset:
             self._aborted_now.add(self._aborted.popleft()[0])
         if header.is_control:
@@ -160,7 +158,7 @@ def _corrupt(partition: TopicPartition, header: BatchHeader, what: str) -> Corru
         ErrorCode.CORRUPT_MESSAGE,
         f"the batch of offsets {header.base_offset} to {header.last_offset} of"
         f" {partition} cannot be read: {what}",
-        hint=f"seek to {header.last_offset + 1} to read on behind it",
+        hint=f"seek to {header.last_offset + 1} to continue after it",
     )
 
 
@@ -175,7 +173,7 @@ def _too_large(outcome: FetchOutcome) -> MessageTooLargeError:
 def _whole_batches(
     view: memoryview, partition: TopicPartition
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Each whole batch; a cut one at the end is fetched again later. Raises CorruptBatchError."""
+    """Yield whole batches; a partial one at the end is fetched again. Raises CorruptBatchError."""
     position, end = 0, len(view)
     while position + HEADER_BYTES <= end:
         header = read_header(view, position)
@@ -183,7 +181,7 @@ def _whole_batches(
         if header.magic != MAGIC_V2 or too_short:
             raise CorruptBatchError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"bytes of {partition} behind offset {header.base_offset} are no record batch",
+                f"bytes of {partition} after offset {header.base_offset} are not a record batch",
             )
         if position + header.size_bytes > end:
             return
@@ -192,9 +190,9 @@ def _whole_batches(
 
 
 class PartitionState:
-    """One assigned partition.
+    """State of one assigned partition.
 
-    Invariant: position <= fetch_position; both None while the position has to be looked up.
+    Invariant: position <= fetch_position; both are None until the position is looked up.
     """
 
     __slots__ = (
@@ -228,7 +226,7 @@ class PartitionState:
         self.position: int | None = None
         self.fetch_position: int | None = None
         self.reset = reset
-        """What to look up: a timestamp or an OffsetSpec; None when there is no need, or no rule."""
+        """Timestamp or OffsetSpec to look up; None if not needed, or without a reset policy."""
         self.paused = False
         self.fetching = False
         self.high_watermark = self.last_stable = self.log_start = -1
@@ -237,7 +235,7 @@ class PartitionState:
         self.resume_at = 0.0
         self.unknown_since: float | None = None
         self.waits_for_commit = False
-        """Whether the group's committed offset is on its way to be the position."""
+        """True while the group's committed offset is requested as the position."""
         self.buffered_bytes = 0
         self._ahead: ReadAhead | None = None
         self._ahead_from = 0
@@ -247,7 +245,7 @@ class PartitionState:
         self._ready_end = -1
 
     def seek(self, offset: int) -> None:
-        """Go on at an offset; what is buffered serves when it holds the offset next, and is dropped
+        """Set the position. Buffered records are kept if they continue there, and dropped
         otherwise.
         """
         self.generation += 1
@@ -258,7 +256,7 @@ class PartitionState:
         self._drop_buffered()
 
     def seek_by(self, reset: int) -> None:
-        """Go on at an end of the log, or at a timestamp: to be looked up."""
+        """Set the position to the result of a lookup, by an end of the log or a timestamp."""
         self.generation += 1
         self.position = self.fetch_position = None
         self.reset = reset
@@ -267,8 +265,8 @@ class PartitionState:
         self._drop_buffered()
 
     def begin_at(self, committed: int | None, reset: int | None) -> None:
-        """The answer for which ``waits_for_commit``: go on there, or where there is none by
-        ``reset`` (None: the user must seek).
+        """Set the position to the committed offset, or else by ``reset`` (None: the user must
+        seek).
         """
         assert self.waits_for_commit, "not asked"
         self.waits_for_commit = False
@@ -278,14 +276,16 @@ class PartitionState:
             self.reset = reset
 
     def on_looked_up(self, generation: int, offset: int) -> None:
-        """The answer to ``seek_by``, unless it was overtaken by a later seek."""
+        """Apply a lookup's result, unless a later seek has replaced it."""
         if generation == self.generation:
             self.position = self.fetch_position = offset
             self.reset = None
             self.failures = 0
 
     def wants_fetch(self, now: float, bytes_ahead_max: int) -> bool:
-        """Whether to read on: a position, nothing under way, not paused, not too far ahead."""
+        """Return True if a fetch is due: position known, none in flight, not paused, buffer not
+        full.
+        """
         return (
             self.fetch_position is not None
             and not (self.fetching or self.paused)
@@ -295,11 +295,13 @@ class PartitionState:
         )
 
     def wants_lookup(self, now: float) -> bool:
-        """Whether the position has to be looked up."""
+        """Return True if the position must be looked up."""
         return self.reset is not None and self.error is None and now >= self.resume_at
 
     def on_fetched(self, generation: int, outcome: FetchOutcome, options: ReadOptions) -> None:
-        """Keep an answer's batches, unless a seek made it worthless. Raises CorruptBatchError."""
+        """Buffer the batches of a fetch, unless a seek has replaced it. Raises
+        CorruptBatchError.
+        """
         if generation != self.generation or outcome.fetch_offset != self.fetch_position:
             return
         self.failures = 0
@@ -321,18 +323,18 @@ class PartitionState:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the next fetch reads beyond the last stable offset, as read_uncommitted does."""
+        """True if the next fetch reads beyond the last stable offset, as read_uncommitted does."""
         return self._ahead is not None
 
     @property
     def is_held_up(self) -> bool:
-        """Whether what is buffered waits for a transaction to end."""
+        """True if buffered records wait for the end of a transaction."""
         ahead = self._ahead
         return ahead is not None and ahead.is_blocked and not self._chunks
 
     def stop_ahead(self) -> None:
-        """Read up to the last stable offset only, until it has moved: there is no room to hold more
-        back.
+        """Fetch up to the last stable offset only until it advances: there is no room to hold back
+        more.
         """
         assert self._ahead is not None, "not ahead"
         self._ahead_from = self.last_stable + 1
@@ -340,16 +342,14 @@ class PartitionState:
 
     @property
     def has_records(self) -> bool:
-        """Whether ``take`` may give something."""
+        """True if ``take`` may return records."""
         if self.paused:
             return False
         ahead = self._ahead is not None and self._ahead.is_ready
         return bool(self._chunks or self._ready_at < len(self._ready)) or ahead
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Hand out buffered records, in order, and move the position behind them. Raises
-        CorruptBatchError.
-        """
+        """Return buffered records in order and advance the position. Raises CorruptBatchError."""
         taken: list[ConsumerRecord] = []
         while len(taken) < records_max and (
             self._ready_at < len(self._ready) or self._decode_next()
@@ -374,7 +374,7 @@ class PartitionState:
         assert self.buffered_bytes == held + sum(chunk.size_bytes for chunk in self._chunks)
 
     def _decode_next(self) -> bool:
-        """Make the next batch's records ready; False when nothing is buffered, or all held back."""
+        """Decode the next batch; return False if nothing is buffered, or all is held back."""
         while (batch := self._next_batch()) is not None:
             header, records = batch
             position = self.position
@@ -404,7 +404,7 @@ class PartitionState:
         return header, _records(self.partition, view, header) if visible else []
 
     def _maybe_go_ahead(self, options: ReadOptions) -> None:
-        """All that is stable was fetched, and there is more: hold it back here, not there."""
+        """Start to fetch beyond the last stable offset once everything below was fetched."""
         assert self.fetch_position is not None, "fetched without a position"
         at_last_stable = self._ahead_from <= self.last_stable <= self.fetch_position
         if options.ahead_bytes_max and at_last_stable and self.high_watermark > self.last_stable:
@@ -426,12 +426,12 @@ class PartitionState:
         if ahead.is_blocked and ahead.size_bytes >= options.ahead_bytes_max:
             self.stop_ahead()
         elif self.last_stable >= self.fetch_position and (ahead.is_blocked or not ahead):
-            # Decided, whatever we hold; a marker we did not see was compacted away. The leader's
-            # index of aborted transactions knows.
+            # The transaction has ended, whatever is held: a marker not seen was compacted away, and
+            # the leader's index of aborted transactions has the outcome.
             self._leave_ahead()
 
     def _leave_ahead(self) -> None:
-        """What is held back is fetched again, as read_committed."""
+        """Drop records held back, to fetch them again under read_committed."""
         assert self._ahead is not None, "not ahead"
         held, self._ahead = self._ahead, None
         self.buffered_bytes -= held.size_bytes
@@ -441,7 +441,7 @@ class PartitionState:
 
     @property
     def _next_to_decode(self) -> int:
-        """Behind the records that are ready to be handed out."""
+        """Offset behind the decoded records."""
         assert self.position is not None, "buffered without a position"
         return self._ready_end if self._ready_at < len(self._ready) else self.position
 

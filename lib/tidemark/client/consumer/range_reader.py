@@ -1,9 +1,9 @@
-"""Raw batches of a partition's offset range: for readers that decode by columns, not by records.
+"""Raw batches of an offset range, for readers that decode columns instead of records.
 
-A range [start, end) is read from wherever its leader is, to its end and no further. Control batches
-and, under read_committed, those of aborted transactions are left out. A log may have holes
-(compaction, aborted transactions), so fewer offsets than ``end - start`` are no loss; what is
-missing at its beginning or end is, and raises RangeLostError.
+A range [start, end) is read from the current leader, to its end and no further. Control batches are
+left out, and under read_committed those of aborted transactions. A log may have holes (compaction,
+aborted transactions), so fewer offsets than ``end - start`` are not an error; missing offsets at
+the start or the end are, and raise RangeLostError.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ _LOOKUP_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReaderConfig(ClientConfig):
-    """A range reader's settings."""
+    """Settings of a range reader."""
 
     max_partition_fetch_bytes: int = 8 * MIB
-    """Of one fetch; two answers at most are held, one under work and one ahead."""
+    """Limit of one fetch; at most two responses are held, one in use and one ahead."""
     fetch_max_wait_ms: int = 500
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
-    """How long a read goes on without getting anything, tries and waits included."""
+    """Time without progress after which a read fails, including retries."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -61,8 +61,9 @@ class RangeReaderConfig(ClientConfig):
 
 
 class RawBatch(NamedTuple):
-    """One batch that a user may see. ``records`` are decompressed: ``header.record_count`` encoded
-    records. Only those with offsets of [start, end) were asked for.
+    """One visible batch; ``records`` holds ``header.record_count`` records, decompressed.
+
+    Only offsets of [start, end) belong to the requested range.
     """
 
     header: BatchHeader
@@ -72,17 +73,17 @@ class RawBatch(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether some of its offsets were not asked for."""
+        """True if some of the batch's offsets are outside the requested range."""
         return self.header.base_offset < self.start or self.header.last_offset >= self.end
 
 
 class RangeLostError(OffsetOutOfRangeError):
-    """A part of the range is no longer there: removed by retention or DeleteRecords, or cut off by
-    an unclean election. ``position`` is what was to be read next, ``log_start`` and ``log_end`` say
-    what there is.
+    """Part of the range is missing: deleted, or lost in an unclean election.
+
+    ``position`` is the next offset to read; ``log_start`` and ``log_end`` are the log's bounds.
     """
 
-    hint = "read what is left by naming offsets that are still there"
+    hint = "request offsets that the log still holds"
 
     def __init__(
         self, partition: TopicPartition, wanted: tuple[int, int], bounds: tuple[int, int]
@@ -97,10 +98,11 @@ class RangeLostError(OffsetOutOfRangeError):
 
 
 class RangeReader:
-    """``async with RangeReader("host:9092") as reader: async for batch in reader.read(...)``.
+    """Reads ranges: ``async with RangeReader("host:9092") as reader: async for batch in
+    reader.read(...)``.
 
     ``settings`` are fields of RangeReaderConfig by name. With transport="grpc" bootstrap servers
-    are gRPC addresses, by which the Kafka addresses are learnt.
+    are gRPC addresses, which return those of the Kafka listeners.
     """
 
     def __init__(
@@ -117,14 +119,14 @@ class RangeReader:
         self._session = self._session_of(bootstrap_servers)
 
     async def start(self) -> Self:
-        """Begin; connects at the first read. ``async with`` does it for you."""
+        """Start the reader; ``async with`` does this. It connects at the first read."""
         if self.config.transport == "grpc":
             self._session = self._session_of(await self._kafka_addresses())
         await self._session.start()
         return self
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         await self._session.close()
 
     async def __aenter__(self) -> Self:
@@ -147,11 +149,11 @@ class RangeReader:
         read_committed: bool,
         topic_id: bytes = NO_TOPIC_ID,
     ) -> AsyncIterator[RawBatch]:
-        """The batches that hold offsets of [start, end), in order; decompressed as they are taken.
+        """Yield the batches that hold offsets of [start, end), in order.
 
-        With a ``topic_id`` it must be that topic, not another of the same name. Raises
-        RangeLostError, CorruptBatchError, UnknownTopicOrPartitionError, and whatever goes on
-        failing for default_api_timeout_ms.
+        Batches are decompressed as they are taken. With a ``topic_id``, a topic of the same name
+        but another id is refused. Raises RangeLostError, CorruptBatchError,
+        UnknownTopicOrPartitionError, and any error that persists for default_api_timeout_ms.
         """
         asked = OffsetRange(TopicPartition(*partition), start, end, topic_id)
         cursor = self.open(asked, read_committed=read_committed)
@@ -163,7 +165,9 @@ class RangeReader:
             cursor.close()
 
     def open(self, asked: "OffsetRange", *, read_committed: bool) -> "RangeCursor":
-        """The range by fetches instead of batches; ``close`` it when it is not read to its end."""
+        """Return a cursor over the fetches of a range. ``close`` it unless it is read to its
+        end.
+        """
         limits = FetchLimits(
             self.config.fetch_max_wait_ms,
             _BYTES_MIN,
@@ -188,7 +192,7 @@ class RangeReader:
 
 
 class OffsetRange(NamedTuple):
-    """Offsets [start, end) of one partition, and of which topic's life."""
+    """Offsets [start, end) of one partition, with the topic's id."""
 
     partition: TopicPartition
     start: int
@@ -197,7 +201,7 @@ class OffsetRange(NamedTuple):
 
 
 def raw_batches(asked: OffsetRange, chunk: FetchedChunk) -> Iterator[RawBatch]:
-    """What users may see of one fetch, within the range. Raises CorruptBatchError."""
+    """Yield the visible batches of one fetch within the range. Raises CorruptBatchError."""
     while (batch := chunk.next_raw()) is not None:
         header, view = batch
         if header.base_offset >= asked.end:
@@ -218,7 +222,7 @@ _Fetched = FetchedChunk | ClientError | None
 
 
 class RangeCursor:
-    """One range on its way: fetches answered in order, the next under way while one is used."""
+    """Cursor over one range: one fetch is in flight while the previous one is used."""
 
     def __init__(
         self,
@@ -242,7 +246,7 @@ class RangeCursor:
         session.cache.want([asked.partition.topic])
 
     async def next(self) -> FetchedChunk | None:
-        """The next fetch's batches; None behind the range. Raises as RangeReader.read."""
+        """Return the next fetch; None at the end of the range. Raises as RangeReader.read."""
         if self._position >= self._asked.end:
             return None
         ahead = self._ahead or self._fetch_ahead()
@@ -259,7 +263,7 @@ class RangeCursor:
         return fetched
 
     def close(self) -> None:
-        """Fetch no further."""
+        """Stop fetching."""
         self._position = self._asked.end
         if self._fetching is not None:
             self._fetching.cancel()
@@ -272,7 +276,9 @@ class RangeCursor:
         return future
 
     async def _fill(self, future: "asyncio.Future[_Fetched]") -> None:
-        """A failure is a value: it is for whoever reads, not for the session's other tasks."""
+        """Store a failure as a value: it concerns the reader only, not the session's other
+        tasks.
+        """
         fetched: _Fetched
         try:
             fetched = await self._fetched()
@@ -307,7 +313,7 @@ class RangeCursor:
                     return None
 
     async def _leader(self, deadline: Deadline) -> Leader | None:
-        """Whom to ask; None after a wait when there is nobody yet."""
+        """Return the leader; None after a delay if there is none."""
         topic, partition = self._asked.partition
         view = await self._session.cluster.topic(topic, deadline)
         wanted = self._asked.topic_id
@@ -320,7 +326,7 @@ class RangeCursor:
             await self._on_problem(problem, deadline, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return None
         if partition >= len(view.partitions):
-            # It may have been added since we asked.
+            # It may have been added after the metadata was fetched.
             problem = error_for(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{self._asked.partition} does not exist:"
@@ -331,7 +337,8 @@ class RangeCursor:
         leader = self._session.cache.leader(self._asked.partition)
         if leader is None:
             problem = error_for(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"{self._asked.partition} has no leader to read of"
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"{self._asked.partition} has no leader to read from",
             )
             await self._on_problem(problem, deadline)
         return leader
@@ -349,12 +356,12 @@ class RangeCursor:
         )
         code = problem.code
         if code is ErrorCode.UNKNOWN_TOPIC_ID:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # not known there yet, or gone
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # not known there yet, or deleted
         await self._on_problem(problem, deadline, code)
 
     async def _on_out_of_range(self, deadline: Deadline) -> None:
-        """Below the log it is gone. Beyond its end a new leader may only not know yet how far it
-        goes.
+        """Raise RangeLostError below the log start; beyond the end a new leader may lag, so
+        retry.
         """
         lost = RangeLostError(
             self._asked.partition, (self._position, self._asked.end), await self._bounds()
@@ -377,8 +384,8 @@ class RangeCursor:
         return found[0][partition].offset, found[1][partition].offset
 
     async def _is_at_end(self, outcome: FetchOutcome, deadline: Deadline) -> bool:
-        """Nothing was there to read: a hole up to the range's end, or a leader that does not know
-        yet how far the log goes.
+        """Return True if an empty fetch means the end of the range, as opposed to a lagging
+        leader.
         """
         read_committed = self._limits.read_committed
         log_end = outcome.last_stable if read_committed else outcome.high_watermark
@@ -395,7 +402,7 @@ class RangeCursor:
     async def _on_problem(
         self, problem: ClientError, deadline: Deadline, code: ErrorCode | None = None
     ) -> None:
-        """Wait and try again, or give up: raises it then."""
+        """Wait before the next attempt, or raise the error if it is final."""
         if self._session.cluster.gives_up(code or problem.code, deadline):
             raise problem
         self._session.cache.mark_stale()

@@ -1,5 +1,4 @@
-"""Records beyond the last stable offset, held back until their transaction's marker is read (M03).
-Pure.
+"""Records beyond the last stable offset, held back until their transaction's marker. Pure.
 
     offset      6     7      8      9     10      11
                 X     A      B      Y    commit   abort      X, Y: no transaction
@@ -7,8 +6,8 @@ Pure.
     delivered   X     |                                      at once: nothing undecided before it
                       A      -      Y                        once 10 (A) and 11 (B) were read
 
-A batch's fate is told by the next marker of its producer id in the partition: transactions of one
-producer follow one another. Order is kept, so that an undecided batch holds back what is behind it.
+The next marker of a batch's producer id in the partition decides the outcome, because a producer
+has one transaction at a time. Order is preserved: an undecided batch holds back those behind it.
 """
 
 from collections import deque
@@ -19,7 +18,7 @@ from tidemark.codec.record_batch import BatchHeader
 
 
 class HeldBatch:
-    """One batch; ``visible`` is None until it is known."""
+    """Batch held back; ``visible`` is None until its transaction's outcome is known."""
 
     __slots__ = ("header", "view", "visible")
 
@@ -30,7 +29,7 @@ class HeldBatch:
 
 
 class Ready(NamedTuple):
-    """A batch whose turn and fate have come."""
+    """Batch that may be delivered."""
 
     view: memoryview
     header: BatchHeader
@@ -38,9 +37,9 @@ class Ready(NamedTuple):
 
 
 class ReadAhead:
-    """Batches of one partition in order of offset.
+    """Batches of one partition in offset order.
 
-    Invariant: ``size_bytes`` is the sum over what is held; undecided are transactional data alone.
+    Invariant: ``size_bytes`` is the sum over held batches; only transactional ones are undecided.
     """
 
     def __init__(self) -> None:
@@ -53,16 +52,16 @@ class ReadAhead:
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``take`` would give a batch."""
+        """True if ``take`` would return a batch."""
         return bool(self._held) and self._held[0].visible is not None
 
     @property
     def is_blocked(self) -> bool:
-        """Whether something is held, and its fate unknown."""
+        """True if a batch is held and its outcome unknown."""
         return bool(self._held) and self._held[0].visible is None
 
     def add(self, view: memoryview, header: BatchHeader) -> None:
-        """One more batch, behind all that were added. Raises RecordsError for a damaged marker."""
+        """Add a batch behind those added before. Raises RecordsError for a damaged marker."""
         held = HeldBatch(view, header, visible=self._fate(view, header))
         if held.visible is None:
             self._undecided.setdefault(header.producer_id, []).append(held)
@@ -70,7 +69,7 @@ class ReadAhead:
         self.size_bytes += header.size_bytes
 
     def take(self) -> Ready | None:
-        """The next batch if its fate is known."""
+        """Return the next batch if its outcome is known."""
         if not self.is_ready:
             return None
         held = self._held.popleft()
@@ -79,7 +78,7 @@ class ReadAhead:
         return Ready(held.view, held.header, held.visible)
 
     def clear(self) -> None:
-        """Forget all: it will be fetched again."""
+        """Drop all batches; they are fetched again."""
         self._held.clear()
         self._undecided.clear()
         self.size_bytes = 0

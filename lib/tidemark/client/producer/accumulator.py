@@ -1,9 +1,8 @@
-"""Records in memory on their way into batches, one queue a partition (C04, C05); bounded by
-buffer_memory.
+"""Records in memory on their way into batches, bounded by buffer_memory.
 
-Pure: times are arguments, and who has to wait for room waits elsewhere. A batch is due when it is
-full (``batch_bytes``), when its first record has waited ``linger_ms``, when memory is short, or
-when the producer flushes.
+Pure: times are arguments, and callers that need memory wait elsewhere. A batch is due when it is
+full (``batch_bytes``), when its first record is ``linger_ms`` old, when memory is short, or during
+a flush.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ _UNOBSERVED_MAX: Final = 64
 
 
 class Limits(NamedTuple):
-    """The accumulator's bounds; see ProducerConfig."""
+    """Limits of the accumulator; see ProducerConfig."""
 
     batch_bytes: int
     linger_ms: float
@@ -38,7 +37,7 @@ class Limits(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """A frozen look at the producer's memory."""
+    """Snapshot of a producer's memory and counters."""
 
     buffered_bytes: int
     records_unresolved: int
@@ -47,7 +46,7 @@ class Statistics(NamedTuple):
 
 
 class Accumulator:
-    """All queues of one producer.
+    """Queues of all partitions of one producer.
 
     Invariant: ``buffered_bytes`` is the sum over unresolved batches, at most buffer_bytes_max.
     """
@@ -56,12 +55,10 @@ class Accumulator:
         self.limits = limits
         self.buffered_bytes = 0
         self.stirred = False
-        """Set when there is something to do earlier than the last ``next_due``; whoever sends
-        clears it.
-        """
+        """True if something is due earlier than the last ``next_due``. Cleared by the sender."""
         self.timer_set = False
         self.on_failed: Callable[[ClientError], None] | None = None
-        """Hears why a batch will not be acknowledged: a transaction cannot commit then."""
+        """Called with the failure of a batch; a transaction can then no longer commit."""
         self._identity: ProducerIdentity | None = None
         self._batch_bytes = limits.batch_bytes
         self._buffer_bytes_max = limits.buffer_bytes_max
@@ -76,7 +73,7 @@ class Accumulator:
         self._records_failed = 0
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The partition's queue, made at first use."""
+        """Return the partition's queue, created on first use."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = PartitionQueue(
@@ -96,12 +93,11 @@ class Accumulator:
         size_bytes: int,
         now: float,
     ) -> Delivery:
-        """Take one record (timestamp, key, value, headers) of ``record_bytes(...)`` size into a
-        fresh batch.
+        """Add a record (timestamp, key, value, headers) to a new batch; ``size_bytes`` as
+        ``record_bytes`` counts.
 
-        Try ``append_open`` before, or every record travels alone.
-        Raises BufferFullError when memory is used up and MessageTooLargeError when the record can
-        never be sent.
+        Try ``append_open`` first: otherwise each record has a batch of its own. Raises
+        BufferFullError if memory is full, MessageTooLargeError if the record can never be sent.
         """
         if (
             self.buffered_bytes + size_bytes > self._buffer_bytes_max
@@ -119,8 +115,8 @@ class Accumulator:
         record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
         size_bytes: int,
     ) -> Delivery | None:
-        """The hot path of ``append``: None, and nothing taken, when the open batch or memory has no
-        room.
+        """Hot path of ``append``. Returns None, and adds nothing, without room in the open batch or
+        memory.
         """
         batch = queue.open
         if batch is None:
@@ -139,7 +135,7 @@ class Accumulator:
     def append_encoded(
         self, queue: PartitionQueue, encoded: EncodedRecords, now: float
     ) -> Delivery:
-        """Take encoded records as a batch of their own, behind all that was taken before.
+        """Add encoded records as a batch of their own, behind all records added before.
 
         Raises as ``append``.
         """
@@ -161,16 +157,16 @@ class Accumulator:
         return Delivery(batch, 0)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether ``append`` would take so many bytes now."""
+        """Return True if ``append`` would have room for this many bytes now."""
         return self.buffered_bytes + size_bytes <= self._buffer_bytes_max
 
     def short_of_memory(self) -> None:
-        """Somebody waits for room: what is buffered goes out without lingering."""
+        """Send buffered records without lingering, because a caller waits for memory."""
         self._short_of_memory = True
         self.stirred = True
 
     def begin_flush(self) -> list[PendingBatch]:
-        """Send without lingering until ``end_flush``; gives the batches a flush waits for."""
+        """Stop lingering until ``end_flush``; return the batches that a flush waits for."""
         self._flushing += 1
         self.stirred = True
         return [batch for batch in self._batches() if not batch.resolved]
@@ -180,13 +176,13 @@ class Accumulator:
         self._flushing -= 1
 
     def take_unobserved_failures(self) -> list[PendingBatch]:
-        """Failed batches none of whose deliveries was looked at, once each."""
+        """Return failed batches whose deliveries were not looked at, each once."""
         failed = [batch for batch in self._unobserved if not batch.observed]
         self._unobserved = []
         return failed
 
     def ready(self, now: float) -> list[PartitionQueue]:
-        """Queues with a batch to send now; seals what is due and forgets idle queues."""
+        """Return queues with a batch to send now; seals due batches and drops idle queues."""
         ready: list[PartitionQueue] = []
         for queue in list(self._active.values()):
             if queue.open is not None and self._is_due(queue.open, now):
@@ -199,18 +195,18 @@ class Accumulator:
         return ready
 
     def wanting_identity(self) -> list[PartitionQueue]:
-        """Active queues that cannot send before they get a producer id."""
+        """Return active queues that cannot send without a producer id."""
         return [queue for queue in self._active.values() if queue.wants_identity]
 
     def adopt(self, identity: ProducerIdentity) -> None:
-        """Give a producer id to every queue that wants one and was not fenced under it."""
+        """Give a producer id to each queue that needs one and was not fenced under it."""
         for queue in self.wanting_identity():
             if queue.may_adopt(identity):
                 queue.adopt(identity)
 
     def next_due(self, now: float) -> float | None:
-        """The earliest instant at which time alone changes what ``ready`` or ``expire`` give; None:
-        never.
+        """Return the earliest time that changes ``ready`` or ``expire`` by itself; None if there is
+        none.
         """
         earliest: float | None = None
         for queue in self._active.values():
@@ -220,7 +216,9 @@ class Accumulator:
         return earliest
 
     def expire(self, now: float, why: str = "") -> list[PendingBatch]:
-        """Fail what was not acknowledged within delivery_timeout_ms; ``why`` it was not sent."""
+        """Fail batches older than delivery_timeout_ms. ``why`` is the reason why they were not
+        sent.
+        """
         expired: list[PendingBatch] = []
         for queue in list(self._active.values()):
             expired += queue.expire(now - self.limits.delivery_timeout_ms, why)
@@ -231,51 +229,51 @@ class Accumulator:
     def on_acknowledged(
         self, batch: PendingBatch, base_offset: int, log_append_time_ms: int
     ) -> None:
-        """The broker has the batch."""
+        """Resolve a batch that the broker has acknowledged."""
         known = batch.resolved
         self._queues[batch.partition].on_acknowledged(batch, base_offset, log_append_time_ms)
         if not known:
             self._settle(batch)
 
     def on_refused(self, batch: PendingBatch, refusal: Refusal, resume_at: float) -> None:
-        """The batch was answered with an error, or its connection was lost."""
+        """Handle an error for a batch, or the loss of its connection."""
         known = batch.resolved
         self._queues[batch.partition].on_refused(batch, refusal, resume_at)
         if batch.resolved and not known:
             self._settle(batch)
 
     def abandon_without_identity(self, error: ClientError) -> None:
-        """Fail what waits for a producer id that will not come."""
+        """Fail the batches that wait for a producer id."""
         for queue in self.wanting_identity():
             for batch in queue.abandon(error):
                 self._settle(batch)
 
     @property
     def has_in_flight(self) -> bool:
-        """Whether a batch was sent and not answered."""
+        """Return True if a batch was sent and not answered."""
         return any(queue.in_flight for queue in self._active.values())
 
     def cut(self, error: ClientError) -> None:
-        """Fail all that was not sent, and try nothing again: the transaction will be aborted."""
+        """Fail all unsent batches and stop retries: the transaction will be aborted."""
         for queue in list(self._queues.values()):
             for batch in queue.cut(error):
                 self._settle(batch)
 
     def renew(self, identity: ProducerIdentity) -> None:
-        """The next transaction's identity, from its coordinator. Only once nothing is in flight."""
+        """Set the identity of the next transaction. Call it with nothing in flight."""
         self._identity = identity
         for queue in self._queues.values():
             queue.renew(identity)
 
     def abandon(self, error: ClientError) -> None:
-        """Fail all that is left, at close."""
+        """Fail all remaining batches, at close."""
         for queue in self._queues.values():
             for batch in queue.abandon(error):
                 self._settle(batch)
         self._active.clear()
 
     def statistics(self) -> Statistics:
-        """Counts since the start, and what is buffered now."""
+        """Return counters since the start, and the buffered amounts."""
         return Statistics(
             self.buffered_bytes,
             self._records_unresolved,
@@ -329,7 +327,7 @@ class Accumulator:
             yield from queue.batches()
 
     def _settle(self, batch: PendingBatch) -> None:
-        """A batch was resolved: its memory is free."""
+        """Release the memory of a resolved batch."""
         self.buffered_bytes -= batch.size_bytes
         count = batch.count
         self._records_unresolved -= count
@@ -344,7 +342,7 @@ class Accumulator:
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """What one record is counted as, in batches and in memory."""
+    """Return the size of one record, as counted in batches and in memory."""
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
         size += len(key)
@@ -356,5 +354,5 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Heade
 
 
 def batch_room(batch_size: int) -> int:
-    """Bytes of records in a batch of ``batch_size`` bytes."""
+    """Return the room for records in a batch of ``batch_size`` bytes."""
     return max(1, batch_size - HEADER_BYTES)

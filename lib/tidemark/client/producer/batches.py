@@ -1,4 +1,4 @@
-"""A producer's batch for one partition on its way, and the handle a sender of a record gets."""
+"""A producer's batch of one partition, and the delivery of each of its records."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -13,13 +13,13 @@ from tidemark.model.topics import TopicPartition
 
 Header = tuple[str, bytes | None]
 PlainRecord = tuple[int, bytes | None, bytes | None, Sequence[Header]]
-"""Timestamp in ms, key, value, headers: what ``build_batch`` takes."""
+"""Timestamp in ms, key, value and headers, as ``build_batch`` takes them."""
 
 NO_SEQUENCE: Final = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is. ``offset`` is -1 with acks=0."""
+    """Place of an acknowledged record. ``offset`` is -1 with acks=0."""
 
     topic: str
     partition: int
@@ -29,10 +29,10 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecords:
-    """Records of one partition that somebody encoded already, for one batch of their own.
+    """Encoded records of one partition, which are sent as one batch.
 
-    ``records``: uncompressed, with timestamp deltas from ``first_timestamp`` (ms) and offset deltas
-    0 to ``count`` - 1. Whoever gives a buffer leaves it unchanged until the delivery is done.
+    ``records`` are uncompressed, with timestamp deltas from ``first_timestamp`` (ms) and offset
+    deltas 0 to ``count`` - 1. The buffer must stay unchanged until the delivery is done.
     """
 
     partition: TopicPartition
@@ -43,7 +43,7 @@ class EncodedRecords:
 
 
 class Place(Enum):
-    """Where a batch is on its way."""
+    """State of a batch."""
 
     WAITING = auto()
     IN_FLIGHT = auto()
@@ -52,11 +52,10 @@ class Place(Enum):
 
 
 class PendingBatch:
-    """Records of one partition that travel, are retried and acknowledged together.
+    """Records of one partition that are sent, retried and acknowledged together.
 
-    Invariant: ``epoch``, ``producer_id`` and ``sequence`` are set together, when the batch is first
-    sent; a retry carries the same three, or the broker could not tell it from new records (K06,
-    K07).
+    Invariant: ``epoch``, ``producer_id`` and ``sequence`` are set together, at the first attempt. A
+    retry carries the same three; otherwise the broker could not detect the duplicate.
     """
 
     __slots__ = (
@@ -98,7 +97,7 @@ class PendingBatch:
         self.transactional = transactional
         self.records: list[PlainRecord] = []
         self.encoded_records: EncodedRecords | None = None
-        """In place of ``records``."""
+        """Used instead of ``records``."""
         self.size_bytes = 0
         self.failures = 0
         self.problem = ""
@@ -106,7 +105,7 @@ class PendingBatch:
         self.producer_id = -1
         self.producer_epoch = -1
         self.sequence = NO_SEQUENCE
-        self.refused = False  # the broker certainly did not write it: it may get another sequence
+        self.refused = False  # certainly not written: it may get another sequence number
         self.retried = False
         self.resolved = False
         self.observed = False
@@ -118,25 +117,23 @@ class PendingBatch:
 
     @property
     def count(self) -> int:
-        """Records in it."""
+        """Number of records."""
         return self.encoded_records.count if self.encoded_records else len(self.records)
 
     def timestamp_of(self, index: int) -> int:
-        """What its sender gave the record, in ms; of encoded records the first one's."""
+        """Return the producer's timestamp of a record in ms; of encoded records, the first one."""
         if self.encoded_records is not None:
             return self.encoded_records.first_timestamp
         return self.records[index][0]
 
     def sequence_as(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
-        """Give the batch its place in the producer's sequence; what was encoded before no longer
-        holds.
-        """
+        """Assign the producer's sequence number and drop an earlier encoding."""
         self.producer_id, self.producer_epoch, self.sequence = producer_id, producer_epoch, sequence
         self.refused = self.retried = False
         self._encoded = None
 
     def encode(self, compression: int, level: int | None) -> bytes:
-        """The RecordBatch v2; the same bytes at every retry."""
+        """Return the RecordBatch v2; the same bytes for each retry."""
         if self._encoded is None:
             extra = TRANSACTIONAL_BIT if self.transactional else 0
             if self.encoded_records is not None:
@@ -172,14 +169,12 @@ class PendingBatch:
         )
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The broker has it; ``base_offset`` is of the first record, -1 when the broker was not to
-        answer.
-        """
+        """Resolve the batch. ``base_offset`` is -1 if the broker does not answer (acks=0)."""
         self.base_offset, self.log_append_time_ms = base_offset, log_append_time_ms
         self._resolve()
 
     def fail(self, error: ClientError) -> None:
-        """Nobody will try it again."""
+        """Resolve the batch with a failure."""
         self.error = error
         self._resolve()
 
@@ -193,8 +188,9 @@ class PendingBatch:
 
 
 class Delivery:
-    """One record's fate: await it for its RecordMetadata, or ask ``done`` and ``result``. Cheap: no
-    future inside.
+    """Outcome of one record: await it for its RecordMetadata, or use ``done`` and ``result``.
+
+    Cheap: it holds no future.
     """
 
     __slots__ = ("_batch", "_index")
@@ -205,15 +201,15 @@ class Delivery:
 
     @property
     def partition(self) -> TopicPartition:
-        """Chosen when the record was taken."""
+        """Partition of the record."""
         return self._batch.partition
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or failed."""
+        """Return True once the record was acknowledged or has failed."""
         return self._batch.resolved
 
     def result(self) -> RecordMetadata:
-        """Where the record is; raises what it failed of. Only when ``done``."""
+        """Return the record's place, or raise its failure. Requires ``done``."""
         batch = self._batch
         assert batch.resolved, "not done: await the delivery instead"
         batch.observed = True
@@ -225,17 +221,17 @@ class Delivery:
         return RecordMetadata(*batch.partition, offset, timestamp)
 
     def exception(self) -> ClientError | None:
-        """What the record failed of, None when acknowledged. Only when ``done``."""
+        """Return the record's failure; None if it was acknowledged. Requires ``done``."""
         assert self._batch.resolved, "not done: await the delivery instead"
         self._batch.observed = True
         return self._batch.error
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        """Wait until the record is acknowledged; raises what it failed of."""
+        """Wait for the acknowledgement. Raises the record's failure."""
         batch = self._batch
         batch.observed = True
         if not batch.resolved:
-            # A future of its own: cancelling one waiter must not cancel the others.
+            # A future for each caller: cancelling one must not cancel the others.
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             batch.waiters.append(waiter)
             yield from waiter

@@ -1,24 +1,20 @@
-"""One partition's batches in a producer: what is open, waiting, in flight or to be retried, and
-their sequence numbers.
+"""Batches of one partition in a producer, and their sequence numbers.
 
-A pure machine. The rules that keep order and exactly-once (KIP-98; K01-K08):
+A pure state machine. Its rules preserve order and exactly-once delivery (KIP-98):
 
-* A batch gets (producer id, epoch, sequence) when first sent and keeps them over retries.
-* While a batch has to be retried nothing new is sent: first all in flight come back, then the
-  retries go one at a time, oldest first, until each is acknowledged. More would push them out of
-  the five batches that the broker remembers. A batch that was overtaken so is answered OUT_OF_ORDER
-  and retried too, without harm.
-* When a sequenced batch is given up, its number is a gap the broker would never let later batches
-  pass. So the queue takes a new epoch and numbers from 0 again; but not before every older batch
-  has a certain outcome, because one that might be written must not be sent again under another
-  number.
-* A broker that does not know a producer takes any sequence from it. So until one batch under a
-  producer id was acknowledged, a second is not sent; and none goes to a new leader while an older
-  one is still at the old leader.
-* In a transaction the epoch is the coordinator's to raise, at every end of one (KIP-890). A batch
-given
-  up is the end of sending: nothing more goes out until the transaction was aborted and ``renew``
-  brings the next epoch.
+* A batch gets (producer id, epoch, sequence) at its first attempt and keeps them over retries.
+* During retries no new batch is sent. First all batches in flight return; then the retries are sent
+  one at a time, oldest first, until each is acknowledged. More could push them out of the five
+  batches that the broker remembers. A batch that was overtaken gets OUT_OF_ORDER and is retried
+  too, without harm.
+* When a batch with a sequence number is given up, the broker would refuse all later numbers. The
+  queue then takes a new epoch and numbers from 0. It does so only when each older batch has a
+  certain outcome: a batch that may be written must not be sent under another number.
+* A broker without state of a producer accepts any sequence number. Until one batch under a producer
+  id is acknowledged, only one is in flight; and no batch goes to a new leader while an older one is
+  at the previous leader.
+* In a transaction, the coordinator raises the epoch at each end (KIP-890). After a batch is given
+  up nothing is sent until the transaction was aborted and ``renew`` sets the next epoch.
 """
 
 from collections import deque
@@ -49,7 +45,7 @@ _IDENTITY_LOST: Final = frozenset(
 
 
 class Refusal(NamedTuple):
-    """An error answer for one batch: Kafka's number, and the broker's own words."""
+    """Error for one batch: Kafka's number and the broker's message."""
 
     error_code: int
     message: str | None = None
@@ -57,8 +53,10 @@ class Refusal(NamedTuple):
 
 
 class PartitionQueue:
-    """Invariant: batches leave in the order of their ``number``; ``in_flight`` and ``retries`` are
-    sorted by it.
+    """Queue of one partition.
+
+    Invariant: batches are sent in the order of ``number``; ``in_flight`` and ``retries`` are sorted
+    by it.
     """
 
     __slots__ = (
@@ -86,7 +84,7 @@ class PartitionQueue:
         assert idempotent or not transactional, "a transaction has a producer id"
         self.partition = partition
         self.failure: ClientError | None = None
-        """Of this transaction: it takes and sends no more."""
+        """Failure of the current transaction, which stops the queue."""
         self.open: PendingBatch | None = None
         self.sealed: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
@@ -104,16 +102,16 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing open, waiting, in flight or to be retried."""
+        """True if no batch is open, waiting, in flight or to be retried."""
         return not (self.open or self.sealed or self.in_flight or self.retries)
 
     @property
     def wants_identity(self) -> bool:
-        """Whether nothing can be sent before ``adopt``."""
+        """True if the queue cannot send before ``adopt``."""
         return self._idempotent and self._identity is None
 
     def may_adopt(self, identity: ProducerIdentity) -> bool:
-        """Whether an identity is not the one that this partition's leader fenced, or used up."""
+        """Return True unless the leader fenced this identity, or its epochs are used up."""
         return identity.producer_id != self._lost_producer_id
 
     def adopt(self, identity: ProducerIdentity) -> None:
@@ -134,8 +132,9 @@ class PartitionQueue:
         self.failure = None
 
     def cut(self, error: ClientError) -> list[PendingBatch]:
-        """Send nothing more in this transaction: gives the batches that fail by it. Those in flight
-        are awaited, and not tried again.
+        """Stop sending in this transaction and return the batches that fail by it.
+
+        Batches in flight are awaited, but not retried.
         """
         self.seal()
         self.failure = self.failure or error
@@ -148,7 +147,7 @@ class PartitionQueue:
         return waiting
 
     def open_batch(self, now: float) -> PendingBatch:
-        """A fresh batch for the next records; the one open before is sealed."""
+        """Return a new open batch; the previous one is sealed."""
         self.seal()
         batch = PendingBatch(
             self.partition, self._next_number, now, transactional=self._transactional
@@ -158,13 +157,13 @@ class PartitionQueue:
         return batch
 
     def seal(self) -> None:
-        """Take no more records into the open batch."""
+        """Close the open batch to further records."""
         if self.open is not None:
             self.sealed.append(self.open)
             self.open = None
 
     def can_send(self, now: float) -> bool:
-        """Whether ``take`` would give a batch (a due open batch counts once sealed)."""
+        """Return True if ``take`` has a batch (an open batch counts once it is sealed)."""
         if now < self.resume_at or self.failure is not None:
             return False
         if self.retries or self._renumber:
@@ -175,19 +174,17 @@ class PartitionQueue:
         return bool(self.sealed) and len(self.in_flight) < in_flight_max and not self.wants_identity
 
     def may_go_to(self, broker_id: int) -> bool:
-        """Whether a batch may be sent to this leader now: not while an older one is at another."""
+        """Return True unless an older batch is in flight to another broker."""
         return not self.in_flight or self.sent_to == broker_id
 
     def peek(self) -> PendingBatch:
-        """The batch that ``take`` gives next. Only when ``can_send``."""
+        """Return the batch that ``take`` returns next. Requires ``can_send``."""
         if self.retries:
             return next(batch for batch in self.retries if not batch.refused)
         return self.sealed[0]
 
     def take(self, now: float, broker_id: int) -> PendingBatch:
-        """The next batch to send, in flight from now on. Only when ``can_send`` and
-        ``may_go_to``.
-        """
+        """Return the next batch to send, now in flight. Requires ``can_send`` and ``may_go_to``."""
         assert self.can_send(now), "nothing to send"
         assert self.may_go_to(broker_id), "older batches are at another broker"
         self.sent_to = broker_id
@@ -205,18 +202,16 @@ class PartitionQueue:
     def on_acknowledged(
         self, batch: PendingBatch, base_offset: int, log_append_time_ms: int
     ) -> None:
-        """The broker has the batch."""
+        """Resolve a batch that the broker has acknowledged."""
         self._land(batch)
         self._proven = True
         batch.place = Place.DONE
-        if not batch.resolved:  # else its sender was told already that time was up
+        if not batch.resolved:  # otherwise the caller has already got a time-out
             batch.acknowledge(base_offset, log_append_time_ms)
         self._maybe_start_new_epoch()
 
     def on_refused(self, batch: PendingBatch, refusal: Refusal, resume_at: float) -> None:
-        """The broker or the connection answered with an error: retry at ``resume_at``, or give the
-        batch up.
-        """
+        """Retry the batch at ``resume_at``, or give it up, after an error or a lost connection."""
         self._land(batch)
         error = error_for(
             refusal.error_code,
@@ -242,8 +237,9 @@ class PartitionQueue:
         self._maybe_start_new_epoch()
 
     def expire(self, created_before: float, why: str = "") -> list[PendingBatch]:
-        """Fail the batches made before an instant; those in flight keep their place until they are
-        answered. ``why`` is told for batches that no broker has refused yet.
+        """Fail batches created before an instant; those in flight keep their place until answered.
+
+        ``why`` is the reported reason for batches that no broker has refused.
         """
         if not any(batch.created_at <= created_before for batch in self.oldest_unresolved()):
             return []
@@ -261,7 +257,7 @@ class PartitionQueue:
         return late
 
     def abandon(self, error: ClientError) -> list[PendingBatch]:
-        """Fail everything: the producer closes without waiting."""
+        """Fail all batches, because the producer closes."""
         self.seal()
         left = [
             batch for batch in (*self.in_flight, *self.retries, *self.sealed) if not batch.resolved
@@ -274,7 +270,7 @@ class PartitionQueue:
         return left
 
     def batches(self) -> Iterator[PendingBatch]:
-        """All that are here, wherever they are on their way."""
+        """Return all batches of the queue."""
         yield from self.in_flight
         yield from self.retries
         yield from self.sealed
@@ -282,9 +278,7 @@ class PartitionQueue:
             yield self.open
 
     def oldest_unresolved(self) -> list[PendingBatch]:
-        """The first of each place whose time still runs: no other batch is older than all of
-        them.
-        """
+        """Return the oldest unresolved batch of each state; one of them is the oldest of all."""
         heads = [batch for batch in self.in_flight if not batch.resolved][:1]
         heads += self.retries[:1]
         if self.sealed:
@@ -303,8 +297,9 @@ class PartitionQueue:
         assert all(batch.sequence == NO_SEQUENCE for batch in self.sealed)
 
     def _on_overtaken(self, batch: PendingBatch, error: ClientError) -> None:
-        """A gap, seen by the broker. Whose? An older batch of ours still under way, one given up,
-        or lost records.
+        """Handle a gap in the sequence numbers.
+
+        The missing batch is an older one under way, one that was given up, or a lost one.
         """
         if batch.resolved:
             self._give_up(batch, error)
@@ -328,8 +323,8 @@ class PartitionQueue:
             DeliveryTimeoutError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{batch.count} records for {self.partition} ran out of time {waited};"
-                f" {batch.failures} tries failed, the last thing heard:"
-                f" {batch.problem or why or 'nothing'}",
+                f" {batch.failures} attempts failed, the last one with:"
+                f" {batch.problem or why or 'no answer'}",
             )
         )
         if batch.place is Place.IN_FLIGHT:
@@ -349,8 +344,8 @@ class PartitionQueue:
             self._leave_gap(error)
 
     def _leave_gap(self, error: ClientError | None) -> None:
-        """A sequence number will never arrive: go on under a new epoch, ours or the coordinator's
-        to raise.
+        """Continue under a new epoch, or fail the transaction: a sequence number will never be
+        written.
         """
         if self._transactional:
             self.failure = self.failure or error
@@ -367,7 +362,7 @@ class PartitionQueue:
         self.retries.sort(key=lambda other: other.number)
 
     def _maybe_start_new_epoch(self) -> None:
-        """Once every older batch is settled, number those certainly not written anew, from 0."""
+        """Number unwritten batches from 0, once all older ones have a certain outcome."""
         unsettled = self.in_flight or not all(batch.refused for batch in self.retries)
         if not self._renumber or unsettled:
             return

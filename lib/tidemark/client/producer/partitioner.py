@@ -1,6 +1,4 @@
-"""Which partition a record goes to: Kafka's murmur2 for keyed records, sticky for the rest, or the
-user's function.
-"""
+"""Choice of a record's partition: murmur2 for keys, sticky without key, or the user's function."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -9,27 +7,22 @@ from typing import Final
 from tidemark.codec import murmur2
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
-"""``(topic, key, value, partition_count) -> partition``: what a user may give in place of Kafka's
-rule.
-"""
+"""``(topic, key, value, partition_count) -> partition``: replaces Kafka's rule."""
 
 _KEYS_REMEMBERED: Final = 16_384
 
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Kafka's partition of a key; remembered, because hashing in Python costs ten times a
-    look-up.
-    """
+    """Return Kafka's partition of a key. Cached: hashing in Python takes ten times a lookup."""
     return murmur2.partition_for_key(key, partition_count)
 
 
 class StickyChoice:
-    """Partition of records without key: stays until a batch is filled, so that batches are large
-    (KIP-480, KIP-794).
+    """Partition of records without key: it changes when a batch is full (KIP-480, KIP-794).
 
-    ``dice`` gives numbers in [0, 1). Switching by bytes rather than by batches keeps the load even
-    when partitions differ in speed.
+    ``dice`` returns numbers in [0, 1). Switching by bytes rather than by batches balances the load
+    even when partitions differ in speed.
     """
 
     __slots__ = ("_bytes_each", "_bytes_here", "_dice", "partition")
@@ -41,8 +34,8 @@ class StickyChoice:
         self.partition = -1
 
     def choose(self, size_bytes: int, candidates: Sequence[int]) -> int:
-        """Partition for a record of ``size_bytes``, of the ``candidates`` (those with a leader; at
-        least one).
+        """Return the partition of a record of ``size_bytes``. ``candidates`` have a leader; at
+        least one.
         """
         if self.partition < 0 or self._bytes_here >= self._bytes_each:
             self._move(candidates)
@@ -50,7 +43,7 @@ class StickyChoice:
         return self.partition
 
     def forget(self) -> None:
-        """Choose anew for the next record: the partition lost its leader, or the topic grew."""
+        """Choose another partition next time: the partition lost its leader, or the topic grew."""
         self.partition = -1
 
     def _move(self, candidates: Sequence[int]) -> None:

@@ -1,6 +1,4 @@
-"""Producer: takes records one by one, sends batches to the leaders, says where each record is
-(C01-C07).
-"""
+"""Producer: collects records into batches, sends them to leaders, returns each record's place."""
 
 import asyncio
 import random
@@ -42,7 +40,7 @@ _NO_HEADERS: tuple[Header, ...] = ()
 
 
 class _Route:
-    """One topic as the hot path needs it; made anew when the metadata changes."""
+    """Routing of one topic for the hot path; replaced when the metadata changes."""
 
     __slots__ = ("_partitioner", "count", "led", "queues", "sticky", "topic", "version")
 
@@ -64,9 +62,7 @@ class _Route:
         self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
-        """The record's partition: the user's rule, Kafka's for a key, or the sticky one (C02,
-        C03).
-        """
+        """Return the record's partition, by the user's function, the key or the sticky choice."""
         if self._partitioner is not None:
             return self._partitioner(self.topic, key, value, self.count)
         if key is not None:
@@ -75,11 +71,12 @@ class _Route:
 
 
 class Producer:
-    """Sends records. ``async with Producer("host:9092") as producer: await producer.send("topic",
+    """Sends records: ``async with Producer("host:9092") as producer: await producer.send("topic",
     b"value")``.
 
     ``settings`` are fields of ProducerConfig by name. ``partitioner`` replaces Kafka's rule for
-    records without an explicit partition. Belongs to the event loop in which it was started.
+    records without an explicit partition. A producer belongs to the event loop in which it was
+    started.
     """
 
     _TRANSACTIONAL: ClassVar[bool] = False
@@ -117,7 +114,9 @@ class Producer:
         self._sender: Sender | None = None
 
     async def start(self) -> Self:
-        """Begin; connects when the first record is sent. ``async with`` does it for you."""
+        """Start the producer; ``async with`` does this. It connects when the first record is
+        sent.
+        """
         await self._session.start()
         self._sender = Sender(
             self._accumulator,
@@ -155,7 +154,7 @@ class Producer:
     ) -> RecordMetadata:
         """Send one record and wait until it is acknowledged. Raises ClientError.
 
-        For throughput take ``enqueue`` or ``send_nowait`` and await the deliveries later.
+        For throughput, use ``enqueue`` or ``send_nowait`` and await the deliveries later.
         """
         delivery = await self.enqueue(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -172,10 +171,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> Delivery:
-        """Take one record, waiting for metadata and memory at most max_block_ms; await the delivery
-        for its offset.
+        """Buffer one record and return its delivery; await the delivery for the record's place.
 
-        Raises BufferFullError when there is no room in time, UnknownTopicOrPartitionError.
+        Waits for metadata and memory for at most max_block_ms. Raises BufferFullError if there is
+        still no room, UnknownTopicOrPartitionError.
         """
         deadline: Deadline | None = None
         while True:
@@ -207,11 +206,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> Delivery:
-        """Take one record without waiting; ``partitions_for(topic)`` must have been awaited before,
-        once a topic.
+        """Buffer one record without waiting, and return its delivery.
 
-        Raises BufferFullError. A failure nobody asks the delivery for is raised by ``flush`` or
-        ``close``.
+        Await ``partitions_for(topic)`` once per topic before. Raises BufferFullError. If no caller
+        looks at the delivery of a failed record, ``flush`` or ``close`` raises the failure.
         """
         route = self._routes.get(topic)
         if route is None or route.version != self._session.cache.version:
@@ -247,13 +245,12 @@ class Producer:
         first_timestamp: int,
         max_timestamp: int,
     ) -> Delivery:
-        """Take records that are encoded already, as one batch of their own, in order with all else
-        that is sent to the partition; waits for metadata and memory as ``enqueue``.
+        """Buffer encoded records as one batch, in order with other records of the partition.
 
-        ``records``: uncompressed (compression_type is applied here), timestamp deltas from
-        ``first_timestamp`` (ms), offset deltas 0 to ``count`` - 1; leave the buffer unchanged until
-        the delivery is done. The delivery tells where the first record is. Raises as ``enqueue``,
-        and MessageTooLargeError beyond max_request_size.
+        ``records`` are uncompressed (compression_type is applied here), with timestamp deltas from
+        ``first_timestamp`` (ms) and offset deltas 0 to ``count`` - 1. The buffer must stay
+        unchanged until the delivery is done, which returns the place of the first record. Waits and
+        raises as ``enqueue``; raises MessageTooLargeError above max_request_size.
         """
         if not 0 < count <= INT32_MAX:
             raise ValueError(f"count is {count}; a batch holds 1 to {INT32_MAX} records")
@@ -276,17 +273,15 @@ class Producer:
             await self._wait_for_room(deadline)
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """Numbers of the topic's partitions, once its metadata is there. Raises
-        UnknownTopicOrPartitionError.
-        """
+        """Return the numbers of the topic's partitions. Raises UnknownTopicOrPartitionError."""
         await self._load(topic, Deadline.after(self.config.max_block_ms, self._now()))
         return tuple(range(len(self._session.cache.cluster.topics[topic].partitions)))
 
     async def flush(self, *, timeout_ms: int | None = None) -> None:
-        """Send all that was taken, without lingering, and wait until each record is acknowledged or
+        """Send all buffered records without lingering, and wait until they are acknowledged or
         failed.
 
-        Raises the failure of a record that nobody else asked about, and TimeoutError.
+        Raises the failure of a record whose delivery no caller has looked at, and TimeoutError.
         """
         self._session.check_running()
         left = self._accumulator.begin_flush()
@@ -303,8 +298,7 @@ class Producer:
         self._raise_unobserved()
 
     async def close(self, *, timeout_ms: int | None = None) -> None:
-        """Flush for at most ``timeout_ms`` (None: delivery_timeout_ms bounds it), then let go of
-        everything.
+        """Flush for at most ``timeout_ms`` (None: delivery_timeout_ms), then release all resources.
 
         Records not acknowledged by then fail with ClientClosedError. Raises as ``flush``.
         """
@@ -328,7 +322,7 @@ class Producer:
             self._raise_unobserved()
 
     def statistics(self) -> Statistics:
-        """What is buffered now and what became of the records so far."""
+        """Return the buffered amounts, and counters of the records so far."""
         return self._accumulator.statistics()
 
     # ---- within
@@ -341,7 +335,7 @@ class Producer:
             self._sender.wake()
 
     def _route(self, topic: str) -> _Route | None:
-        """The topic's route under the newest metadata; None when it has to be loaded."""
+        """Return the topic's route under the current metadata; None if metadata must be loaded."""
         self._session.check_running()
         cache = self._session.cache
         known = self._routes.get(topic)
@@ -363,7 +357,7 @@ class Producer:
         return route
 
     def _check_sendable(self) -> None:
-        """Raises when records could not count: for producers within transactions."""
+        """Raise if records would not count; overridden by producers in transactions."""
 
     def _take_encoded(self, encoded: EncodedRecords) -> Delivery:
         self._check_sendable()
@@ -384,7 +378,7 @@ class Producer:
         )
 
     async def _wait_for_room(self, deadline: Deadline) -> None:
-        """Until some memory was freed, or the deadline."""
+        """Wait until memory is released, or until the deadline."""
         assert self._sender is not None, "started"
         self._accumulator.short_of_memory()
         self._sender.wake()
@@ -413,7 +407,7 @@ def _as_bytes(data: object, what: str) -> bytes:
 def _checked(
     value: object, key: object, headers: Sequence[Header]
 ) -> tuple[bytes | None, bytes | None, Sequence[Header]]:
-    """What is not plain bytes or None made so. Raises TypeError before it could spoil a batch."""
+    """Convert bytes-like values to bytes. Raises TypeError before a value can spoil a batch."""
     for name, _ in headers:
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be str, not {type(name).__name__}")

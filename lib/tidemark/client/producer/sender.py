@@ -1,6 +1,4 @@
-"""From the accumulator to the leaders: one loop that decides, one task for each request under
-way.
-"""
+"""Sends batches to leaders: one loop that decides, and one task for each request in flight."""
 
 import asyncio
 import random
@@ -35,13 +33,13 @@ _LEADER_MOVED: Final = frozenset(
 )
 _ENDING_FIRST_MS: Final = 2
 _ENDING_MAX_MS: Final = 20
-"""Markers of the transaction before are being written: that is a matter of milliseconds."""
+"""Delay while the markers of the previous transaction are written, which takes milliseconds."""
 _NO_LEADER: Final = "the partition has no leader, or too many requests to it are unanswered"
 
 
 class Sender:
-    """Sends what is due, learns producer ids and leaders, tells whoever waits for room. ``run``
-    until cancelled.
+    """Sends due batches, requests producer ids and metadata, and wakes callers that wait for
+    memory.
     """
 
     def __init__(
@@ -67,24 +65,24 @@ class Sender:
         self._asking_leaders = False
         self._turn = 0
         self.requests_sent = 0
-        """Since the start, answered or not."""
+        """Number of requests since the start, answered or not."""
 
     def wake(self) -> None:
-        """There is something new to do."""
+        """Look for work again."""
         self._wake.set()
 
     async def wait_for_release(self) -> None:
-        """Until some batch was resolved and its memory freed."""
+        """Wait until a batch is resolved and its memory released."""
         self._room.clear()
         await self._room.wait()
 
     async def wait_until_answered(self) -> None:
-        """Until no batch is in flight; every request is answered or given up in its time."""
+        """Wait until no batch is in flight; each request is answered or times out."""
         while self._accumulator.has_in_flight:
             await self.wait_for_release()
 
     async def run(self) -> None:
-        """Never returns; every request is a task of its own group."""
+        """Send until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
@@ -98,7 +96,7 @@ class Sender:
                     await self._sleep(now)
 
     async def _sleep(self, now: int) -> None:
-        """Until woken, or until time alone gives something to do."""
+        """Wait until woken, or until the next time at which something is due."""
         due = self._accumulator.next_due(now)
         self._accumulator.timer_set = due is not None
         if due is None:
@@ -111,7 +109,7 @@ class Sender:
             return
 
     def _send_ready(self, tasks: asyncio.TaskGroup, now: int) -> bool:
-        """Start a request for each leader that may get one more; whether any was started."""
+        """Start one request for each leader that may get one; return True if any was started."""
         by_broker: dict[int, list[tuple[PartitionQueue, Leader]]] = defaultdict(list)
         queues = self._accumulator.ready(now)
         if queues:
@@ -137,7 +135,7 @@ class Sender:
     def _take(
         self, group: list[tuple[PartitionQueue, Leader]], now: int
     ) -> list[tuple[PendingBatch, Leader]]:
-        """One batch of each partition, as far as max_request_size goes; at least one."""
+        """Take one batch of each partition, at least one in all, up to max_request_size."""
         taken: list[tuple[PendingBatch, Leader]] = []
         size = 0
         for queue, leader in group:
@@ -191,9 +189,9 @@ class Sender:
         self._accumulator.on_refused(batch, refusal, self._clock.now_ms() + delay_ms)
 
     def _ask_identity(self, tasks: asyncio.TaskGroup) -> None:
-        """A producer id for the queues that want one, asked for once at a time."""
+        """Request a producer id for the queues without one; one request at a time."""
         if not self._config.idempotent or self._config.transactional_id is not None:
-            return  # a transaction's identity comes from its coordinator
+            return  # the coordinator gives a transaction its identity
         if self._identity is not None:
             self._accumulator.adopt(self._identity)
         if self._accumulator.wanting_identity() and not self._asking_identity:
@@ -225,8 +223,8 @@ class Sender:
             tasks.create_task(self._refresh(), name="refresh-metadata")
 
     async def _refresh(self) -> None:
-        """One question; a failed one is told by ``Cluster.problem`` and asked again while records
-        wait.
+        """Refresh the metadata once. ``Cluster.problem`` holds a failure, which is retried on
+        demand.
         """
         try:
             await self._cluster.refresh(seen_version=self._cluster.cache.version)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tidemark.client.sync.admin import Admin
 from tidemark.client.sync.consumer import Consumer
 from tidemark.client.sync.producer import Producer, SyncDelivery
+from tidemark.client.sync.range_reader import RangeReader
 
 if TYPE_CHECKING:
-    from tidemark.client.sync.range_reader import RangeReader
     from tidemark.client.sync.sink_batches import BatchWriter, SinkBatches
     from tidemark.client.sync.transactions import (
         TransactionalProducer,
@@ -53,8 +53,4 @@ def __getattr__(name: str) -> Any:
         from tidemark.client.sync import transactions
 
         return getattr(transactions, name)
-    if name == "RangeReader":
-        from tidemark.client.sync import range_reader
-
-        return range_reader.RangeReader
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Synchronous transactions: one producer's, and those of several writers."""
+"""Synchronous transactional producer and multi-writer transactions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
-"""The transaction coordinator as a producer uses it: by gRPC, or by Kafka's APIs.
+"""The transaction coordinator's API for producers, over gRPC or Kafka's protocol.
 
-Every call may be repeated: the coordinator recognises a second asking for the same end (KIP-890),
-so that a lost answer is asked for again until the deadline.
+Every call may be repeated: the coordinator recognises a second request for the same end (KIP-890),
+so calls without an answer are retried until the deadline.
 """
 
 import asyncio
@@ -32,25 +32,21 @@ _LEFT_MS_MIN = 1
 
 
 class TransactionControl(Protocol):
-    """What decides about one transactional id. Raises ClientError: ProducerFencedError and the
-    like.
-    """
+    """Control of one transactional id. Methods raise ClientError, such as ProducerFencedError."""
 
     async def init(self, timeout_ms: int, deadline: Deadline) -> ProducerIdentity:
-        """Fence whoever used the id before, end what it left open, and give the identity of our
-        first transaction (L02-L04).
-        """
+        """Fence the id's previous producer, end its open transaction and return a new identity."""
         ...
 
     async def end(
         self, identity: ProducerIdentity, deadline: Deadline, *, commit: bool
     ) -> ProducerIdentity:
-        """Commit or abort; gives the next transaction's identity."""
+        """Commit or abort; return the identity for the next transaction."""
         ...
 
 
 class KafkaControl:
-    """Over InitProducerId and EndTxn 5, at the coordinator that FindCoordinator names."""
+    """InitProducerId and EndTxn at the coordinator that FindCoordinator returns."""
 
     def __init__(
         self, session: Session, config: ClientConfig, clock: Clock, transactional_id: str
@@ -61,7 +57,7 @@ class KafkaControl:
         )
 
     async def init(self, timeout_ms: int, deadline: Deadline) -> ProducerIdentity:
-        """InitProducerId."""
+        """Send InitProducerId."""
         fields = {
             "transactional_id": self._transactional_id,
             "transaction_timeout": timeout_ms,
@@ -74,7 +70,7 @@ class KafkaControl:
     async def end(
         self, identity: ProducerIdentity, deadline: Deadline, *, commit: bool
     ) -> ProducerIdentity:
-        """EndTxn; before version 5 the identity stays."""
+        """Send EndTxn; before version 5 the identity does not change."""
         fields = {
             "transactional_id": self._transactional_id,
             "producer_id": identity.producer_id,
@@ -97,7 +93,7 @@ class KafkaControl:
 
 
 def error_answered(answer: Any, doing: str) -> ClientError | None:
-    """The error that an answer has, if any; ``doing`` is what was asked for."""
+    """Return the error of an answer, if any. ``doing`` describes the request."""
     if not answer.error_code:
         return None
     return error_for(answer.error_code, f"{doing} failed", detail=answer.error_message or None)
@@ -107,7 +103,7 @@ ProblemOf = Callable[[Any, str], ClientError | None]
 
 
 class CoordinatorCalls:
-    """TransactionCoordinator's RPCs at any broker, which relays to the owner, over retries."""
+    """Calls of TransactionCoordinator at any broker, which relays them; with retries."""
 
     def __init__(self, session: Session, config: ClientConfig, clock: Clock) -> None:
         self._session = session
@@ -116,7 +112,7 @@ class CoordinatorCalls:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def caller(self) -> common_pb2.Caller:
-        """Who asks."""
+        """Return the caller's identity."""
         return common_pb2.Caller(client_id=self._config.client_id)
 
     async def until(
@@ -126,9 +122,10 @@ class CoordinatorCalls:
         call: Callable[[Any, float], Awaitable[Any]],
         problem_of: ProblemOf = error_answered,
     ) -> Any:
-        """The answer of ``call(stub, timeout in seconds)``, asked again while its error may pass
-        and there is time. ``problem_of`` finds the error in an answer. Raises ClientError: that of
-        the last try, which names the last refusal where there was no answer to that try.
+        """Return the answer of ``call(stub, timeout in seconds)``, retried until the deadline.
+
+        ``problem_of`` returns the error of an answer. Raises ClientError: the error of the last
+        attempt, with the last refusal as detail if that attempt had no answer.
         """
         failures = 0
         refusal: ClientError | None = None
@@ -158,7 +155,7 @@ class CoordinatorCalls:
 
     async def _once(self, call: Callable[[Any, float], Awaitable[Any]], deadline: Deadline) -> Any:
         transport = self._session.transport
-        assert isinstance(transport, GrpcTransport), "the coordinator is asked by gRPC"
+        assert isinstance(transport, GrpcTransport), "the coordinator is called over gRPC"
         left_ms = deadline.left_ms(self._clock.now_ms())
         timeout_s = max(1.0, min(left_ms, self._config.request_timeout_ms)) / 1_000
 
@@ -169,14 +166,14 @@ class CoordinatorCalls:
 
 
 class GrpcControl:
-    """Over TransactionCoordinator."""
+    """InitTransactionalId and EndTransaction of the gRPC service."""
 
     def __init__(self, calls: CoordinatorCalls, transactional_id: str) -> None:
         self._calls = calls
         self._transactional_id = transactional_id
 
     async def init(self, timeout_ms: int, deadline: Deadline) -> ProducerIdentity:
-        """InitTransactionalId."""
+        """Send InitTransactionalId."""
         request = txn_pb2.InitTransactionalIdRequest(
             caller=self._calls.caller(),
             transactional_id=self._transactional_id,
@@ -195,7 +192,7 @@ class GrpcControl:
     async def end(
         self, identity: ProducerIdentity, deadline: Deadline, *, commit: bool
     ) -> ProducerIdentity:
-        """EndTransaction."""
+        """Send EndTransaction."""
         request = txn_pb2.EndTransactionRequest(
             caller=self._calls.caller(),
             transactional_id=self._transactional_id,

@@ -1,13 +1,13 @@
-"""Durable handles: a transaction with many writers that any process may commit (Y04).
+"""Multi-writer transactions: several processes write, and any process may commit.
 
     one process               several others                          any process
     begin_transaction(id) --> handle.enlist("task-3") --> Writer      handle.finish(commit=True,
       str(handle)               writer.send(...), flush()                writers=[receipt, ...])
                                 str(writer.receipt())   ----------->
 
-Each writer has a producer id of its own, so that writers need not know of one another. A commit
-names the receipts that count; what other writers wrote, other hand-outs of the same slot included,
-is aborted. Asking twice gives the same answer.
+Each writer has a producer id of its own, so that writers do not depend on one another. A commit
+names the receipts that count. Records of all other writers are aborted, including those of earlier
+writers in the same slot. A repeated request returns the same answer.
 """
 
 import base64
@@ -33,13 +33,13 @@ _RECEIPT_PREFIX = "tidemark-writer-1."
 
 
 class MalformedTokenError(ClientError):
-    """A text that is no handle or receipt, or one of a newer release."""
+    """The text is not a handle or receipt, or one of a later release."""
 
-    hint = "pass on what str(handle) or str(receipt) gave, unchanged"
+    hint = "pass the str of a handle or receipt unchanged"
 
 
 class WriterReceipt(NamedTuple):
-    """Which hand-out of which slot wrote; ``str`` of it travels between processes."""
+    """Proof of what one writer wrote, for the commit. Processes exchange its ``str``."""
 
     writer: str
     producer_id: int
@@ -50,13 +50,14 @@ class WriterReceipt(NamedTuple):
 
     @classmethod
     def parse(cls, token: str) -> "WriterReceipt":
-        """What ``str`` gave. Raises MalformedTokenError."""
+        """Parse the ``str`` of a receipt. Raises MalformedTokenError."""
         return cls(*_untoken(_RECEIPT_PREFIX, token, 3))
 
 
 class TransactionClient:
-    """What asks the transaction coordinator: bootstrap servers are gRPC addresses; ``settings`` are
-    fields of ClientConfig by name.
+    """Base of clients of the transaction coordinator, whose bootstrap servers are gRPC addresses.
+
+    ``settings`` are fields of ClientConfig by name.
     """
 
     def __init__(
@@ -75,12 +76,12 @@ class TransactionClient:
         self.calls = CoordinatorCalls(self._session, self.config, self.clock)
 
     async def start(self) -> Self:
-        """Begin; connects at the first call. ``async with`` does it for you."""
+        """Start the client; ``async with`` does this. It connects at the first call."""
         await self._session.start()
         return self
 
     async def close(self) -> None:
-        """Let go of connections. Transactions stay as they are."""
+        """Close all connections. Transactions stay open."""
         await self._session.close()
 
     async def __aenter__(self) -> Self:
@@ -95,17 +96,17 @@ class TransactionClient:
         await self.close()
 
     def deadline(self, allowed_ms: int | None = None) -> Deadline:
-        """For one call."""
+        """Return the deadline of one call."""
         wanted = self._timeout_ms if allowed_ms is None else allowed_ms
         return Deadline.after(wanted, self.clock.now_ms())
 
     async def kafka_addresses(self) -> list[str]:
-        """Where records are sent."""
+        """Return the addresses of the Kafka listeners, to which records are sent."""
         return await grpc_kafka_addresses(self._session)
 
 
 class Transactions(TransactionClient):
-    """``async with Transactions("host:9292") as transactions``."""
+    """Multi-writer transactions: ``async with Transactions("host:9292") as transactions``."""
 
     async def begin_transaction(
         self,
@@ -116,8 +117,8 @@ class Transactions(TransactionClient):
     ) -> "TransactionHandle":
         """Open a transaction, which the coordinator aborts after ``timeout_ms``.
 
-        With ``abort_previous`` one that is open under this id is aborted first; else raises
-        ConcurrentTransactionsError.
+        An open transaction under this id is aborted first with ``abort_previous``; otherwise it
+        raises ConcurrentTransactionsError.
         """
         request = txn_pb2.BeginTransactionRequest(
             caller=self.calls.caller(),
@@ -126,7 +127,7 @@ class Transactions(TransactionClient):
             abort_previous=abort_previous,
         )
         answer = await self.calls.until(
-            # One that is just ending is waited for, not one that is open.
+            # Wait for a transaction that is ending, not for one that is open.
             self.deadline() if abort_previous else self.deadline(self.config.request_timeout_ms),
             f"beginning a transaction of {transactional_id!r}",
             lambda stub, timeout: stub.BeginTransaction(request, timeout=timeout),
@@ -134,14 +135,14 @@ class Transactions(TransactionClient):
         return TransactionHandle(self, transactional_id, answer.handle)
 
     def resume(self, token: str) -> "TransactionHandle":
-        """The transaction whose handle another process gave as text. Raises
-        MalformedTokenError.
-        """
+        """Return the handle of a transaction from its ``str``. Raises MalformedTokenError."""
         return TransactionHandle(self, *_untoken(_HANDLE_PREFIX, token, 2))
 
 
 class TransactionHandle:
-    """Names one transaction, from any process: ``str(handle)`` there, ``resume`` here."""
+    """Handle of a multi-writer transaction. Processes exchange ``str(handle)`` and ``resume``
+    it.
+    """
 
     def __init__(self, transactions: Transactions, transactional_id: str, handle: str) -> None:
         self.transactional_id = transactional_id
@@ -160,10 +161,10 @@ class TransactionHandle:
     async def enlist(
         self, writer: str, config: ProducerConfig | None = None, **settings: Any
     ) -> "Writer":
-        """A producer in this transaction, in the slot named ``writer``; enlisting the same slot
-        again fences whoever had it. Use it by ``async with``, or ``start`` it.
+        """Enlist a writer in the transaction, in the slot named ``writer``.
 
-        Raises InvalidTransactionStateError once the outcome is decided.
+        Enlisting the same slot again fences its previous writer. Use the writer with ``async
+        with``, or ``start`` it. Raises InvalidTransactionStateError once the outcome is decided.
         """
         request = txn_pb2.EnlistWriterRequest(
             caller=self._transactions.calls.caller(), handle=self._handle, writer=writer
@@ -184,10 +185,12 @@ class TransactionHandle:
     async def finish(
         self, *, commit: bool, writers: Iterable["Writer | WriterReceipt"] = ()
     ) -> bool:
-        """End the transaction: commit what ``writers`` wrote and abort the rest, or abort all.
+        """End the transaction: commit the records of ``writers`` and abort all others, or abort
+        all.
 
-        True when it was committed. Asking for the same end again, from wherever, gives the same
-        answer; asking for the other raises InvalidTransactionStateError. Flush writers before.
+        Returns True if it was committed. Repeating the request, from any process, returns the same
+        answer; requesting the opposite raises InvalidTransactionStateError. Flush the writers
+        before.
         """
         receipts = [each.receipt() if isinstance(each, Writer) else each for each in writers]
         request = txn_pb2.FinishTransactionRequest(
@@ -212,8 +215,10 @@ class TransactionHandle:
 
 
 class Writer(Producer):
-    """A producer whose records belong to one transaction. A record that fails spoils it: leave it
-    out of the commit, or enlist its slot again and write all anew.
+    """Producer whose records belong to one multi-writer transaction.
+
+    After a record has failed, leave the writer out of the commit, or enlist its slot again and
+    write all records again.
     """
 
     _TRANSACTIONAL: ClassVar[bool] = True
@@ -228,14 +233,15 @@ class Writer(Producer):
     ) -> None:
         super().__init__(bootstrap_servers, config, **settings)
         self.failure: ClientError | None = None
-        """Why this writer must not count."""
+        """Reason why this writer must not be committed."""
         self._receipt = receipt
         self._accumulator.on_failed = self._on_failed
         self._accumulator.renew(ProducerIdentity(receipt.producer_id, receipt.producer_epoch))
 
     def receipt(self) -> WriterReceipt:
-        """What ``finish`` needs to know of it. Raises the failure of a record that was not written,
-        so that a commit cannot count a writer with a hole.
+        """Return the receipt for ``finish``.
+
+        Raises the failure of an unwritten record, so that a writer with a gap cannot be committed.
         """
         if self.failure is not None:
             raise self.failure.with_traceback(None)
@@ -271,5 +277,5 @@ def _untoken(prefix: str, token: str, count: int) -> list[Any]:
         if isinstance(parts, list) and len(parts) == count:
             return parts
     raise MalformedTokenError(
-        ErrorCode.INVALID_REQUEST, f"{token[:40]!r} is no {prefix.rsplit('-', 1)[0]} token"
+        ErrorCode.INVALID_REQUEST, f"{token[:40]!r} is not a {prefix.rsplit('-', 1)[0]} token"
     )

@@ -1,4 +1,4 @@
-"""Offsets of a group as part of a transaction (KIP-98's TxnOffsetCommit)."""
+"""Offsets of a group in a transaction (KIP-98's TxnOffsetCommit)."""
 
 from tidemark.client.consumer.group_types import GroupMetadata, Offsets
 from tidemark.client.consumer.offset_storage import wire_offsets
@@ -19,8 +19,9 @@ async def commit_offsets(
     offsets: Offsets,
     group: GroupMetadata,
 ) -> None:
-    """Commit offsets in the transaction that ``identity`` has open, or opens by it. They count once
-    it is committed. Raises ClientError.
+    """Commit offsets in the transaction of ``identity``, opening it if necessary.
+
+    They become visible when the transaction commits. Raises ClientError.
     """
     fields = {
         "transactional_id": transactional_id,

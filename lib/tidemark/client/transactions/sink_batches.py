@@ -1,14 +1,13 @@
-"""Sink batches: what a streaming query writes in one batch becomes visible once, however often the
-batch is replayed and by whomever.
+"""Sink batches: the output of one batch of a streaming query becomes visible exactly once.
 
     tasks, any processes                               the driver, any process
     enlist(batch, "task-3") --> BatchWriter              commit(batch, [receipt, ...])
       writer.send(...), flush()                            BatchOutcome(committed, first, note)
       str(writer.receipt())     ----------------->
 
-A batch is known by (sink, query, batch id). The first enlisting opens its transaction; writers keep
-it open for as long as they are. The first commit wins: all else that was written for the batch is
-aborted, and who comes later hears that it is done.
+A batch is identified by (sink, query, batch id), however often and by whichever process it is
+replayed. The first writer opens its transaction, and open writers keep it alive. The first commit
+wins: all other records of the batch are aborted, and later commits return its outcome.
 """
 
 import asyncio
@@ -36,16 +35,16 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 GroupOffsets = tuple[str, Mapping[TopicPartition, int]]
-"""A group, and the offsets of the next records that it has to read."""
+"""Group id, and the offset of the next record to read in each partition."""
 
 _ENDED = (ProducerFencedError, InvalidTransactionStateError, AbortableTransactionError)
 _KEEP_ALIVE_PART = 3
-"""Of a timeout, after which the coordinator is told to go on waiting."""
+"""Divisor of the transaction's timeout: the interval of keep-alive calls."""
 _KEEP_ALIVE_MS_MIN = 10
 
 
 class BatchCommittedError(ClientError):
-    """The batch was committed before: there is nothing to write. ``note`` is of that commit."""
+    """The batch was committed before, so there is nothing to write. ``note`` is that commit's."""
 
     hint = "leave the batch out, and go on with the next one"
 
@@ -55,7 +54,7 @@ class BatchCommittedError(ClientError):
 
 
 class StaleBatchError(InvalidTransactionStateError):
-    """The query has committed, or has open, a later batch than this one."""
+    """The query has already committed or opened a later batch."""
 
     hint = (
         "the checkpoint is older than what the sink has: restore the latest one, or start a new"
@@ -64,48 +63,50 @@ class StaleBatchError(InvalidTransactionStateError):
 
 
 class RetiredQueryError(ProducerFencedError):
-    """Another query took the sink over, and this one never gets it back."""
+    """Another query has taken over the sink. This query cannot write to it again."""
 
     hint = "stop this query, or give it a sink id of its own"
 
 
 class BatchId(NamedTuple):
-    """Names a batch wherever it is worked on."""
+    """Identity of a batch, in all processes that work on it."""
 
     sink_id: str
     query_id: str
     batch_id: int
-    """From 0 on, rising within a query."""
+    """Starts at 0 and rises within a query."""
 
     def __str__(self) -> str:
         return f"batch {self.batch_id} of query {self.query_id!r} into sink {self.sink_id!r}"
 
 
 class BatchOutcome(NamedTuple):
-    """How a batch ended."""
+    """Result of a batch."""
 
     committed: bool
     first: bool
-    """By this very call; False when it was known before, which a lost answer may be the cause
-    of.
+    """True if this call committed the batch; False if it was committed before, perhaps by a call
+    whose answer was lost.
     """
     note: str
-    """Of the first commit."""
+    """Note of the first commit."""
     same_writers: bool = False
-    """The first commit named the same writers as this one: what they wrote is what counts."""
+    """True if the first commit named the same writers, so that their records are the committed
+    ones.
+    """
 
 
 class SinkDescription(NamedTuple):
-    """What is known of a sink."""
+    """State of a sink."""
 
     query_id: str
-    """Whose batches it takes."""
+    """Query that owns the sink."""
     batch_id: int | None
-    """The last one that this query committed; None: none yet."""
+    """Last batch that this query has committed; None without one."""
     note: str
-    """Of that commit."""
+    """Note of that commit."""
     retired: tuple[str, ...]
-    """Queries that it was taken over from, oldest first."""
+    """Earlier owners of the sink, oldest first."""
     open_batch: int | None
 
 
@@ -116,7 +117,9 @@ class _Enlisted(NamedTuple):
 
 
 class SinkBatches(TransactionClient):
-    """``async with SinkBatches("host:9292") as sink``: bootstrap servers are gRPC addresses."""
+    """Exactly-once batches: ``async with SinkBatches("host:9292") as sink``, with gRPC
+    addresses.
+    """
 
     async def enlist(
         self,
@@ -127,11 +130,11 @@ class SinkBatches(TransactionClient):
         timeout_ms: int = 60_000,
         **producer_settings: Any,
     ) -> "BatchWriter":
-        """A producer in the batch's transaction, in the slot named ``writer``; enlisting the same
-        slot again fences whoever had it. Use it by ``async with``, or ``start`` it.
+        """Enlist a writer in the batch's transaction, in the slot named ``writer``.
 
-        An older batch that the query left open is aborted; a query that is new to the sink takes it
-        over. Nobody keeping the batch alive for ``timeout_ms``, it is aborted.
+        Enlisting the same slot again fences its previous writer. Use the writer with ``async
+        with``, or ``start`` it. An older open batch of the query is aborted; a query that is new to
+        the sink takes it over. Without a keep-alive for ``timeout_ms`` the batch is aborted.
 
         Raises BatchCommittedError, StaleBatchError, RetiredQueryError.
         """
@@ -158,14 +161,15 @@ class SinkBatches(TransactionClient):
         offsets_written: Callable[[], None] | None = None,
         timeout_ms: int = 60_000,
     ) -> BatchOutcome:
-        """Commit what ``writers`` wrote and abort the rest, unless the batch is committed already.
+        """Commit the records of ``writers`` and abort all others, unless the batch is already
+        committed.
 
-        ``note`` is kept with the commit (at most 4 KiB of UTF-8). ``group_offsets`` are committed
-        in the same transaction, as by a consumer that is no member; ``offsets_written`` is called
-        when they are part of it. ``timeout_ms`` is for a batch that this opens. Flush writers
-        before.
+        ``note`` (at most 4 KiB of UTF-8) is stored with the commit. ``group_offsets`` are committed
+        in the same transaction, as by a consumer that is not a member; ``offsets_written`` is
+        called when they are part of it. ``timeout_ms`` applies if this call opens the batch. Flush
+        the writers before.
 
-        Raises InvalidTransactionStateError when the batch was aborted meanwhile: write it again.
+        Raises InvalidTransactionStateError if the batch was aborted: write it again.
         """
         receipts = _receipts(writers)
         if group_offsets is not None and group_offsets[1]:
@@ -180,11 +184,11 @@ class SinkBatches(TransactionClient):
         return await self._finish(batch, receipts, note, commit=True)
 
     async def abort(self, batch: BatchId) -> BatchOutcome:
-        """Give the batch up, so that it can be written anew; one that is committed stays so."""
+        """Abort the batch, so that it can be written again; a committed batch stays committed."""
         return await self._finish(batch, [], "", commit=False)
 
     async def describe(self, sink_id: str, *, timeout_ms: int | None = None) -> SinkDescription:
-        """What is known of a sink. Raises TransactionalIdNotFoundError."""
+        """Return the state of a sink. Raises TransactionalIdNotFoundError."""
         request = txn_pb2.DescribeTransactionsRequest(
             caller=self.calls.caller(), transactional_ids=[sink_id]
         )
@@ -202,7 +206,7 @@ class SinkBatches(TransactionClient):
         if not found.HasField("sink"):
             raise TransactionalIdNotFoundError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-                f"transactional id {sink_id!r} is no sink's",
+                f"transactional id {sink_id!r} does not belong to a sink",
                 hint="no batch was ever written under it",
             )
         sink = found.sink
@@ -215,9 +219,9 @@ class SinkBatches(TransactionClient):
         )
 
     async def forget(self, sink_id: str, *, abort_open: bool = False) -> bool:
-        """Lose all that is known of a sink: whatever query comes writes all of its batches again.
+        """Delete the state of a sink: the next query writes all of its batches again.
 
-        False when nothing was known. Raises InvalidTransactionStateError while a batch is open,
+        Returns False if there was none. Raises InvalidTransactionStateError while a batch is open,
         unless ``abort_open``.
         """
         request = txn_pb2.ForgetSinkRequest(
@@ -263,7 +267,7 @@ class SinkBatches(TransactionClient):
     async def _write_offsets(
         self, batch: BatchId, group_id: str, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> WriterReceipt:
-        """By a writer of its own, which nobody else enlists: two drivers do not fence each
+        """Commit offsets through a writer with a unique name: concurrent drivers do not fence each
         other.
         """
         writer = f"offsets.{uuid.uuid4().hex}"
@@ -279,8 +283,8 @@ class SinkBatches(TransactionClient):
         return receipt
 
     async def _committed_by_another(self, batch: BatchId, problem: ClientError) -> BatchOutcome:
-        """What ended the batch between our enlisting and our writing: a commit, or ``problem`` is
-        raised.
+        """Return the outcome if another call has committed the batch; otherwise raise
+        ``problem``.
         """
         sink = await self.describe(batch.sink_id)
         if (sink.query_id, sink.batch_id) != (batch.query_id, batch.batch_id):
@@ -316,7 +320,7 @@ class SinkBatches(TransactionClient):
 
 
 class BatchWriter(Writer):
-    """A writer that keeps its batch open for as long as it is open itself."""
+    """Writer that keeps its batch open until it is closed."""
 
     def __init__(
         self,
@@ -331,18 +335,18 @@ class BatchWriter(Writer):
     ) -> None:
         super().__init__(bootstrap_servers, config, receipt=receipt, **settings)
         self.retired_query_id = retired_query_id
-        """Until the query's first commit: whom it took the sink over from; '': nobody."""
+        """Query from which this one took over the sink; '' if none, or after its first commit."""
         self._keep_alive = keep_alive
         self._keep_alive_ms = keep_alive_ms
 
     async def start(self) -> Self:
-        """Begin; connects when the first record is sent. ``async with`` does it for you."""
+        """Start the writer; ``async with`` does this. It connects when the first record is sent."""
         await super().start()
         self._session.spawn(self._stay_alive(), name="batch-keep-alive")
         return self
 
     async def _stay_alive(self) -> None:
-        """Until the writer is closed, or its batch has ended: then no record of it will count."""
+        """Send keep-alives until the writer is closed or its batch has ended."""
         while True:
             await asyncio.sleep(self._keep_alive_ms / 1_000)
             try:
@@ -354,7 +358,7 @@ class BatchWriter(Writer):
 
 
 def _batch_problem(answer: Any, doing: str) -> ClientError | None:
-    """The error in an answer about a batch, by why it is refused where that is said."""
+    """Return the error of an answer, by the reason for which the batch was refused."""
     problem = error_answered(answer, doing)
     if problem is None:
         return None

@@ -1,8 +1,8 @@
-"""What a transactional producer may do next, and what a failure means for its transaction. Pure.
+"""States of a transactional producer, and the effect of failures. Pure.
 
-A failure is *abortable* when aborting mends it: the next transaction has a new epoch, and starts
-clean. It is *fatal* when this producer can never write again: another took over its transactional
-id, or may not.
+An *abortable* failure ends with the transaction: after an abort the next one has a new epoch. After
+a *fatal* failure the producer cannot write again: another one took over its transactional id, or it
+lacks a permission.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from tidemark.model.errors import ErrorCode
 
 
 class Phase(Enum):
-    """Where a producer is between transactions."""
+    """State between and within transactions."""
 
     NEW = auto()  # init() has not succeeded
     READY = auto()
     OPEN = auto()
     FAILED = auto()  # can only be aborted
-    COMMITTING = auto()  # asked for, perhaps more than once; the outcome is not known yet
+    COMMITTING = auto()  # requested, perhaps more than once; the outcome is not known yet
     ABORTING = auto()
     FATAL = auto()
 
 
 class Act(Enum):
-    """What is done, or happens."""
+    """Action or event that changes the state."""
 
     INIT = auto()
     BEGIN = auto()
@@ -52,11 +52,11 @@ NEXT_PHASE: Final[Mapping[tuple[Phase, Act], Phase]] = {
     (Phase.OPEN,       Act.ABORT):  Phase.ABORTING,
     (Phase.FAILED,     Act.FAIL):   Phase.FAILED,
     (Phase.FAILED,     Act.ABORT):  Phase.ABORTING,
-    (Phase.COMMITTING, Act.COMMIT): Phase.COMMITTING,  # asked again after a time-out
+    (Phase.COMMITTING, Act.COMMIT): Phase.COMMITTING,  # repeated after a time-out
     (Phase.COMMITTING, Act.ENDED):  Phase.READY,
     (Phase.COMMITTING, Act.FAIL):   Phase.FAILED,
     (Phase.ABORTING,   Act.ABORT):  Phase.ABORTING,
-    (Phase.ABORTING,   Act.FAIL):   Phase.ABORTING,    # batches that fail by the abort
+    (Phase.ABORTING,   Act.FAIL):   Phase.ABORTING,    # batches that the abort itself fails
     (Phase.ABORTING,   Act.ENDED):  Phase.READY,
 } | {(phase, Act.DIE): Phase.FATAL for phase in Phase}
 # fmt: on
@@ -72,21 +72,23 @@ _FATAL: Final = frozenset(
     }
 )
 _FATAL_AT_END: Final = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
-"""A partition's leader may know a newer epoch because the coordinator aborted us for taking too
-long; when the coordinator itself says so, we are fenced.
+"""A partition's leader may have a newer epoch because the coordinator aborted a transaction that
+timed out. From the coordinator itself, the error means that the producer is fenced.
 """
 
 
 class TransactionState:
-    """One producer's. ``failure``: why the transaction cannot commit, or the producer not go on."""
+    """State of one producer. ``failure`` prevents the commit, or any further transaction."""
 
     def __init__(self) -> None:
         self.phase = Phase.NEW
         self.failure: ClientError | None = None
 
     def do(self, act: Act) -> None:
-        """Move on. Raises InvalidTransactionStateError out of order, AbortableTransactionError in a
-        failed transaction, and the fatal error ever after.
+        """Apply an action.
+
+        Raises InvalidTransactionStateError out of order, AbortableTransactionError in a failed
+        transaction, and the fatal error in all later calls.
         """
         if self.phase is Phase.FATAL:
             assert self.failure is not None, "fatal without a reason"
@@ -99,9 +101,7 @@ class TransactionState:
             self.failure = None
 
     def on_failure(self, problem: ClientError, *, at_end: bool = False) -> None:
-        """Something of this transaction failed for good. ``at_end``: the coordinator's own
-        answer.
-        """
+        """Record a failure that was not retried. ``at_end``: from the coordinator, at the end."""
         if self.phase is Phase.FATAL:
             return
         if problem.code in (_FATAL_AT_END if at_end else _FATAL):
@@ -112,12 +112,12 @@ class TransactionState:
             self.do(Act.FAIL)
 
     def check_sendable(self) -> None:
-        """Raise unless a record may be taken into the open transaction."""
+        """Raise unless a record may be added to the open transaction."""
         if self.phase is not Phase.OPEN:
             self.do(Act.SEND)
 
     def abortable(self) -> AbortableTransactionError:
-        """Why the transaction cannot commit."""
+        """Return the error that prevents the commit."""
         assert self.failure is not None, "failed without a reason"
         code = self.failure.code
         what = f"the transaction failed and cannot commit: {self.failure.message}"

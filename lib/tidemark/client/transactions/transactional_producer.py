@@ -1,9 +1,8 @@
-"""TransactionalProducer: records of many partitions, and a consumer's offsets, that become visible
-together or not at all (L01-L12).
+"""TransactionalProducer: records of many partitions, and offsets, that are committed together.
 
-Records go by Kafka's wire, each partition's leader adding it to the transaction (KIP-890); the
-coordinator is asked by Kafka's APIs, or by gRPC with transport="grpc" (bootstrap servers are gRPC
-addresses then).
+Records are sent over Kafka's protocol, and each partition's leader adds it to the transaction
+(KIP-890). The coordinator is reached over Kafka's protocol, or over gRPC with transport="grpc",
+where bootstrap servers are gRPC addresses.
 """
 
 import asyncio
@@ -40,10 +39,12 @@ _NO_HEADERS: tuple[Header, ...] = ()
 
 
 class TransactionalProducer(Producer):
-    """``async with TransactionalProducer("host:9092", transactional_id="pay-7") as producer: await
+    """Writes transactions, one at a time.
+
+    ``async with TransactionalProducer("host:9092", transactional_id="pay-7") as producer: await
     producer.init()``, then ``async with producer.transaction(): await producer.enqueue(...)``.
 
-    One transaction at a time (L13). ``settings`` are fields of ProducerConfig by name.
+    ``settings`` are fields of ProducerConfig by name.
     """
 
     _TRANSACTIONAL: ClassVar[bool] = True
@@ -72,8 +73,8 @@ class TransactionalProducer(Producer):
         self._offsets_sent = False
 
     async def start(self) -> Self:
-        """Begin; connects at ``init``. ``async with`` does it for you."""
-        # Imported here so that who writes no transactions does not load gRPC.
+        """Start the producer; ``async with`` does this. It connects at ``init``."""
+        # Imported here: programs without transactions do not load gRPC.
         from tidemark.client.transactions import control
 
         if self.config.transport == "grpc":
@@ -103,8 +104,9 @@ class TransactionalProducer(Producer):
         await self.close()
 
     async def close(self, *, timeout_ms: int | None = None) -> None:
-        """Abort what is open, for at most ``timeout_ms``, and let go of everything. What cannot be
-        aborted now the coordinator aborts after transaction_timeout_ms.
+        """Abort an open transaction, for at most ``timeout_ms``, and release all resources.
+
+        The coordinator aborts what is still open after transaction_timeout_ms.
         """
         try:
             if timeout_ms != 0:
@@ -114,12 +116,12 @@ class TransactionalProducer(Producer):
             if self._control_session is not None:
                 await self._control_session.close()
 
-    # ---- the life of transactions
+    # ---- transactions
 
     async def init(self) -> None:
-        """Take the transactional id over: whoever had it is fenced, its open transaction ended.
+        """Take over the transactional id: fence its previous producer and end its open transaction.
 
-        Once, before everything else. Raises ClientError after max_block_ms.
+        Call it once, before all other methods. Raises ClientError after max_block_ms.
         """
         if self._state.phase is not Phase.NEW:
             self._state.do(Act.INIT)
@@ -134,7 +136,7 @@ class TransactionalProducer(Producer):
         self._state.do(Act.INIT)
 
     async def begin(self) -> None:
-        """Open a transaction. Asks nobody: the coordinator hears of it with its first record."""
+        """Open a transaction. Sends nothing: the first record opens it at the coordinator."""
         self._session.check_running()
         self._state.do(Act.BEGIN)
         assert self._sender is not None, "started"
@@ -143,22 +145,22 @@ class TransactionalProducer(Producer):
         self._offsets_sent = False
 
     async def commit(self) -> None:
-        """Send all that was taken, then commit; returns once the commit is certain.
+        """Send all buffered records and commit; returns once the commit is certain.
 
-        Raises AbortableTransactionError when something failed (then ``abort``), ProducerFencedError
-        for good, RequestTimedOutError and ConnectionLostError when the outcome is not known: ask
-        again.
+        Raises AbortableTransactionError if a record failed (then ``abort``), ProducerFencedError if
+        the producer cannot continue, RequestTimedOutError and ConnectionLostError if the outcome is
+        unknown (then ``commit`` again).
         """
         self._session.check_running()
         self._state.do(Act.COMMIT)
-        with contextlib.suppress(ClientError):  # the state heard of it too, and knows what it means
+        with contextlib.suppress(ClientError):  # the state has the failure too, and its meaning
             await self.flush()
         if self._state.phase is not Phase.COMMITTING:
             self._state.do(Act.COMMIT)
         await self._end(commit=True)
 
     async def abort(self) -> None:
-        """Give the transaction up: none of its records will be seen under read_committed."""
+        """Abort the transaction: readers under read_committed see none of its records."""
         self._session.check_running()
         self._state.do(Act.ABORT)
         self._accumulator.cut(
@@ -176,7 +178,7 @@ class TransactionalProducer(Producer):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """``begin``, and at the end of the block ``commit``, or ``abort`` when it raised."""
+        """``begin``, and at the end of the block ``commit``, or ``abort`` if the block raised."""
         await self.begin()
         try:
             yield self
@@ -186,7 +188,7 @@ class TransactionalProducer(Producer):
         await self.commit_or_abort()
 
     async def commit_or_abort(self) -> None:
-        """``commit``; where that has failed for certain, ``abort`` before the failure is raised."""
+        """``commit``; if that has certainly failed, ``abort`` before the failure is raised."""
         try:
             await self.commit()
         except ClientError:
@@ -195,15 +197,15 @@ class TransactionalProducer(Producer):
             raise
 
     async def abort_if_open(self) -> None:
-        """``abort`` unless there is nothing to abort, or its commit was asked for already."""
+        """``abort``, unless nothing is open or its commit was requested before."""
         if self._session.is_running and self._state.phase in _ABORTABLE:
             await self.abort()
 
     async def send_offsets(self, offsets: OffsetsInput, group: GroupMetadata) -> None:
-        """Commit a consumer's offsets as part of the transaction (L10): ``group`` is its
-        ``group_metadata()``, by which a member that lost its partitions is refused (KIP-447).
+        """Commit a consumer's offsets as part of the transaction.
 
-        Raises CommitFailedError then; the transaction can only be aborted.
+        ``group`` is the consumer's ``group_metadata()``; a member that has lost its partitions is
+        refused (KIP-447) with CommitFailedError, and the transaction can only be aborted.
         """
         self._session.check_running()
         wanted = as_offsets(offsets)
@@ -260,7 +262,7 @@ class TransactionalProducer(Producer):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> RecordMetadata:
-        """As ``Producer.send``: the record is in the log, and visible once committed."""
+        """As ``Producer.send``. The record becomes visible when the transaction commits."""
         delivery = await self.enqueue(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
@@ -277,7 +279,7 @@ class TransactionalProducer(Producer):
         return self._control
 
     def _on_failed(self, problem: ClientError) -> None:
-        """A record will not be there: send no others, which could only be aborted."""
+        """Stop sending after a failed record: further records could only be aborted."""
         was_hopeful = self._state.phase in (Phase.OPEN, Phase.COMMITTING)
         self._state.on_failure(problem)
         if was_hopeful:
@@ -304,13 +306,13 @@ class TransactionalProducer(Producer):
 
     @property
     def _has_written(self) -> bool:
-        """Whether there is something to commit: else the coordinator never heard of it."""
+        """True if there is something to commit; otherwise the coordinator has no transaction."""
         acknowledged = self.statistics().records_acknowledged
         return self._offsets_sent or acknowledged > self._acknowledged_before
 
     @property
     def _may_have_written(self) -> bool:
-        """Whether the coordinator may have heard of the transaction."""
+        """True if the coordinator may have an open transaction."""
         assert self._sender is not None, "started"
         return self._offsets_sent or self._sender.requests_sent > self._requests_before
 

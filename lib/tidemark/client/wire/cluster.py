@@ -1,4 +1,4 @@
-"""The metadata cache kept fresh: one question at a time, however many want the answer."""
+"""Keeps the metadata cache fresh, with one request at a time for all callers."""
 
 import asyncio
 
@@ -12,14 +12,14 @@ from tidemark.runtime.clock import Clock
 
 
 class Cluster:
-    """What a client knows of its cluster, and the only place that asks for more."""
+    """Metadata of the cluster, and the only place that requests it."""
 
     def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
         self.cache = MetadataCache(
             age_ms_max=config.metadata_max_age_ms, unknown_grace_ms=config.unknown_topic_grace_ms
         )
         self.problem: ClientError | None = None
-        """Why the last question failed; None when it was answered."""
+        """Failure of the last request; None if it was answered."""
         self._transport = transport
         self._config = config
         self._clock = clock
@@ -27,11 +27,10 @@ class Cluster:
         self._asked_at: int | None = None
 
     async def refresh(self, *, seen_version: int, auto_create: bool = False) -> None:
-        """Ask a broker, unless somebody got an answer since ``seen_version``. Raises ClientError
-        when nobody answers.
+        """Request metadata, unless a response has arrived since ``seen_version``.
 
-        Questions are at least retry_backoff_ms apart, so that a cluster without leaders is not
-        asked in a loop.
+        Requests are at least retry_backoff_ms apart, so that a cluster without leaders is not
+        polled in a tight loop. Raises ClientError if no broker responds.
         """
         async with self._asking:
             if self.cache.version > seen_version:
@@ -51,8 +50,9 @@ class Cluster:
     async def topic(
         self, topic: str, deadline: Deadline, *, auto_create: bool = False
     ) -> TopicView:
-        """The topic with all its partitions, asking until it is there. Raises ClientError at the
-        deadline or for good.
+        """Return the topic, waiting until all its partitions are known.
+
+        Raises ClientError at the deadline, or at once for errors that retries cannot fix.
         """
         if self.cache.want([topic]):
             self.cache.mark_stale()
@@ -72,7 +72,9 @@ class Cluster:
                 raise error_for(code, f"topic {topic!r} cannot be used")
 
     def gives_up(self, code: ErrorCode, deadline: Deadline) -> bool:
-        """Unknown topics get their grace, other errors that may pass the whole time."""
+        """Return True if an error ends the retries: past the grace period of unknown topics, past
+        the deadline, or not retriable.
+        """
         now = self._clock.now_ms()
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             waited_ms = deadline.allowed_ms - deadline.left_ms(now)

@@ -1,6 +1,4 @@
-"""One TCP connection to a broker: requests pipelined, answers matched by correlation id, everything
-bounded.
-"""
+"""One TCP connection to a broker: pipelined requests, matched to responses by correlation id."""
 
 import asyncio
 import struct
@@ -34,7 +32,7 @@ _SOFTWARE_VERSION: Final = "0.1.0"
 
 
 class UnansweredRequest(NamedTuple):
-    """Written, and waiting for its answer."""
+    """Request that was written and awaits its response."""
 
     api_key: ApiKey
     version: int
@@ -42,10 +40,10 @@ class UnansweredRequest(NamedTuple):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open it with ``open``; then ``request``. Once lost it stays lost: make another.
+    """Connection to one broker. Create it with ``open``; a lost connection cannot be reopened.
 
-    A request that is not answered in time closes the connection: answers come in order, so that
-    those behind it would wait as long.
+    Responses arrive in request order. A request that times out would delay those behind it, so it
+    closes the connection.
     """
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
@@ -63,7 +61,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig) -> "BrokerConnection":
-        """Connect and agree on versions. Raises ConnectionLostError, RequestTimedOutError."""
+        """Connect and negotiate versions. Raises ConnectionLostError, RequestTimedOutError."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(config.connections_setup_timeout_ms / 1_000):
@@ -89,16 +87,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether no request can be made any more."""
+        """True if the connection takes no more requests."""
         return self._lost is not None
 
     @property
     def pending_count(self) -> int:
-        """Requests without answer."""
+        """Number of requests without a response."""
         return len(self._pending)
 
     def version(self, api_key: ApiKey, *, version_max: int | None = None) -> int:
-        """The highest version both ends have, at most ``version_max``. Raises
+        """Return the highest common version, at most ``version_max``. Raises
         UnsupportedVersionError.
         """
         ours = APIS[api_key]
@@ -115,7 +113,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return version
 
     def serves(self, api_key: ApiKey) -> bool:
-        """Whether the broker advertises the API at all."""
+        """Return True if the broker advertises the API."""
         return api_key in self._versions
 
     async def request(
@@ -126,13 +124,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         timeout_ms: float | None = None,
     ) -> memoryview:
-        """Send one request, ``body`` in pieces; returns the answer's body. Raises ClientError."""
+        """Send one request, with ``body`` in pieces, and return the response body. Raises
+        ClientError.
+        """
         return await self.answer(await self.send(api_key, version, body), timeout_ms=timeout_ms)
 
     async def send(
         self, api_key: ApiKey, version: int, body: Sequence[Buffer]
     ) -> UnansweredRequest:
-        """Write one request, once there is a slot and room; see ``answer``. Raises ClientError."""
+        """Write one request once a slot and buffer space are free. Raises ClientError."""
         await self._slots.acquire()
         try:
             await self._writable.wait()
@@ -148,7 +148,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def answer(
         self, request: UnansweredRequest, *, timeout_ms: float | None = None
     ) -> memoryview:
-        """Wait for the body of the answer to what ``send`` wrote. Raises ClientError."""
+        """Wait for the response body of a request that ``send`` wrote. Raises ClientError."""
         allowed_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         api_key, version, answer = request
         try:
@@ -169,13 +169,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return frame[position:]
 
     async def send_only(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> None:
-        """Send a request that has no answer (Produce with acks=0)."""
+        """Send a request that has no response (Produce with acks=0)."""
         await self._writable.wait()
         self._raise_if_lost()
         self._write(api_key, version, body)
 
     def close(self) -> None:
-        """Close now; requests without answer fail."""
+        """Close the connection; unanswered requests fail."""
         self._lose(
             ConnectionLostError(
                 ErrorCode.NETWORK_EXCEPTION, "connection closed", where=str(self.address)
@@ -193,7 +193,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._assembler.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the loop after it read."""
+        """Called by the loop after it has read."""
         try:
             for frame in self._assembler.received(nbytes):
                 self._on_frame(frame)
@@ -208,27 +208,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
             )
 
     def eof_received(self) -> bool:
-        """Called by the loop when the broker closed its side: so do we."""
+        """Called by the loop when the broker has closed its side; closes the connection."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop when the connection is gone."""
+        """Called by the loop when the connection is lost."""
         reason = f"connection lost: {exc}" if exc else "the broker closed the connection"
         self._lose(
             ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, reason, where=str(self.address))
         )
 
     def pause_writing(self) -> None:
-        """Called by the loop when the kernel takes no more."""
+        """Called by the loop when the kernel's buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Called by the loop when it does again."""
+        """Called by the loop when the kernel's buffer has space again."""
         self._writable.set()
 
     async def negotiate(self) -> None:
-        """ApiVersions, newest first; a broker that does not know it answers in version 0 with what
-        it knows (KIP-511).
+        """Send ApiVersions with the newest version.
+
+        A broker without that version answers in version 0 with the versions that it has (KIP-511).
         """
         version = APIS[ApiKey.API_VERSIONS].max
         request = ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION)
@@ -242,7 +243,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise self._malformed(ApiKey.API_VERSIONS, problem) from None
         if answer.error_code != ErrorCode.NONE:
             raise error_for(
-                answer.error_code, "agreeing on versions failed", where=str(self.address)
+                answer.error_code, "negotiating versions failed", where=str(self.address)
             )
         self._versions = {key: (low, high) for key, low, high in answer.api_versions}
 
@@ -258,9 +259,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return body
 
     def _free_slot(self, answer: asyncio.Future[memoryview]) -> None:
-        """An answer came, or nobody waits for it any more (then its exception is nobody's
-        either).
-        """
+        """Release a slot after a response or a cancelled wait, whose exception is then dropped."""
         self._slots.release()
         if not answer.cancelled():
             answer.exception()
@@ -278,8 +277,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         answer = self._pending.pop(correlation_id, None)
         if answer is None:
-            raise FrameError(f"an answer to no request of ours (correlation id {correlation_id})")
-        if not answer.done():  # else its caller was cancelled meanwhile
+            raise FrameError(f"a response to an unknown request (correlation id {correlation_id})")
+        if not answer.done():  # otherwise the caller was cancelled
             answer.set_result(frame)
 
     def _malformed(self, api_key: ApiKey, problem: Exception) -> ClientError:
@@ -296,7 +295,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise self._loss()
 
     def _lose(self, reason: ClientError) -> None:
-        """The only way a connection ends: once, and everybody who waits hears why."""
+        """Close the connection once and fail all waiting requests with the reason."""
         if self._lost is not None:
             return
         self._lost = reason
@@ -309,6 +308,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _loss(self) -> ConnectionLostError:
-        """A fresh exception for each who waits: one instance would collect all their tracebacks."""
+        """Return a new exception for each waiting request: a shared one would collect all
+        tracebacks.
+        """
         assert self._lost is not None, "not lost"
         return ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, self._lost.message)

@@ -1,6 +1,4 @@
-"""Connections to brokers, made when first used, kept while they live, one for each broker and
-lane.
-"""
+"""Connections to brokers, one for each broker and lane, opened on first use and then kept."""
 
 import asyncio
 from enum import Enum, auto
@@ -10,9 +8,7 @@ from tidemark.client.wire.connection import BrokerConnection
 
 
 class Lane(Enum):
-    """Answers come in request order, so that a long poll would hold up whatever shares its
-    connection.
-    """
+    """Separate connections of one broker: a long poll delays all responses behind it."""
 
     CONTROL = auto()
     PRODUCE = auto()
@@ -31,8 +27,9 @@ class ConnectionPool:
         self._closed = False
 
     async def connection(self, address: Address, lane: Lane) -> BrokerConnection:
-        """A live connection. Raises ConnectionLostError, RequestTimedOutError,
-        UnsupportedVersionError.
+        """Return a live connection.
+
+        Raises ConnectionLostError, RequestTimedOutError, UnsupportedVersionError.
         """
         key = (address, lane)
         connection = self._connections.get(key)
@@ -47,7 +44,7 @@ class ConnectionPool:
         return connection
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         self._closed = True
         connections, self._connections = self._connections, {}
         for connection in connections.values():

@@ -1,7 +1,7 @@
-"""Finding a group's or a transactional id's coordinator, and asking it over retries (E02, E03).
+"""Finds a group's or transactional id's coordinator, and retries calls while it moves.
 
-Any broker names it. It may move at any time: NOT_COORDINATOR or a lost connection makes us ask
-again who it is, COORDINATOR_LOAD_IN_PROGRESS (E10) only makes us wait.
+Any broker can name the coordinator. After NOT_COORDINATOR or a lost connection it is looked up
+again; COORDINATOR_LOAD_IN_PROGRESS only delays the next attempt.
 """
 
 import asyncio
@@ -24,30 +24,30 @@ from tidemark.runtime.clock import Clock
 
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _KEYS_FROM: Final = 4
-"""The first version of FindCoordinator that asks about several keys (KIP-699)."""
+"""First version of FindCoordinator that takes several keys (KIP-699)."""
 
 Fields = Mapping[str, object]
 Problem = Callable[[Struct], ClientError | None]
-"""What stands against an answer, if anything; a retriable one makes ``ask_until`` ask again."""
+"""Returns the error of a response, if any; ``ask_until`` retries while it is retriable."""
 
 
 class CoordinatorKind(IntEnum):
-    """FindCoordinator's key types."""
+    """Key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class KafkaSource(Protocol):
-    """Where Kafka's wire comes from: a session."""
+    """Source of a Kafka transport, such as a session."""
 
     async def kafka(self) -> KafkaTransport:
-        """The transport. Raises ClientError."""
+        """Return the transport. Raises ClientError."""
         ...
 
 
 class Coordinator:
-    """The coordinator of one key, wherever it is now."""
+    """Coordinator of one key."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Coordinator:
     ) -> None:
         self.key = key
         self.found_count = 0
-        """How often somebody was asked who it is."""
+        """Number of lookups that found a coordinator."""
         self._source = source
         self._clock = clock
         self._kind = kind
@@ -69,16 +69,16 @@ class Coordinator:
 
     @property
     def where(self) -> str:
-        """As errors name it."""
+        """Name of the coordinator in errors."""
         what = "transaction coordinator" if self._kind else "group coordinator"
         return f"{what} of {self.key!r} ({self._address or 'not known'})"
 
     def forget(self) -> None:
-        """Find it again before the next request."""
+        """Look up the coordinator again before the next request."""
         self._address = None
 
     def note(self, problem: ClientError) -> None:
-        """Draw the conclusion from an error: it may be elsewhere by now."""
+        """Forget the coordinator if the error shows that it may have moved."""
         lost = isinstance(problem, ConnectionLostError | RequestTimedOutError)
         if lost or problem.code in _MOVED:
             self.forget()
@@ -86,7 +86,9 @@ class Coordinator:
     async def ask(
         self, api_key: ApiKey, fields: Fields, *, version_max: int | None = None
     ) -> Struct:
-        """One request, one try; error codes in the answer are the caller's. Raises ClientError."""
+        """Send one request without retries; error codes in the response are the caller's. Raises
+        ClientError.
+        """
         transport = await self._source.kafka()
         try:
             address = self._address or await self._find(transport)
@@ -105,8 +107,9 @@ class Coordinator:
         *,
         version_max: int | None = None,
     ) -> Struct:
-        """Ask, with back-off between tries, until the answer is without problem, or with one that
-        retrying does not mend, or the deadline passed (E06). Raises ClientError.
+        """Send a request until its response has no retriable error, or until the deadline.
+
+        Attempts are spread by back-off. Raises ClientError.
         """
         failures = 0
         while True:
@@ -126,7 +129,7 @@ class Coordinator:
             await self.back_off(failures)
 
     async def back_off(self, failures: int) -> None:
-        """Wait before a further try, after so many failed ones."""
+        """Wait before the next attempt, after ``failures`` failed attempts."""
         await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
 
     async def _find(self, transport: KafkaTransport) -> Address:
@@ -139,7 +142,9 @@ class Coordinator:
             return self._address
 
     async def _find_at(self, transport: KafkaTransport, connection: BrokerConnection) -> Address:
-        """What one broker says. Raises CoordinatorNotAvailableError while there is none."""
+        """Return one broker's answer. Raises CoordinatorNotAvailableError while there is no
+        coordinator.
+        """
         version = connection.version(ApiKey.FIND_COORDINATOR)
         fields: dict[str, object] = {"key_type": int(self._kind)}
         if version >= _KEYS_FROM:

@@ -1,6 +1,4 @@
-"""Kafka's frames out of a byte stream: 4 bytes of length, then the frame. No I/O: whoever reads
-fills ``buffer``.
-"""
+"""Splits a byte stream into Kafka's frames: 4 bytes of length, then the frame. No I/O."""
 
 import struct
 from typing import Final
@@ -10,37 +8,38 @@ _SCRATCH_BYTES: Final = 64 * 1024
 
 
 class FrameError(ValueError):
-    """A length that no answer may have."""
+    """Length that no valid response has."""
 
 
 class FrameAssembler:
-    """Small frames come out of a scratch buffer; a larger one is received straight into memory of
-    its own.
+    """Assembler of frames. Small frames pass through a scratch buffer, large ones have their own.
 
-    Use: ``buffer()`` to read into, then ``received(count)`` for the frames that became whole. A
-    frame's memory is never reused, so that views of it may be kept.
+    Read into ``buffer()``, then call ``received(count)`` for the completed frames. The memory of a
+    frame is never reused, so views of it stay valid.
     """
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._scratch = bytearray(_SCRATCH_BYTES)
-        self._filled = 0  # of the scratch buffer
+        self._filled = 0  # bytes used in the scratch buffer
         self._frame: bytearray | None = None
         self._frame_filled = 0
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether the stream may end here without cutting a frame."""
+        """True if the stream may end here without truncating a frame."""
         return self._frame is None and self._filled == 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         if self._frame is not None:
             return memoryview(self._frame)[self._frame_filled :]
         return memoryview(self._scratch)[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Take ``count`` bytes that were written into ``buffer()``. Raises FrameError."""
+        """Take ``count`` bytes written into ``buffer()``; return the completed frames. Raises
+        FrameError.
+        """
         if self._frame is not None:
             return self._received_large(self._frame, count)
         self._filled += count
@@ -70,8 +69,8 @@ class FrameAssembler:
         return [memoryview(frame)]
 
     def _keep_from(self, position: int) -> None:
-        """Move an unfinished frame to the front, or into memory of its own when it is larger than
-        the scratch.
+        """Move an incomplete frame to the front, or to its own buffer if it exceeds the scratch
+        buffer.
         """
         rest = self._filled - position
         if rest >= _LENGTH.size:

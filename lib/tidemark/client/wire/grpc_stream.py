@@ -1,4 +1,4 @@
-"""One bidirectional stream: requests go out as they come, answers are matched by correlation id."""
+"""One bidirectional gRPC stream, whose responses are matched to requests by correlation id."""
 
 import asyncio
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -9,7 +9,7 @@ import grpc.aio
 from tidemark.client.errors import ClientError, ConnectionLostError, RequestTimedOutError
 from tidemark.model.errors import ErrorCode
 
-# What read() gives at the end of a stream; the type stubs do not know it.
+# Returned by read() at the end of a stream; the type stubs lack it.
 _END: Final[object] = vars(grpc.aio)["EOF"]
 
 
@@ -22,9 +22,7 @@ Answer = TypeVar("Answer", bound=_Correlated)
 
 
 class ExchangeStream(Generic[Request, Answer]):
-    """Open from construction until lost; once lost make another. ``run`` reads answers and belongs
-    in a task.
-    """
+    """Stream of requests and responses; a lost stream cannot be reopened. Run ``run`` in a task."""
 
     def __init__(
         self,
@@ -43,11 +41,11 @@ class ExchangeStream(Generic[Request, Answer]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether no request can be made any more."""
+        """True if the stream takes no more requests."""
         return self._lost is not None
 
     async def run(self) -> None:
-        """Hand answers to those who wait, until the stream ends."""
+        """Deliver responses to waiting callers until the stream ends."""
         reason = "the broker ended the stream"
         try:
             while (answer := await self._read()) is not None:
@@ -63,7 +61,7 @@ class ExchangeStream(Generic[Request, Answer]):
             self.close(reason)
 
     async def exchange(self, request: Request, *, timeout_ms: float) -> Answer:
-        """Send one request and wait for its answer. Raises ConnectionLostError,
+        """Send one request and return its response. Raises ConnectionLostError,
         RequestTimedOutError.
         """
         async with self._slots:
@@ -80,7 +78,7 @@ class ExchangeStream(Generic[Request, Answer]):
                 raise late from None
 
     def close(self, reason: str) -> None:
-        """End the stream; those who wait hear why."""
+        """End the stream; waiting callers fail with the reason."""
         if self._lost is not None:
             return
         self._lost = reason
@@ -88,12 +86,12 @@ class ExchangeStream(Generic[Request, Answer]):
         for waiting in pending.values():
             if not waiting.done():
                 waiting.set_exception(self._loss())
-                # Its waiter may be cancelled already: then nobody is left to hear.
+                # The waiting caller may be cancelled already; then the exception is dropped.
                 waiting.exception()
         self._call.cancel()
 
     async def _read(self) -> Answer | None:
-        """The next answer; None at the end of the stream."""
+        """Return the next response; None at the end of the stream."""
         answer: Any = await self._call.read()
         return None if answer is _END else cast("Answer", answer)
 
@@ -108,7 +106,7 @@ class ExchangeStream(Generic[Request, Answer]):
             async with self._writing:
                 await self._call.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
-            self.close(_told(problem))
+            self.close(_describe(problem))
         return await waiting
 
     def _loss(self) -> ClientError:
@@ -117,7 +115,7 @@ class ExchangeStream(Generic[Request, Answer]):
         )
 
 
-def _told(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     if isinstance(problem, grpc.aio.AioRpcError):
         return f"{problem.code().name}: {problem.details()}"
     return str(problem) or "the stream is closed"

@@ -1,4 +1,4 @@
-"""Transport over gRPC's PartitionStore: bootstrap servers, leaders and records, all by gRPC."""
+"""Transport over gRPC's PartitionStore service."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ AppendStream = ExchangeStream[partition_store_pb2.AppendRequest, partition_store
 FetchStream = ExchangeStream[partition_store_pb2.FetchRequest, partition_store_pb2.FetchResponse]
 
 _PARKED_FETCHES_MAX: Final = 256
-"""As many as a broker takes on one stream; further partitions take turns."""
+"""Limit of a broker for one stream; further partitions take turns."""
 _CODES: Final[Mapping[grpc.StatusCode, tuple[type[ClientError], ErrorCode]]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: (RequestTimedOutError, ErrorCode.REQUEST_TIMED_OUT),
     grpc.StatusCode.UNIMPLEMENTED: (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
@@ -48,11 +48,10 @@ _CODES: Final[Mapping[grpc.StatusCode, tuple[type[ClientError], ErrorCode]]] = {
 
 
 class GrpcTransport:
-    """One cluster reached through its brokers' gRPC ports. See ``Transport`` for what each call
-    promises.
+    """Transport to one cluster over its brokers' gRPC ports. See ``Transport``.
 
-    Channels are opened when first used and belong to the process that opened them: after a fork the
-    child opens its own, because gRPC's threads do not survive one.
+    Channels are opened on first use and belong to the process that opened them. A forked child
+    opens its own, because gRPC's threads do not survive a fork.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class GrpcTransport:
         self._readers: set[asyncio.Task[None]] = set()
 
     async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
-        """Ask one broker after another, those known first, until one answers both questions."""
+        """Ask brokers in turn, known ones first, until one answers."""
 
         async def ask(stub: Any) -> ClusterView:
             timeout = self._config.request_timeout_ms / 1_000
@@ -91,7 +90,7 @@ class GrpcTransport:
         return cluster
 
     async def kafka_addresses(self) -> list[Address]:
-        """Where the cluster's Kafka listeners for clients are."""
+        """Return the addresses of the cluster's Kafka listeners for clients."""
 
         async def ask(stub: Any) -> list[Address]:
             answer = await stub.DescribeEndpoints(
@@ -103,7 +102,7 @@ class GrpcTransport:
         return await self._ask_any(ask)
 
     async def init_producer_id(self) -> ProducerIdentity:
-        """From any broker."""
+        """Request a producer id from any broker."""
 
         async def ask(stub: Any) -> ProducerIdentity:
             answer = await stub.InitProducerId(
@@ -112,7 +111,9 @@ class GrpcTransport:
             )
             if answer.error_code:
                 raise error_for(
-                    answer.error_code, "getting a producer id failed", detail=answer.error_message
+                    answer.error_code,
+                    "requesting a producer id failed",
+                    detail=answer.error_message,
                 )
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
@@ -127,10 +128,8 @@ class GrpcTransport:
         timeout_ms: int,
         transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
-        """One request a batch, all on one stream; batches of one partition arrive in the order
-        given.
-        """
-        assert transactional_id is None, "records of transactions go by Kafka's wire"
+        """Send each batch as a request on one stream, which keeps the order within a partition."""
+        assert transactional_id is None, "transactional records are sent over Kafka's protocol"
         stream = self._append_stream(self._address(broker_id))
         requests = [
             partition_store_pb2.AppendRequest(
@@ -153,24 +152,22 @@ class GrpcTransport:
         return [_produce_outcome(answer) for answer in answers]
 
     def fetch_group(self, broker_id: int, partition: TopicPartition) -> Hashable:
-        """Each partition is read by a request of its own: the stream carries many long polls at
-        once.
-        """
+        """Give each partition a request of its own: a stream carries many long polls at once."""
         return broker_id, partition
 
     async def fetch(
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
-        """One request a partition; see ``fetch_group``."""
-        # Each isolation level has a stream of its own: a reader ahead of the last stable offset
-        # must not take turns with those that wait for it to move.
+        """Send one request for each partition; see ``fetch_group``."""
+        # Each isolation level has its own stream: fetches beyond the last stable offset must not
+        # take turns with fetches that wait for it to advance.
         stream = self._fetch_stream(self._address(broker_id), read_committed=limits.read_committed)
         return [await self._fetch_one(stream, item, limits) for item in items]
 
     async def list_offsets(
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
     ) -> list[OffsetOutcome]:
-        """One unary call."""
+        """Make one unary call."""
         request = partition_store_pb2.ListOffsetsRequest(
             queries=[
                 partition_store_pb2.ListOffsetsRequest.Query(
@@ -205,11 +202,11 @@ class GrpcTransport:
         ]
 
     def where(self, broker_id: int) -> str:
-        """``broker 2 (gRPC host:port)``."""
+        """Return ``broker 2 (gRPC host:port)``."""
         return f"broker {broker_id} (gRPC {self._brokers.get(broker_id, 'address unknown')})"
 
     async def close(self) -> None:
-        """Close streams and channels."""
+        """Close all streams and channels."""
         for append_stream in self._appends.values():
             append_stream.close("the client closed")
         for fetch_stream in self._fetches.values():
@@ -243,8 +240,8 @@ class GrpcTransport:
         if limits.read_committed and answer.batches and not answer.read_committed:
             raise UnsupportedVersionError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "the broker does not tell over gRPC which transactions were aborted: read committed"
-                " records over Kafka's wire, or upgrade it",
+                "the broker does not return aborted transactions over gRPC: read committed"
+                " records over Kafka's protocol, or upgrade it",
                 where=stream.where,
             )
         return FetchOutcome(
@@ -265,7 +262,7 @@ class GrpcTransport:
         )
 
     async def ask_any(self, ask: Callable[[grpc.aio.Channel], Awaitable[Answer]]) -> Answer:
-        """Let the first broker answer that is reached, those known first. Raises ClientError."""
+        """Return the answer of the first reachable broker, known ones first. Raises ClientError."""
         problems: list[str] = []
         known = list(dict.fromkeys(self._brokers.values()))
         random.shuffle(known)
@@ -325,7 +322,7 @@ class GrpcTransport:
         return stream
 
     def _read(self, answers: Coroutine[Any, Any, None]) -> None:
-        """Read a stream's answers in a task of the session."""
+        """Read a stream's responses in a task of the session."""
         reader = self._group.create_task(answers, name="grpc-stream")
         self._readers.add(reader)
         reader.add_done_callback(self._readers.discard)
@@ -354,7 +351,7 @@ def _produce_outcome(
 
 
 def client_error(problem: grpc.aio.AioRpcError, where: str) -> ClientError:
-    """What a failed call means to the client."""
+    """Return the client's exception for a failed call."""
     kind, code = _CODES.get(problem.code(), (ConnectionLostError, ErrorCode.NETWORK_EXCEPTION))
     return kind(code, f"{problem.code().name}: {problem.details()}", where=where)
 

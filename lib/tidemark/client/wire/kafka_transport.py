@@ -1,4 +1,4 @@
-"""Transport over Kafka's own protocol: what producers and consumers use unless told otherwise."""
+"""Transport over Kafka's protocol, the default."""
 
 import asyncio
 import random
@@ -36,14 +36,13 @@ from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.model.topics import TopicPartition
 
 _NAMES_UP_TO: Final = 12
-"""The last version of Produce and Fetch that names topics by name: for brokers without topic ids.
-"""
+"""Last version of Produce and Fetch with topic names, for brokers without topic ids."""
 TRANSACTIONS_V2_PRODUCE: Final = 12
-"""From this version of Produce on a leader adds partitions to transactions by itself."""
+"""First version of Produce with which leaders add partitions to transactions."""
 _NO_SESSION_EPOCH: Final = -1
 _CONSUMER: Final = -1
 _DEBUGGING_REPLICA: Final = -2
-"""As this replica id, ListOffsets asks any replica about its own log."""
+"""Replica id with which ListOffsets asks any replica about its own log."""
 _NO_PRODUCER_EPOCH: Final = -1
 
 Answer = TypeVar("Answer")
@@ -51,9 +50,7 @@ Item = TypeVar("Item", ProduceItem, FetchItem, OffsetItem)
 
 
 class KafkaTransport:
-    """One cluster reached through its Kafka listeners. See ``Transport`` for what each call
-    promises.
-    """
+    """Transport to one cluster over its Kafka listeners. See ``Transport``."""
 
     def __init__(self, bootstrap: Bootstrap, config: ClientConfig) -> None:
         self._bootstrap = bootstrap
@@ -63,7 +60,7 @@ class KafkaTransport:
         self._produce_turns: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
-        """Ask one broker after another, those known first, until one answers (A13-A16)."""
+        """Ask brokers in turn, known ones first, until one answers."""
         queries = None if topics is None else [metadata.MetadataQuery(topic) for topic in topics]
         request = metadata.MetadataRequest(queries, auto_create)
 
@@ -87,8 +84,8 @@ class KafkaTransport:
         return cluster
 
     async def ask_any(self, ask: Callable[[BrokerConnection], Awaitable[Answer]]) -> Answer:
-        """Let the first reachable broker answer. Raises ConnectionLostError that tells of each
-        try.
+        """Return the answer of the first reachable broker. Raises ConnectionLostError with all
+        attempts.
         """
         problems: list[str] = []
         for address in self._candidates():
@@ -103,9 +100,7 @@ class KafkaTransport:
         )
 
     async def connection(self, broker_id: int, lane: Lane) -> BrokerConnection:
-        """A connection to one broker. Raises ConnectionLostError, also for one that is not
-        known.
-        """
+        """Return a connection to a broker. Raises ConnectionLostError, also if it is unknown."""
         address = self._brokers.get(broker_id)
         if address is None:
             raise ConnectionLostError(
@@ -122,7 +117,7 @@ class KafkaTransport:
         version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> long_tail.Struct:
-        """One request of the long tail on a connection. Raises ClientError."""
+        """Send one request of a generated API on a connection. Raises ClientError."""
         version = connection.version(api_key, version_max=version_max)
         body = await connection.request(
             api_key,
@@ -138,11 +133,11 @@ class KafkaTransport:
         )
 
     async def connection_to(self, address: Address, lane: Lane) -> BrokerConnection:
-        """A connection to an address that a broker named. Raises ConnectionLostError."""
+        """Return a connection to an address that a broker returned. Raises ConnectionLostError."""
         return await self._pool.connection(address, lane)
 
     async def init_producer_id(self) -> ProducerIdentity:
-        """From any broker."""
+        """Request a producer id from any broker."""
 
         async def ask(connection: BrokerConnection) -> ProducerIdentity:
             fields = {
@@ -154,7 +149,9 @@ class KafkaTransport:
             answer = await self.ask(connection, ApiKey.INIT_PRODUCER_ID, fields)
             if answer.error_code:
                 raise error_for(
-                    answer.error_code, "getting a producer id failed", where=str(connection.address)
+                    answer.error_code,
+                    "requesting a producer id failed",
+                    where=str(connection.address),
                 )
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
@@ -169,9 +166,9 @@ class KafkaTransport:
         timeout_ms: int,
         transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
-        """One request; with acks=0 there is no answer, and every batch counts as taken (C06)."""
-        # One at a time up to the socket: two requests that both wait for a connection, or for room,
-        # must not overtake one another, because batches of a partition are numbered.
+        """Send one Produce request; with acks=0 every batch counts as acknowledged."""
+        # One at a time until written: a request that waits for a connection or for buffer space
+        # must not be overtaken, because the batches of a partition are numbered.
         async with self._produce_turns[broker_id]:
             connection = await self.connection(broker_id, Lane.PRODUCE)
             version = _version(connection, ApiKey.PRODUCE, items)
@@ -188,15 +185,15 @@ class KafkaTransport:
         return _produce_outcomes(items, answer)
 
     def fetch_group(self, broker_id: int, partition: TopicPartition) -> Hashable:
-        """One fetch reads all partitions that a broker leads."""
+        """Return the broker's id: one fetch reads all partitions that it leads."""
         return broker_id
 
     async def fetch(
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
-        """One request without a fetch session: it names every partition each time."""
-        # Each isolation level polls on a connection of its own: a reader ahead of the last stable
-        # offset must not wait behind one that waits for it to move.
+        """Send one Fetch request without a session, which names every partition."""
+        # Each isolation level has its own connection: fetches beyond the last stable offset must
+        # not wait behind fetches that wait for it to advance.
         lane = Lane.FETCH_COMMITTED if limits.read_committed else Lane.FETCH
         connection = await self.connection(broker_id, lane)
         version = _version(connection, ApiKey.FETCH, items)
@@ -224,7 +221,7 @@ class KafkaTransport:
     async def list_offsets(
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
     ) -> list[OffsetOutcome]:
-        """One request."""
+        """Send one ListOffsets request."""
         topics = [
             ListOffsetsTopic(
                 topic,
@@ -253,7 +250,7 @@ class KafkaTransport:
     async def replica_bounds(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Start and end of one broker's own logs, leader or not: what a debugging client asks."""
+        """Return start and end of one broker's own logs, whether it leads the partitions or not."""
         found: list[dict[TopicPartition, int]] = []
         for mark in (list_offsets.EARLIEST_TIMESTAMP, list_offsets.LATEST_TIMESTAMP):
             by_topic: dict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
@@ -293,11 +290,11 @@ class KafkaTransport:
         return parsed(connection, list_offsets.read_list_offsets_response, body, version)
 
     def where(self, broker_id: int) -> str:
-        """``broker 2 (host:port)``."""
+        """Return ``broker 2 (host:port)``."""
         return f"broker {broker_id} ({self._brokers.get(broker_id, 'address unknown')})"
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self._pool.close()
 
     def _candidates(self) -> list[Address]:
@@ -307,7 +304,7 @@ class KafkaTransport:
 
 
 def _version(connection: BrokerConnection, api_key: ApiKey, items: Sequence[Item]) -> int:
-    """Topic ids where the broker gave them, names otherwise."""
+    """Choose a version: with topic ids if all are known, else with names."""
     named = any(item.topic_id == NO_TOPIC_ID for item in items)
     return connection.version(api_key, version_max=_NAMES_UP_TO if named else None)
 
@@ -329,7 +326,7 @@ def parsed(
     body: memoryview,
     version: int,
 ) -> Answer:
-    """Read an answer; one that is malformed costs the connection. Raises ConnectionLostError."""
+    """Decode a response. A malformed one closes the connection and raises ConnectionLostError."""
     try:
         return read(body, version)
     except MalformedRequestError as problem:
@@ -342,7 +339,9 @@ def parsed(
 
 
 def _check_transactions_v2(connection: BrokerConnection, version: int) -> None:
-    """Before Produce 12 a leader would not add the partition to the transaction (KIP-890)."""
+    """Refuse a version of Produce with which leaders do not add partitions to transactions
+    (KIP-890).
+    """
     if version < TRANSACTIONS_V2_PRODUCE:
         raise UnsupportedVersionError(
             ErrorCode.UNSUPPORTED_VERSION,

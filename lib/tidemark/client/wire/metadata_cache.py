@@ -1,8 +1,9 @@
-"""Who leads which partition, as brokers last said (A13-A16). Pure: asks nobody, reads no clock.
+"""Metadata of the cluster as brokers last reported it. Pure: no I/O, no clock.
 
-Any broker's answer replaces what was known, but never with an older leader epoch of the same topic
-(KIP-320): a broker that lags behind must not send us back to a deposed leader. Nor does it make a
-known topic vanish: that it is unknown counts once brokers have said so for ``unknown_grace_ms``.
+Each response replaces the cached state, with two exceptions. A leader with an older epoch of the
+same topic is ignored (KIP-320), because a broker with old metadata must not redirect the client to
+a previous leader. A known topic is dropped only after brokers have reported it as unknown for
+``unknown_grace_ms``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from tidemark.model.topics import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One live broker; ``address`` is of the transport's own kind (Kafka or gRPC)."""
+    """One live broker. ``address`` is a Kafka or gRPC address, as the transport's."""
 
     broker_id: int
     address: Address
@@ -25,7 +26,7 @@ class BrokerView:
 
 
 class PartitionView(NamedTuple):
-    """One partition; ``leader`` is -1 when there is none."""
+    """One partition; ``leader`` is -1 if there is none."""
 
     partition: int
     leader: int
@@ -38,7 +39,7 @@ class PartitionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic; ``partitions`` is indexed by partition number. With an error there may be none."""
+    """One topic; ``partitions`` is indexed by partition number, and may be empty with an error."""
 
     topic: str
     topic_id: bytes = NO_TOPIC_ID
@@ -54,7 +55,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One answer of one broker."""
+    """One broker's response."""
 
     brokers: Mapping[int, BrokerView] = field(default_factory=dict)
     topics: Mapping[str, TopicView] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class ClusterView:
 
 
 class Leader(NamedTuple):
-    """Where a partition's records go, and what names its topic on the wire."""
+    """Leader of a partition, and the id of its topic."""
 
     broker_id: int
     leader_epoch: int
@@ -71,9 +72,7 @@ class Leader(NamedTuple):
 
 
 class MetadataCache:
-    """What is known now. ``version`` rises at every answer, so that a reader sees whether somebody
-    asked meanwhile.
-    """
+    """Cached metadata. ``version`` rises with each response, so that callers can detect one."""
 
     def __init__(self, *, age_ms_max: float, unknown_grace_ms: float = 0) -> None:
         self.version = 0
@@ -87,31 +86,31 @@ class MetadataCache:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Topics that somebody uses."""
+        """Topics in use."""
         return tuple(self._wanted)
 
     def want(self, topics: Iterable[str]) -> bool:
-        """Keep these topics fresh from now on; True when one was not wanted before."""
+        """Keep these topics fresh; return True if one of them was not in use."""
         new = [topic for topic in topics if topic not in self._wanted]
         self._wanted.update(dict.fromkeys(new))
         return bool(new)
 
     def unwant(self, topic: str) -> None:
-        """Nobody uses the topic any more."""
+        """Stop keeping the topic fresh."""
         self._wanted.pop(topic, None)
 
     def mark_stale(self) -> None:
-        """An answer contradicted what is known: ask before trusting it again."""
+        """Request metadata before the cached state is used again: a response contradicted it."""
         self._stale = True
 
     def is_stale(self, now: float) -> bool:
-        """Whether to ask: never asked, contradicted, or too old."""
+        """Return True if the cache is empty, marked stale, or too old."""
         return (
             self._stale or self._answered_at is None or now >= self._answered_at + self._age_ms_max
         )
 
     def on_answer(self, answer: ClusterView, now: float) -> None:
-        """Take a broker's answer."""
+        """Store a broker's response."""
         self._stale = False
         topics = {name: self._newer(view, now) for name, view in answer.topics.items()}
         self.cluster = replace(answer, topics={**self.cluster.topics, **topics})
@@ -119,12 +118,12 @@ class MetadataCache:
         self._answered_at = now
 
     def topic(self, topic: str) -> TopicView | None:
-        """The topic if it is known and without error."""
+        """Return the topic if it is known and has no error."""
         view = self.cluster.topics.get(topic)
         return view if view is not None and view.error_code == 0 and view.partitions else None
 
     def topic_error(self, topic: str) -> ErrorCode:
-        """What stands against using the topic; NONE when nothing does."""
+        """Return the error that prevents the use of a topic; NONE if there is none."""
         view = self.cluster.topics.get(topic)
         if view is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -133,7 +132,7 @@ class MetadataCache:
         return ErrorCode.NONE if view.partitions else ErrorCode.LEADER_NOT_AVAILABLE
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """The partition's leader, None while there is none or its broker is not alive."""
+        """Return the partition's leader; None if there is none or its broker is not alive."""
         view = self.topic(partition.topic)
         if view is None or not 0 <= partition.partition < len(view.partitions):
             return None

@@ -1,6 +1,4 @@
-"""What producer, consumer and admin client share: a transport, metadata, and the group that their
-tasks belong to.
-"""
+"""Base of producers, consumers and admin clients: transport, metadata and task group."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Between ``start`` and ``close`` there are a transport and tasks; a task that fails cancels
-    who started.
+    """Transport and tasks of one client, between ``start`` and ``close``.
+
+    A failing task cancels the task that started the session.
     """
 
     def __init__(
@@ -39,24 +38,24 @@ class Session:
 
     @property
     def is_running(self) -> bool:
-        """Started and not closed."""
+        """True after ``start`` and before ``close``."""
         return self._group is not None
 
     @property
     def cluster(self) -> Cluster:
-        """Metadata. Raises ClientClosedError when not running."""
+        """Metadata. Raises ClientClosedError if not running."""
         if self._cluster is None:
             raise _not_running()
         return self._cluster
 
     @property
     def cache(self) -> MetadataCache:
-        """What is known of the cluster. Raises ClientClosedError when not running."""
+        """Metadata cache. Raises ClientClosedError if not running."""
         return self.cluster.cache
 
     @property
     def transport(self) -> Transport:
-        """The wire. Raises ClientClosedError when not running."""
+        """Transport. Raises ClientClosedError if not running."""
         if self._transport is None:
             raise _not_running()
         return self._transport
@@ -67,7 +66,7 @@ class Session:
             raise _not_running()
 
     async def start(self) -> None:
-        """Make transport and task group; nothing connects yet."""
+        """Create the transport and the task group. Connections open on first use."""
         assert self._group is None, "started twice"
         group = asyncio.TaskGroup()
         await group.__aenter__()
@@ -76,7 +75,7 @@ class Session:
         self._cluster = Cluster(self._transport, self._config, self._clock)
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None]":
-        """Run ``work`` as a task of this session; ``close`` cancels it."""
+        """Run ``work`` as a task of this session, which ``close`` cancels."""
         self.check_running()
         assert self._group is not None, "running"
         task = self._group.create_task(work, name=name)
@@ -85,8 +84,9 @@ class Session:
         return task
 
     async def kafka(self) -> "KafkaTransport":
-        """Kafka's wire, for what only it carries: groups, transactions' records. Beside gRPC it is
-        made when first asked for. Raises ClientError.
+        """Return a Kafka transport, for groups and for records in transactions.
+
+        With gRPC as the session's transport it is created on first use. Raises ClientError.
         """
         from tidemark.client.wire.kafka_transport import KafkaTransport
 
@@ -96,13 +96,13 @@ class Session:
             if self._beside is None:
                 from tidemark.client.wire.grpc_transport import GrpcTransport
 
-                assert isinstance(self.transport, GrpcTransport), "there are two transports"
+                assert isinstance(self.transport, GrpcTransport), "the other transport is gRPC"
                 bootstrap = Bootstrap(tuple(await self.transport.kafka_addresses()))
                 self._beside = KafkaTransport(bootstrap, replace(self._config, transport="kafka"))
         return self._beside
 
     async def close(self) -> None:
-        """Cancel what runs, close the transport, and wait until all has ended."""
+        """Cancel all tasks, close the transport, and wait until both have ended."""
         group, self._group = self._group, None
         transport, self._transport = self._transport, None
         self._cluster = None
@@ -119,7 +119,7 @@ class Session:
             await group.__aexit__(None, None, None)
 
     def _make_transport(self, group: asyncio.TaskGroup) -> Transport:
-        # Imported here so that a Kafka client does not load gRPC.
+        # Imported here: a client over Kafka's protocol does not load gRPC.
         if self._config.transport == "grpc":
             from tidemark.client.wire.grpc_transport import GrpcTransport
 
@@ -134,7 +134,7 @@ def _not_running() -> ClientClosedError:
 
 
 async def grpc_kafka_addresses(session: Session) -> list[str]:
-    """Where the Kafka listeners of a cluster known by gRPC are. Raises ClientError."""
+    """Return the Kafka listeners of the cluster of a session over gRPC. Raises ClientError."""
     from tidemark.client.wire.grpc_transport import GrpcTransport
 
     transport = session.transport

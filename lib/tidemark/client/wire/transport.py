@@ -1,6 +1,4 @@
-"""What producer and consumer need of a cluster, whichever wire carries it. Plain values in and
-out.
-"""
+"""Transport: the protocol between clients and a cluster, with plain values in and out."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
@@ -31,7 +29,7 @@ class ProduceItem(NamedTuple):
 
 
 class ProduceOutcome(NamedTuple):
-    """What became of one batch."""
+    """Result of one batch."""
 
     error_code: int
     base_offset: int = -1
@@ -40,7 +38,7 @@ class ProduceOutcome(NamedTuple):
 
 
 class FetchItem(NamedTuple):
-    """What to read of one partition."""
+    """Position to fetch from in one partition."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -49,7 +47,7 @@ class FetchItem(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """For one fetch."""
+    """Limits of one fetch."""
 
     wait_ms_max: int
     bytes_min: int
@@ -59,7 +57,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchOutcome(NamedTuple):
-    """What was read: whole batches, of which the first may begin below the offset asked."""
+    """Result of one partition. The first of its whole batches may start below ``fetch_offset``."""
 
     partition: TopicPartition
     fetch_offset: int
@@ -69,12 +67,12 @@ class FetchOutcome(NamedTuple):
     log_start: int = -1
     records: memoryview = memoryview(b"")
     aborted: tuple[tuple[int, int], ...] = ()
-    """(producer id, first offset) of aborted transactions, for read_committed."""
+    """(producer id, first offset) of aborted transactions, under read_committed."""
     message: str | None = None
 
 
 class OffsetItem(NamedTuple):
-    """Look up an offset: by timestamp in ms, or by one of the negative constants above."""
+    """Query for an offset: a timestamp in ms, or one of the negative constants above."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -83,7 +81,7 @@ class OffsetItem(NamedTuple):
 
 
 class OffsetOutcome(NamedTuple):
-    """-1, -1 when no record is so young."""
+    """Result of a query; offset and timestamp are -1 if no record is late enough."""
 
     partition: TopicPartition
     error_code: int
@@ -93,18 +91,21 @@ class OffsetOutcome(NamedTuple):
 
 
 class Transport(Protocol):
-    """One cluster over one wire. Raises ConnectionLostError and RequestTimedOutError; error answers
-    are values.
+    """Access to one cluster.
+
+    Methods raise ConnectionLostError and RequestTimedOutError; errors in responses are values.
     """
 
     async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
-        """Brokers and topics (None: all topics), from any broker that answers; remembers the
-        brokers' addresses.
+        """Return brokers and topics (None: all topics) as reported by the first broker that
+        answers.
+
+        Stores the addresses of the brokers.
         """
         ...
 
     async def init_producer_id(self) -> ProducerIdentity:
-        """A producer id that nobody else has (K01). Raises ClientError."""
+        """Return a new producer id. Raises ClientError."""
         ...
 
     async def produce(
@@ -116,33 +117,32 @@ class Transport(Protocol):
         timeout_ms: int,
         transactional_id: str | None = None,
     ) -> list[ProduceOutcome]:
-        """Append at one broker; outcomes in the order of ``items``. Batches of a transaction name
-        its id, so that the leader adds the partition to it (KIP-890).
+        """Append at one broker; return the outcomes in the order of ``items``.
+
+        With ``transactional_id`` the leader adds the partitions to that transaction (KIP-890).
         """
         ...
 
     def fetch_group(self, broker_id: int, partition: TopicPartition) -> Hashable:
-        """Partitions with equal groups are read by one fetch; of each group one fetch is under way
-        at a time.
-        """
+        """Return the key of the partitions that share a fetch; one of each key is in flight."""
         ...
 
     async def fetch(
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
-        """Read from one broker, after a long poll of at most ``wait_ms_max`` (D04)."""
+        """Fetch from one broker, with a long poll of at most ``wait_ms_max``."""
         ...
 
     async def list_offsets(
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
     ) -> list[OffsetOutcome]:
-        """Look offsets up at one broker."""
+        """Look up offsets at one broker."""
         ...
 
     def where(self, broker_id: int) -> str:
-        """The broker as errors name it."""
+        """Return the name of the broker in errors."""
         ...
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         ...

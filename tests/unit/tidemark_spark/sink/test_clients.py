@@ -42,7 +42,7 @@ def test_a_retired_query_hears_who_writes_now() -> None:
 def test_a_fenced_writer_hears_that_its_batch_ended() -> None:
     told = said(ProducerFencedError(ErrorCode.INVALID_PRODUCER_EPOCH, "sending 1 records failed"))
     assert "sending 1 records failed" in told.what
-    assert "make a new producer" not in str(told), "what a task cannot do"
+    assert "create a new producer" not in str(told), "what a task cannot do"
     assert "The batch has ended" in str(told)
 
 

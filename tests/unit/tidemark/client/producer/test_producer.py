@@ -173,7 +173,9 @@ def test_the_last_refusal_is_told_when_time_runs_out() -> None:
 def test_a_producer_id_that_is_refused_fails_what_waits_for_it() -> None:
     class Refusing(MemoryTransport):
         async def init_producer_id(self) -> ProducerIdentity:
-            raise error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "getting a producer id failed")
+            raise error_for(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "requesting a producer id failed"
+            )
 
     async def work() -> None:
         async with producer_on(Refusing()) as producer:

@@ -249,7 +249,7 @@ def test_a_broker_that_cannot_tell_aborted_records_is_not_believed() -> None:
         ):
             store.tells_aborted = False
             await reader.assign_topic("t")
-            with pytest.raises(UnsupportedVersionError, match="were aborted"):
+            with pytest.raises(UnsupportedVersionError, match="aborted transactions"):
                 await anext(reader)
 
     run(work())
