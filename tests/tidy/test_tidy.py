@@ -151,6 +151,12 @@ def test_every_core_and_storage_module_has_its_test_file() -> None:
     assert lacking == UNTESTED_CORES
 
 
+def test_back_off_is_written_once() -> None:
+    doubling = re.compile(r"min\(2 \*|<< min\(")
+    by_hand = [name(path) for path in source_files() if doubling.search(path.read_text())]
+    assert by_hand == ["lib/tidemark/model/backoff.py"]
+
+
 def test_nothing_is_left_to_fix_me() -> None:
     mark = "FIX" + "ME"
     marked = [name(path) for path in source_files() if mark in path.read_text()]

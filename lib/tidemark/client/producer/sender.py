@@ -31,16 +31,13 @@ _LEADER_MOVED: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-_ENDING_FIRST_MS: Final = 2
-_ENDING_MAX_MS: Final = 20
+_ENDING: Final = Backoff(2, 20)
 """Delay while the markers of the previous transaction are written, which takes milliseconds."""
 _NO_LEADER: Final = "the partition has no leader, or too many requests to it are unanswered"
 
 
 class Sender:
-    """Sends due batches, requests producer ids and metadata, and wakes callers that wait for
-    memory.
-    """
+    """Sends due batches, requests producer ids and metadata, wakes callers waiting for memory."""
 
     def __init__(
         self,
@@ -183,9 +180,10 @@ class Sender:
         if code_of(outcome.error_code) in _LEADER_MOVED:
             self._cluster.cache.mark_stale()
         refusal = Refusal(outcome.error_code, outcome.message, where)
-        delay_ms = self._backoff.delay_ms(batch.failures + 1, random.random())
+        failures, dice = batch.failures + 1, random.random()
+        delay_ms = self._backoff.delay_ms(failures, dice)
         if outcome.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            delay_ms = min(delay_ms, _ENDING_FIRST_MS << min(batch.failures, 8), _ENDING_MAX_MS)
+            delay_ms = min(delay_ms, _ENDING.delay_ms(failures, dice))
         self._accumulator.on_refused(batch, refusal, self._clock.now_ms() + delay_ms)
 
     def _ask_identity(self, tasks: asyncio.TaskGroup) -> None:
@@ -223,8 +221,9 @@ class Sender:
             tasks.create_task(self._refresh(), name="refresh-metadata")
 
     async def _refresh(self) -> None:
-        """Refresh the metadata once. ``Cluster.problem`` holds a failure, which is retried on
-        demand.
+        """Refresh the metadata once.
+
+        ``Cluster.problem`` holds a failure, which is retried on demand.
         """
         try:
             await self._cluster.refresh(seen_version=self._cluster.cache.version)
