@@ -66,8 +66,9 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """Settings of a producer. A batch is sent when it is full (``batch_size``) or after
-    ``linger_ms``.
+    """Settings of a producer.
+
+    A batch is sent when it is full (``batch_size``) or after ``linger_ms``.
     """
 
     acks: Acks = "all"
@@ -76,8 +77,9 @@ class ProducerConfig(ClientConfig):
     batch_size: int = 16 * KIB
     linger_ms: int = 5
     buffer_memory: int = 32 * MIB
-    """Bytes of unacknowledged records. When it is full, ``send`` waits for at most
-    ``max_block_ms``.
+    """Bytes of unacknowledged records.
+
+    When it is full, ``send`` waits for at most ``max_block_ms``.
     """
     max_block_ms: int = 60_000
     max_request_size: int = MIB
@@ -192,9 +194,7 @@ class ConsumerConfig(ClientConfig):
     dual_commit_enabled: bool = False
     """Commit to both storages; a commit succeeds when both have stored it."""
     zookeeper_connect: str | None = None
-    """``host:port,host:port/chroot`` of the offsets in ZooKeeper; without a chroot the root is
-    ``/``.
-    """
+    """``host:port,host:port/chroot`` of the offsets in ZooKeeper; the chroot may be left out."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)

@@ -45,9 +45,7 @@ __all__ = [
 
 
 class ClientError(TidemarkError):
-    """Base of all exceptions of the client. ``code`` is Kafka's; ``where`` is a broker or
-    partition.
-    """
+    """Base of all exceptions of the client, with Kafka's ``code``, and ``where`` it occurred."""
 
     hint: ClassVar[str] = ""
 

@@ -156,9 +156,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete all records below an offset (-1: the high watermark); return the new log
-        starts.
-        """
+        """Delete records below an offset (-1: the high watermark); return the new log starts."""
 
         def fields(group: list[TopicPartition]) -> admin_requests.Fields:
             return admin_requests.delete_records(

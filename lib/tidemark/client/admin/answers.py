@@ -34,9 +34,7 @@ def by_name(
     doing: str,
     tolerated: Callable[[int], bool] = lambda code: False,
 ) -> dict[Key, Any]:
-    """Return results by name if all succeeded; otherwise raise the first failure, others as
-    notes.
-    """
+    """Return results by name, or raise the first failure with the others as notes."""
     succeeded: dict[Key, Any] = {}
     failures: list[ClientError] = []
     for result in results:
@@ -62,9 +60,7 @@ def by_name(
 def by_broker(
     resources: Iterable[ConfigResource],
 ) -> dict[int | None, list[ConfigResource]]:
-    """Group resources by the broker to ask: a broker's own configuration at that broker, else
-    None.
-    """
+    """Group resources by the broker to ask; None for all but a broker's own configuration."""
     groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
     for resource in resources:
         own = resource.kind == "broker" and resource.name.isdigit()

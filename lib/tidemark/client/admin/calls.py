@@ -178,8 +178,9 @@ class AdminCalls:
     async def _ask_every(
         self, api_key: ApiKey, fields: admin_requests.Fields
     ) -> dict[int, long_tail.Struct]:
-        """Return every live broker's response, by broker. Raises ClientError if one does not
-        answer.
+        """Return every live broker's response, by broker.
+
+        Raises ClientError if one does not answer.
         """
         await self._session.cluster.refresh(seen_version=self._session.cache.version)
         brokers = sorted(await self._brokers())

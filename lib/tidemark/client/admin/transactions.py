@@ -56,8 +56,9 @@ class TransactionAdmin(AdminCalls):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """Return the coordinators' state of transactional ids. Raises
-        TransactionalIdNotFoundError.
+        """Return the coordinators' state of transactional ids.
+
+        Raises TransactionalIdNotFoundError.
         """
         found: dict[str, TransactionDescription] = {}
         for name in transactional_ids:

@@ -38,8 +38,9 @@ CONFIG_TYPES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """Topic to create; -1 selects the cluster's default. ``assignments`` are replicas by
-    partition.
+    """Topic to create; -1 selects the cluster's default.
+
+    ``assignments`` are replicas by partition.
     """
 
     name: str
@@ -140,9 +141,7 @@ class ProducerState(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """Reassignment in progress (KIP-455). ``replicas`` are the targets first, then those
-    removed.
-    """
+    """Reassignment in progress (KIP-455); ``replicas`` lists targets before removed ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

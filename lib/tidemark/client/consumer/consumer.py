@@ -117,8 +117,9 @@ class Consumer:
             self._group.begin(self._fetcher.states.values())
 
     async def assign_topic(self, *topics: str) -> tuple[TopicPartition, ...]:
-        """Assign all partitions of these topics and return them. Raises
-        UnknownTopicOrPartitionError.
+        """Assign all partitions of these topics and return them.
+
+        Raises UnknownTopicOrPartitionError.
         """
         deadline = Deadline.after(self.config.request_timeout_ms, self._clock.now_ms())
         partitions: list[TopicPartition] = []
@@ -178,9 +179,7 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[Partition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offset of each partition, None without one, from the offsets
-        storage.
-        """
+        """Return the committed offset of each partition, None without one."""
         self._session.check_running()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._needs_group("committed()").committed(wanted)
@@ -242,9 +241,7 @@ class Consumer:
             self.seek(partition, offset)
 
     def pause(self, *partitions: Partition) -> None:
-        """Stop returning records of these partitions until ``resume``; buffered records are
-        kept.
-        """
+        """Stop returning records of these partitions until ``resume``; keep those buffered."""
         for partition in partitions:
             self._state(partition).paused = True
 
@@ -312,17 +309,16 @@ class Consumer:
         return await self._ends(partitions, OffsetSpec.EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """Return the end of each partition: the high watermark, or under read_committed the last
-        stable offset.
+        """Return the log end that readers see of each partition.
+
+        This is the high watermark, or under read_committed the last stable offset.
         """
         return await self._ends(partitions, OffsetSpec.LATEST)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a timestamp in ms; None without
-        one.
-        """
+        """Return the first record of each partition at or after a timestamp, None without one."""
         found = await self._look_up(
             {TopicPartition(*partition): time for partition, time in timestamps_ms.items()}
         )
@@ -377,9 +373,7 @@ class Consumer:
                 self._session.cache.mark_stale()
 
     def _take(self, records_max: int) -> list[ConsumerRecord]:
-        """Return buffered records, starting with another partition each time so that none
-        starves.
-        """
+        """Return buffered records, starting with another partition each time."""
         states = [state for state in self._fetcher.states.values() if state.has_records]
         if not states:
             return []
@@ -404,9 +398,7 @@ class Consumer:
             return
 
     def _check(self, state: PartitionState) -> None:
-        """Raise the error of a partition; an error that a seek cannot clear is retried at the next
-        poll.
-        """
+        """Raise a partition's error; one that a seek cannot clear is retried at the next poll."""
         error = state.error
         if error is None:
             if state.position is None and state.reset is None and not state.waits_for_commit:

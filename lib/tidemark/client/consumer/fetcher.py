@@ -142,9 +142,7 @@ class Fetcher:
         return not full
 
     def _on_no_leader(self, state: PartitionState, now: int) -> None:
-        """Refresh metadata for a partition without a leader; an unknown one fails after a grace
-        period.
-        """
+        """Refresh metadata for a partition without a leader; fail an unknown one after a grace."""
         self._back_off(state)
         self._refresh()
         code = self.cluster.cache.topic_error(state.partition.topic)

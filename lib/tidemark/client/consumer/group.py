@@ -44,7 +44,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
-_log: Final = logging.getLogger("tidemark.client.consumer.group")
+log: Final = logging.getLogger("tidemark.client.consumer.group")
 
 Partitions = tuple[TopicPartition, ...]
 
@@ -283,7 +283,7 @@ class ConsumerGroup:
         try:
             await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, fields)
         except ClientError as problem:
-            _log.info("leaving group %s was not acknowledged: %s", self.coordinator.key, problem)
+            log.info("leaving group %s not acknowledged: %s", self.coordinator.key, problem)
 
     # ---- assigned and revoked partitions
 
@@ -362,16 +362,14 @@ class ConsumerGroup:
             self._session.spawn(self._ask_names(), name="consumer-topics")
 
     async def _ask_names(self) -> None:
-        """Request all topics, to find the names of assigned topic ids; not every version can ask by
-        id.
-        """
+        """Request all topics to find the names of topic ids; not every version can ask by id."""
         try:
             view = await self._session.transport.describe(None, auto_create=False)
             self._names |= {topic.topic_id: topic.topic for topic in view.topics.values()}
             if any(each[0] not in self._names for each in self._membership.to_assign):
                 await self.coordinator.back_off(1)
         except ClientError as problem:
-            _log.info("asking for topics failed: %s", problem)
+            log.info("topic request failed: %s", problem)
             await self.coordinator.back_off(1)
         finally:
             self._learning_names = False
@@ -401,19 +399,17 @@ class ConsumerGroup:
             await self.commit(offsets)
         except ClientError as problem:
             # The next interval retries; the heartbeat of a fenced member fails as well.
-            _log.warning("auto commit of group %s failed: %s", self.coordinator.key, problem)
+            log.warning("automatic commit of group %s failed: %s", self.coordinator.key, problem)
         finally:
             self._auto_committing = False
 
     async def _commit_last(self) -> None:
-        """Commit before partitions are revoked; after a failure their next owner reads records
-        again.
-        """
+        """Commit before partitions are revoked; after a failure the next owner reads them again."""
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
                 await self.commit()
         except (ClientError, TimeoutError) as problem:
-            _log.warning("the last commit of group %s failed: %s", self.coordinator.key, problem)
+            log.warning("final commit of group %s failed: %s", self.coordinator.key, problem)
 
     async def _begin(self, wanted: list[tuple[PartitionState, int]]) -> None:
         failures = 0

@@ -48,9 +48,7 @@ class RebalanceListener(Protocol):
         ...
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None] | None:
-        """Partitions already belong to another member, because this one was fenced: do not
-        commit.
-        """
+        """Partitions already belong to another member (this one was fenced): do not commit."""
         ...
 
 

@@ -175,8 +175,9 @@ class Membership:
         return fields
 
     def leaving(self) -> Fields | None:
-        """Return the heartbeat that leaves the group, None if not joined. Its answer has no
-        effect.
+        """Return the heartbeat that leaves the group, None if not joined.
+
+        Its answer has no effect.
         """
         asked, self._asked = self._asked, False
         self.state = MemberState.UNSUBSCRIBED
@@ -213,8 +214,9 @@ class Membership:
             self._target = None if answer.assigned == self.owned else answer.assigned
 
     def on_unanswered(self, retry_at: float) -> None:
-        """Retry after a missing answer or a retriable error. The next heartbeat carries all
-        fields.
+        """Retry after a missing answer or a retriable error.
+
+        The next heartbeat carries all fields.
         """
         self._in_flight = False
         self._told_subscription = self._told = None
@@ -228,9 +230,7 @@ class Membership:
         self.state, self.failure = MemberState.FAILED, problem
 
     def passes(self, error_code: int) -> bool:
-        """Return True if the heartbeat is retried after this error, perhaps at another
-        coordinator.
-        """
+        """Return True if the heartbeat is retried after this error."""
         return error_code in _PASSING
 
     def revoked(self, partitions: frozenset[TopicIdPartition], now: float) -> None:
@@ -249,9 +249,7 @@ class Membership:
         self._settle(now)
 
     def user_polls(self, now: float) -> None:
-        """Note a ``poll`` of a user who has been notified: join again if fenced, or after
-        leaving.
-        """
+        """Note a ``poll`` of a notified user: join again if fenced, or after leaving."""
         self.lost = frozenset()
         if self.state in (MemberState.FENCED, MemberState.AWAY):
             self._join()

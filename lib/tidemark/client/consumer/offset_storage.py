@@ -189,9 +189,7 @@ class ZooKeeperOffsets:
             await zookeeper.stop()
 
     async def _until(self, deadline: Deadline, call: Callable[["ZkOffsets"], Awaitable[T]]) -> T:
-        """Retry until the deadline: a lost connection leaves the outcome open, but calls are
-        idempotent.
-        """
+        """Retry until the deadline: calls are idempotent, so an unknown outcome does no harm."""
         from tidemark.runtime.zk_offsets import MalformedOffsetError
         from tidemark.runtime.zk_session import ZkError
 

@@ -96,8 +96,9 @@ class FetchedChunk:
             self.end = header.last_offset + 1
 
     def next_batch(self) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
-        """Return the next batch's header and visible records; None at the end. Raises
-        CorruptBatchError.
+        """Return the next batch's header and visible records; None at the end.
+
+        Raises CorruptBatchError.
         """
         batch = self._peek()
         if batch is None:
@@ -245,8 +246,9 @@ class PartitionState:
         self._ready_end = -1
 
     def seek(self, offset: int) -> None:
-        """Set the position. Buffered records are kept if they continue there, and dropped
-        otherwise.
+        """Set the position.
+
+        Buffered records are kept if they continue there, and dropped otherwise.
         """
         self.generation += 1
         self.position = self.fetch_position = offset
@@ -265,9 +267,7 @@ class PartitionState:
         self._drop_buffered()
 
     def begin_at(self, committed: int | None, reset: int | None) -> None:
-        """Set the position to the committed offset, or else by ``reset`` (None: the user must
-        seek).
-        """
+        """Set the position to the committed offset, or else by ``reset`` (None: require a seek)."""
         assert self.waits_for_commit, "not asked"
         self.waits_for_commit = False
         if committed is not None:
@@ -283,9 +283,7 @@ class PartitionState:
             self.failures = 0
 
     def wants_fetch(self, now: float, bytes_ahead_max: int) -> bool:
-        """Return True if a fetch is due: position known, none in flight, not paused, buffer not
-        full.
-        """
+        """Return True if a fetch is due and there is room for its records."""
         return (
             self.fetch_position is not None
             and not (self.fetching or self.paused)
@@ -299,8 +297,9 @@ class PartitionState:
         return self.reset is not None and self.error is None and now >= self.resume_at
 
     def on_fetched(self, generation: int, outcome: FetchOutcome, options: ReadOptions) -> None:
-        """Buffer the batches of a fetch, unless a seek has replaced it. Raises
-        CorruptBatchError.
+        """Buffer the batches of a fetch, unless a seek has replaced it.
+
+        Raises CorruptBatchError.
         """
         if generation != self.generation or outcome.fetch_offset != self.fetch_position:
             return
@@ -333,9 +332,7 @@ class PartitionState:
         return ahead is not None and ahead.is_blocked and not self._chunks
 
     def stop_ahead(self) -> None:
-        """Fetch up to the last stable offset only until it advances: there is no room to hold back
-        more.
-        """
+        """Fetch up to the last stable offset only until it advances: no room to hold back more."""
         assert self._ahead is not None, "not ahead"
         self._ahead_from = self.last_stable + 1
         self._leave_ahead()

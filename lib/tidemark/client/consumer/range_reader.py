@@ -165,8 +165,9 @@ class RangeReader:
             cursor.close()
 
     def open(self, asked: "OffsetRange", *, read_committed: bool) -> "RangeCursor":
-        """Return a cursor over the fetches of a range. ``close`` it unless it is read to its
-        end.
+        """Return a cursor over the fetches of a range.
+
+        ``close`` it unless it is read to its end.
         """
         limits = FetchLimits(
             self.config.fetch_max_wait_ms,
@@ -276,9 +277,7 @@ class RangeCursor:
         return future
 
     async def _fill(self, future: "asyncio.Future[_Fetched]") -> None:
-        """Store a failure as a value: it concerns the reader only, not the session's other
-        tasks.
-        """
+        """Store a failure as a value: it concerns the reader, not the session's other tasks."""
         fetched: _Fetched
         try:
             fetched = await self._fetched()
@@ -360,9 +359,7 @@ class RangeCursor:
         await self._on_problem(problem, deadline, code)
 
     async def _on_out_of_range(self, deadline: Deadline) -> None:
-        """Raise RangeLostError below the log start; beyond the end a new leader may lag, so
-        retry.
-        """
+        """Raise RangeLostError below the log start; beyond the end, wait for a lagging leader."""
         lost = RangeLostError(
             self._asked.partition, (self._position, self._asked.end), await self._bounds()
         )
@@ -384,9 +381,7 @@ class RangeCursor:
         return found[0][partition].offset, found[1][partition].offset
 
     async def _is_at_end(self, outcome: FetchOutcome, deadline: Deadline) -> bool:
-        """Return True if an empty fetch means the end of the range, as opposed to a lagging
-        leader.
-        """
+        """Return True if an empty fetch means the end of the range, not a lagging leader."""
         read_committed = self._limits.read_committed
         log_end = outcome.last_stable if read_committed else outcome.high_watermark
         if log_end >= self._asked.end:

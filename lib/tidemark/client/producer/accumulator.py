@@ -115,8 +115,9 @@ class Accumulator:
         record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
         size_bytes: int,
     ) -> Delivery | None:
-        """Hot path of ``append``. Returns None, and adds nothing, without room in the open batch or
-        memory.
+        """Hot path of ``append``.
+
+        Returns None, and adds nothing, without room in the open batch or memory.
         """
         batch = queue.open
         if batch is None:
@@ -205,9 +206,7 @@ class Accumulator:
                 queue.adopt(identity)
 
     def next_due(self, now: float) -> float | None:
-        """Return the earliest time that changes ``ready`` or ``expire`` by itself; None if there is
-        none.
-        """
+        """Return the earliest time that changes ``ready`` or ``expire`` by itself, or None."""
         earliest: float | None = None
         for queue in self._active.values():
             for instant in self._instants(queue, now):
@@ -216,8 +215,9 @@ class Accumulator:
         return earliest
 
     def expire(self, now: float, why: str = "") -> list[PendingBatch]:
-        """Fail batches older than delivery_timeout_ms. ``why`` is the reason why they were not
-        sent.
+        """Fail batches older than delivery_timeout_ms.
+
+        ``why`` is the reason why they were not sent.
         """
         expired: list[PendingBatch] = []
         for queue in list(self._active.values()):

@@ -344,9 +344,7 @@ class PartitionQueue:
             self._leave_gap(error)
 
     def _leave_gap(self, error: ClientError | None) -> None:
-        """Continue under a new epoch, or fail the transaction: a sequence number will never be
-        written.
-        """
+        """Continue under a new epoch, or fail the transaction: a sequence number is missing."""
         if self._transactional:
             self.failure = self.failure or error
         else:

@@ -34,9 +34,7 @@ class StickyChoice:
         self.partition = -1
 
     def choose(self, size_bytes: int, candidates: Sequence[int]) -> int:
-        """Return the partition of a record of ``size_bytes``. ``candidates`` have a leader; at
-        least one.
-        """
+        """Return the partition of a record of ``size_bytes``, one of ``candidates`` (not empty)."""
         if self.partition < 0 or self._bytes_here >= self._bytes_each:
             self._move(candidates)
         self._bytes_here += size_bytes

@@ -114,8 +114,9 @@ class Producer:
         self._sender: Sender | None = None
 
     async def start(self) -> Self:
-        """Start the producer; ``async with`` does this. It connects when the first record is
-        sent.
+        """Start the producer; ``async with`` does this.
+
+        It connects when the first record is sent.
         """
         await self._session.start()
         self._sender = Sender(

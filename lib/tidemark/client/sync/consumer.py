@@ -65,9 +65,7 @@ class Consumer(SyncClient[AsyncConsumer]):
     poll = blocking(AsyncConsumer.poll)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records without end; after ``break``, polled records not yet yielded are read
-        again.
-        """
+        """Yield records without end; after ``break``, those not yet yielded are read again."""
         while True:
             records = self.poll()
             unseen = deque(records)

@@ -67,8 +67,9 @@ class TransactionalProducer(SyncClient[AsyncProducer], SendsRecords[AsyncProduce
 
 
 class Writer(SendsRecords[AsyncWriter]):
-    """``tidemark.client.Writer`` without ``await``, started. Ends with ``close``, or with its
-    client.
+    """``tidemark.client.Writer`` without ``await``, started.
+
+    Ends with ``close``, or with its client.
     """
 
     def __enter__(self) -> Self:

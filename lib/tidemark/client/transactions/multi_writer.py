@@ -140,9 +140,7 @@ class Transactions(TransactionClient):
 
 
 class TransactionHandle:
-    """Handle of a multi-writer transaction. Processes exchange ``str(handle)`` and ``resume``
-    it.
-    """
+    """Handle of a multi-writer transaction; other processes ``resume`` its ``str``."""
 
     def __init__(self, transactions: Transactions, transactional_id: str, handle: str) -> None:
         self.transactional_id = transactional_id

@@ -85,15 +85,11 @@ class BatchOutcome(NamedTuple):
 
     committed: bool
     first: bool
-    """True if this call committed the batch; False if it was committed before, perhaps by a call
-    whose answer was lost.
-    """
+    """True if this call committed the batch; False if an earlier one did."""
     note: str
     """Note of the first commit."""
     same_writers: bool = False
-    """True if the first commit named the same writers, so that their records are the committed
-    ones.
-    """
+    """True if the first commit named the same writers, whose records are therefore committed."""
 
 
 class SinkDescription(NamedTuple):
@@ -117,8 +113,9 @@ class _Enlisted(NamedTuple):
 
 
 class SinkBatches(TransactionClient):
-    """Exactly-once batches: ``async with SinkBatches("host:9292") as sink``, with gRPC
-    addresses.
+    """Exactly-once batches: ``async with SinkBatches("host:9292") as sink``.
+
+    Bootstrap servers are gRPC addresses.
     """
 
     async def enlist(
@@ -267,9 +264,7 @@ class SinkBatches(TransactionClient):
     async def _write_offsets(
         self, batch: BatchId, group_id: str, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> WriterReceipt:
-        """Commit offsets through a writer with a unique name: concurrent drivers do not fence each
-        other.
-        """
+        """Commit offsets through a uniquely named writer, which no other driver fences."""
         writer = f"offsets.{uuid.uuid4().hex}"
         receipt = (await self._enlist(batch, writer, timeout_ms)).receipt
         await commit_offsets(
@@ -283,9 +278,7 @@ class SinkBatches(TransactionClient):
         return receipt
 
     async def _committed_by_another(self, batch: BatchId, problem: ClientError) -> BatchOutcome:
-        """Return the outcome if another call has committed the batch; otherwise raise
-        ``problem``.
-        """
+        """Return the outcome if another call has committed the batch, else raise ``problem``."""
         sink = await self.describe(batch.sink_id)
         if (sink.query_id, sink.batch_id) != (batch.query_id, batch.batch_id):
             raise problem

@@ -73,7 +73,9 @@ _FATAL: Final = frozenset(
 )
 _FATAL_AT_END: Final = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 """A partition's leader may have a newer epoch because the coordinator aborted a transaction that
-timed out. From the coordinator itself, the error means that the producer is fenced.
+timed out.
+
+From the coordinator itself, the error means that the producer is fenced.
 """
 
 

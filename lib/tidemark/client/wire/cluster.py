@@ -72,8 +72,9 @@ class Cluster:
                 raise error_for(code, f"topic {topic!r} cannot be used")
 
     def gives_up(self, code: ErrorCode, deadline: Deadline) -> bool:
-        """Return True if an error ends the retries: past the grace period of unknown topics, past
-        the deadline, or not retriable.
+        """Return True if an error ends the retries.
+
+        Unknown topics have a grace period; other retriable errors are retried until the deadline.
         """
         now = self._clock.now_ms()
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

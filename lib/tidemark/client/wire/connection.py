@@ -96,8 +96,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return len(self._pending)
 
     def version(self, api_key: ApiKey, *, version_max: int | None = None) -> int:
-        """Return the highest common version, at most ``version_max``. Raises
-        UnsupportedVersionError.
+        """Return the highest common version, at most ``version_max``.
+
+        Raises UnsupportedVersionError.
         """
         ours = APIS[api_key]
         low, high = self._versions.get(api_key, (0, -1))
@@ -124,8 +125,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         timeout_ms: float | None = None,
     ) -> memoryview:
-        """Send one request, with ``body`` in pieces, and return the response body. Raises
-        ClientError.
+        """Send one request, with ``body`` in pieces, and return the response body.
+
+        Raises ClientError.
         """
         return await self.answer(await self.send(api_key, version, body), timeout_ms=timeout_ms)
 
@@ -308,8 +310,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _loss(self) -> ConnectionLostError:
-        """Return a new exception for each waiting request: a shared one would collect all
-        tracebacks.
-        """
+        """Return a new exception for each request: a shared one would collect all tracebacks."""
         assert self._lost is not None, "not lost"
         return ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, self._lost.message)

@@ -86,8 +86,9 @@ class Coordinator:
     async def ask(
         self, api_key: ApiKey, fields: Fields, *, version_max: int | None = None
     ) -> Struct:
-        """Send one request without retries; error codes in the response are the caller's. Raises
-        ClientError.
+        """Send one request without retries; error codes in the response are the caller's.
+
+        Raises ClientError.
         """
         transport = await self._source.kafka()
         try:
@@ -142,9 +143,7 @@ class Coordinator:
             return self._address
 
     async def _find_at(self, transport: KafkaTransport, connection: BrokerConnection) -> Address:
-        """Return one broker's answer. Raises CoordinatorNotAvailableError while there is no
-        coordinator.
-        """
+        """Return one broker's answer. Raises CoordinatorNotAvailableError if there is none."""
         version = connection.version(ApiKey.FIND_COORDINATOR)
         fields: dict[str, object] = {"key_type": int(self._kind)}
         if version >= _KEYS_FROM:

@@ -37,8 +37,9 @@ class FrameAssembler:
         return memoryview(self._scratch)[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Take ``count`` bytes written into ``buffer()``; return the completed frames. Raises
-        FrameError.
+        """Take ``count`` bytes written into ``buffer()``; return the completed frames.
+
+        Raises FrameError.
         """
         if self._frame is not None:
             return self._received_large(self._frame, count)
@@ -69,9 +70,7 @@ class FrameAssembler:
         return [memoryview(frame)]
 
     def _keep_from(self, position: int) -> None:
-        """Move an incomplete frame to the front, or to its own buffer if it exceeds the scratch
-        buffer.
-        """
+        """Move an incomplete frame to the front, or to a buffer of its own if it is large."""
         rest = self._filled - position
         if rest >= _LENGTH.size:
             size = self._size_at(position)

@@ -61,8 +61,9 @@ class ExchangeStream(Generic[Request, Answer]):
             self.close(reason)
 
     async def exchange(self, request: Request, *, timeout_ms: float) -> Answer:
-        """Send one request and return its response. Raises ConnectionLostError,
-        RequestTimedOutError.
+        """Send one request and return its response.
+
+        Raises ConnectionLostError, RequestTimedOutError.
         """
         async with self._slots:
             try:

@@ -84,8 +84,9 @@ class KafkaTransport:
         return cluster
 
     async def ask_any(self, ask: Callable[[BrokerConnection], Awaitable[Answer]]) -> Answer:
-        """Return the answer of the first reachable broker. Raises ConnectionLostError with all
-        attempts.
+        """Return the answer of the first reachable broker.
+
+        Raises ConnectionLostError with all attempts.
         """
         problems: list[str] = []
         for address in self._candidates():
@@ -339,9 +340,7 @@ def parsed(
 
 
 def _check_transactions_v2(connection: BrokerConnection, version: int) -> None:
-    """Refuse a version of Produce with which leaders do not add partitions to transactions
-    (KIP-890).
-    """
+    """Refuse versions of Produce before KIP-890, where leaders add no partitions."""
     if version < TRANSACTIONS_V2_PRODUCE:
         raise UnsupportedVersionError(
             ErrorCode.UNSUPPORTED_VERSION,
