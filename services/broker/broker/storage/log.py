@@ -287,10 +287,9 @@ class Log(ReadableLog):
     # -- truncate
 
     def truncate_to(self, offset: int) -> None:
-        """Make ``offset`` the log's end; a batch that reaches beyond goes whole.
-
-        Slices handed out before and cut by this are void (``File.truncated_to``). Until the next
-        flush round a power failure may bring back what was cut: replicas ask by epoch again.
+        """Make ``offset`` the log's end; a batch that reaches beyond goes whole. Slices handed out
+        before and cut by this are void (``File.truncated_to``). Until the next flush round a power
+        failure may bring back what was cut: replicas ask by epoch again.
         """
         if offset >= self.log_end:
             return
@@ -317,7 +316,7 @@ class Log(ReadableLog):
             self._shared.save_recovery_points()
         segments.cut(last, position, self.config.index_interval_bytes)
         last.txns.cut_to(self._shared.disk, end)
-        self._retire(segments.segments[kept:])
+        self._retire(segments.segments[kept:][::-1])
         segments.replace(segments.segments[:kept])
         self.files_changed()
         self._ends_at(end)
@@ -334,7 +333,7 @@ class Log(ReadableLog):
         with self._changing():
             self.unsynced.cut_to(min(offset, self.log_start))
             self._shared.save_recovery_points()
-            self._retire(self._segments.segments)
+            self._retire(self._segments.segments[::-1])
             fresh = new_segment(self._shared.disk, self.directory, offset, self._shared.now_ms)
             self._segments.replace([fresh])
             self._shared.note_warm(fresh)
@@ -466,6 +465,7 @@ class Log(ReadableLog):
         return True
 
     def _retire(self, segments: Sequence[Segment]) -> None:
+        """In this order: a power failure may bring back the last of them."""
         self.unsynced.forget(segments)
         retire(self._shared, segments, self._shared.now_ms + self.config.file_delete_delay_ms)
 

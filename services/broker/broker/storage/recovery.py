@@ -206,7 +206,7 @@ class _Scan:
         if first and plan.recovery_point <= self._expected:
             self._look_at_end_of(first - 1)
         for at in range(first, len(found.segments)):
-            if at > first and self._lacks_records_before(at):
+            if at > first and (self._begins_within(at) or self._lacks_records_before(at)):
                 self._drop_segments(at)
                 break
             if not self._segment(found.segments[at]):
@@ -299,6 +299,18 @@ class _Scan:
         else:
             self._require_end(at - 1, self._expected)
         return lacks
+
+    def _begins_within(self, at: int) -> bool:
+        """Whether the segment before goes beyond the base offset of this one: it was cut and
+        continued, and a power failure brought back the file of this one.
+        """
+        found = self._found
+        begins_within = found.segments[at].base_offset < self._expected
+        if begins_within:
+            path = found.segments[at].stem + LOG
+            found.truncated_because = f"{path} begins before offset {self._expected}"
+            found.end_lost |= self._plan.clean or self._plan.trust_indexes
+        return begins_within
 
     def _is_gap(self, offset: int) -> bool:
         return offset > self._expected and offset > self._plan.gaps_below
@@ -445,7 +457,7 @@ class _Scan:
     def _drop_segments(self, first: int) -> None:
         """What lies behind a cut was never acknowledged as durable."""
         found = self._found
-        for segment in found.segments[first:]:
+        for segment in reversed(found.segments[first:]):  # a log that is cut short again has no gap
             found.truncated_bytes += segment.size_bytes
             for suffix in SUFFIXES:
                 path = segment.stem + suffix

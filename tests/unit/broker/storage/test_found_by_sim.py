@@ -85,3 +85,34 @@ def test_producers_of_batches_that_retention_took_unsynced_are_known_from_a_snap
     disk.crash([len(disk._journal)])
     recovered = opened(disk, boot_id="boot-2").logs[ORDERS]
     assert [one.last_sequence for one in recovered.producers.entries()] == [1]
+
+
+def test_a_log_that_is_emptied_does_not_begin_later_after_a_power_failure() -> None:
+    for kept in range(40):
+        disk, manager, log = new_log()
+        for _ in range(20):
+            append(log)
+        flush(manager)
+        disk.sync_directory(log.directory)
+        log.truncate_fully_and_start_at(0)
+        disk.crash([kept])
+        recovered = opened(disk, boot_id="boot-2").logs[ORDERS]
+        assert recovered.first_base_offset == 0
+
+
+@pytest.mark.parametrize(("boot_id", "end_lost"), [("boot-1", True), ("boot-2", False)])
+def test_a_segment_that_was_cut_off_is_not_read_when_a_power_failure_brings_it_back(
+    boot_id: str, *, end_lost: bool
+) -> None:
+    disk, _, log = new_log()
+    for _ in range(12):
+        append(log)
+    stale = log.segments()[-1].path
+    content = disk.read_whole(stale)
+    log.truncate_to(4)
+    append(log, records=20, epoch=1)
+    disk.replace_whole(stale, content)
+    disk.kill()
+    recovered = opened(disk, boot_id=boot_id).logs[ORDERS]
+    assert (recovered.log_end, len(recovered.segments()), disk.exists(stale)) == (24, 1, False)
+    assert recovered.end_lost == end_lost
