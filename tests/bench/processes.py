@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow
 from bench.load import Outcome, Plan
+from free_ports import free_port
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENT: Final = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
@@ -33,13 +34,6 @@ def cpu_seconds(pid: int) -> float:
 def rss_bytes(pid: int) -> int:
     """Resident memory now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for_port(port: int, seconds: float = 10) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.load import Outcome
-from bench.processes import ENVIRONMENT, cpu_seconds, free_port
+from bench.processes import ENVIRONMENT, cpu_seconds
 from bench.replication_cluster import BROKERS, FOLLOWERS, LEADER, ReplicatedCluster, wait_for
 from bench.replication_load import Paced, ReplicatedPlan
 from bench.report import Row, median_of
+from free_ports import free_port
 
 LEADER_CPU_S_PER_GB_MAX: Final = 1.0
 FOLLOWER_CPU_S_PER_GB_MAX: Final = 0.5

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from e2e.controllers import ControllerProcess
-from e2e.zookeeper import HOST, free_port, running_zookeeper
+from e2e.zookeeper import HOST, running_zookeeper
+from free_ports import free_port
 from waiting import PATIENCE_S, wait_for
 
 READY_S: Final = PATIENCE_S

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.zookeeper import HOST, free_port
+from e2e.zookeeper import HOST
+from free_ports import free_port
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.runtime import zk_paths

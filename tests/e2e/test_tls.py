@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
-from e2e.zookeeper import free_port
+from free_ports import free_port
 from tidemark.cli.dev.layout import HOST, Layout
 from waiting import PATIENCE_S
 

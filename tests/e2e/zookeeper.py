@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from free_ports import free_port
 from tidemark.cli.dev.process import pause_process
 from tidemark.cli.dev.zookeeper import find_jars, find_java
 from waiting import PATIENCE_S
@@ -38,13 +39,6 @@ class RunningZookeeper(NamedTuple):
     def resume(self) -> None:
         """Go on."""
         os.kill(self.process.pid, signal.SIGCONT)
-
-
-def free_port() -> int:
-    """One that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
