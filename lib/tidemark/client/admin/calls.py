@@ -5,7 +5,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 from tidemark.client.admin import answers as admin_answers
@@ -17,7 +16,7 @@ from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import Lane
 from tidemark.client.wire.coordinator import Coordinator, CoordinatorKind, Problem
 from tidemark.client.wire.kafka_transport import KafkaTransport, parsed
-from tidemark.client.wire.session import Session
+from tidemark.client.wire.session import Session, SessionClient
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.backoff import Backoff
@@ -26,7 +25,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
 
-class AdminCalls:
+class AdminCalls(SessionClient):
     """Base of Admin. ``settings`` are fields of AdminConfig by name."""
 
     def __init__(
@@ -51,23 +50,7 @@ class AdminCalls:
             self._session = Session(
                 await self._kafka_addresses(), replace(self.config, transport="kafka"), self._clock
             )
-        await self._session.start()
-        return self
-
-    async def close(self) -> None:
-        """Release all resources."""
-        await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        return await super().start()
 
     # ---- within
 

@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from tidemark.client.config import MIB, ClientConfig, with_settings
@@ -26,7 +25,7 @@ from tidemark.client.errors import (
     error_for,
 )
 from tidemark.client.wire.metadata_cache import Leader
-from tidemark.client.wire.session import Session, grpc_kafka_addresses
+from tidemark.client.wire.session import Session, SessionClient, grpc_kafka_addresses
 from tidemark.client.wire.transport import FetchItem, FetchLimits, FetchOutcome
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import RecordsError, records_payload
@@ -97,7 +96,7 @@ class RangeLostError(OffsetOutOfRangeError):
         )
 
 
-class RangeReader:
+class RangeReader(SessionClient):
     """Reads ranges: ``async with RangeReader("host:9092") as reader: async for batch in
     reader.read(...)``.
 
@@ -122,23 +121,7 @@ class RangeReader:
         """Start the reader; ``async with`` does this. It connects at the first read."""
         if self.config.transport == "grpc":
             self._session = self._session_of(await self._kafka_addresses())
-        await self._session.start()
-        return self
-
-    async def close(self) -> None:
-        """Release all resources."""
-        await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        return await super().start()
 
     async def read(
         self,

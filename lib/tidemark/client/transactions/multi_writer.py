@@ -13,8 +13,7 @@ writers in the same slot. A repeated request returns the same answer.
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from tidemark_wire.v1 import txn_pb2
 
@@ -23,7 +22,7 @@ from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError
 from tidemark.client.producer.producer import Producer
 from tidemark.client.transactions.control import CoordinatorCalls
-from tidemark.client.wire.session import Session, grpc_kafka_addresses
+from tidemark.client.wire.session import Session, SessionClient, grpc_kafka_addresses
 from tidemark.client.wire.transport import ProducerIdentity
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
@@ -54,7 +53,7 @@ class WriterReceipt(NamedTuple):
         return cls(*_untoken(_RECEIPT_PREFIX, token, 3))
 
 
-class TransactionClient:
+class TransactionClient(SessionClient):
     """Base of clients of the transaction coordinator, whose bootstrap servers are gRPC addresses.
 
     ``settings`` are fields of ClientConfig by name.
@@ -74,26 +73,6 @@ class TransactionClient:
         self._timeout_ms = default_api_timeout_ms
         self._session = Session(bootstrap_servers, self.config, self.clock)
         self.calls = CoordinatorCalls(self._session, self.config, self.clock)
-
-    async def start(self) -> Self:
-        """Start the client; ``async with`` does this. It connects at the first call."""
-        await self._session.start()
-        return self
-
-    async def close(self) -> None:
-        """Close all connections. Transactions stay open."""
-        await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def deadline(self, allowed_ms: int | None = None) -> Deadline:
         """Return the deadline of one call."""

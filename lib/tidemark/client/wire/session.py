@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.client.config import Bootstrap, ClientConfig
 from tidemark.client.errors import ClientClosedError, InvalidTransactionStateError
@@ -145,3 +146,29 @@ async def grpc_kafka_addresses(session: Session) -> list[str]:
             ErrorCode.BROKER_NOT_AVAILABLE, "no broker of the cluster is alive"
         )
     return addresses
+
+
+class SessionClient:
+    """Base of clients that are nothing beside their session: ``async with`` starts and ends it."""
+
+    _session: Session
+
+    async def start(self) -> Self:
+        """Start the client; ``async with`` does this. It connects at the first call."""
+        await self._session.start()
+        return self
+
+    async def close(self) -> None:
+        """Release all resources. Open transactions stay open."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
