@@ -47,9 +47,9 @@ class Disks:
         disk.mount()
 
     def close(self) -> None:
-        """Unmount all."""
+        """Unmount all. The images stay with the run's directory: they are its evidence."""
         for disk in self._disks.values():
-            disk.close()
+            disk.release()
 
 
 def cut_in_half(data: Path, partition: str) -> Path | None:

@@ -24,7 +24,7 @@ from chaos.exactly_once import THREADS, ExactlyOnce
 from chaos.history import Findings, History, check
 from chaos.load import Reader, Writer, end_offsets, read_back
 from chaos.plan import Ground, Step, draw_steps
-from chaos.replicas import differences, read_replicas
+from chaos.replicas import differences, misindexed, read_replicas
 from chaos.report import Figures, Report, TransactionFigures
 from chaos.sessions import Onlooker
 from chaos.strikes import Strikes
@@ -77,6 +77,7 @@ class _Run:
             "copiers ended": [],
             "reader errors": [],
             "replicas differ": [],
+            "aborted misindexed": [],
             "errors logged": [],
         }
     )
@@ -342,6 +343,7 @@ def _compare_replicas(this: _Run, cluster: ChaosCluster) -> None:
             this.others["did not stop"].append(f"broker-{number}, at the end")
     data = {number: cluster.layout.data_path(f"broker-{number}") for number in numbers}
     this.others["replicas differ"] += differences(read_replicas(data, DATA_PARTITIONS))
+    this.others["aborted misindexed"] += misindexed(data, DATA_PARTITIONS)
 
 
 def _windows(this: _Run, writers: Sequence[Writer], seconds: float) -> list[Window]:

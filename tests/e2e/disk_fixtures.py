@@ -410,9 +410,13 @@ class Ext4:
         """fsck, of what is not mounted, as an operator does after an error."""
         subprocess.run(["fsck.ext4", "-fy", str(self.image)], capture_output=True, check=False)
 
-    def close(self) -> None:
-        """Whatever state it is in."""
+    def release(self) -> None:
+        """Unmount it, whatever state it is in; the image stays."""
         _unmount(self.path)
+
+    def close(self) -> None:
+        """Unmount it, whatever state it is in, and remove the image."""
+        self.release()
         self.image.unlink(missing_ok=True)
 
 

@@ -413,6 +413,7 @@ def _after_crash(inode: _Inode, rolls: Iterator[int]) -> bytes:
     tail = written[len(synced) :]
     if not tail:
         return synced
-    kept = _roll(rolls, len(tail) + 1)
+    # A file's size is often kept where its last bytes are not: every second time, all of it.
+    kept = min(_roll(rolls, 2 * len(tail) + 1), len(tail))
     torn = min(_roll(rolls, _TORN_BYTES + 1), kept)
     return synced + tail[: kept - torn] + bytes(torn)

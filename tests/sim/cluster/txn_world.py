@@ -27,6 +27,7 @@ from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.shard_life import ShardLife
 
 from sim.checkers import require
+from sim.cluster.aborted import check_transactions
 from sim.cluster.consumer_member import ConsumerMember, Owners
 from sim.cluster.handle_workload import HandleHistory, Opener
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
@@ -421,6 +422,7 @@ class TxnWorld(World):
 
     def _compare(self) -> None:
         super()._compare()
+        self._look_at_transactions()
         self._look_at_groups()
         there = self._there
         assert there is not None, "_drain() has read everything"
@@ -436,6 +438,12 @@ class TxnWorld(World):
         else:
             self.history.ends(there)
             copied_once(source, copies, end)
+
+    def _look_at_transactions(self) -> None:
+        for machine in self.machines:
+            assert machine.process is not None
+            for hosted in machine.process.node.hosted.values():
+                check_transactions(machine.number, hosted)
 
 
 def _positions(shard: GroupShard) -> dict[tuple[str, str], int]:

@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+from broker.storage.txn_index import AbortedTxn, encode_aborted
 from chaos.history import Partition
-from chaos.replicas import differences, read_log, read_replicas
+from chaos.replicas import differences, misindexed, read_log, read_replicas
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, set_base_offset_and_epoch
 from tidemark.codec.records import build_batch
+from tidemark.model.ids import LeaderEpoch, Offset
 
 P0 = Partition("orders", 0)
 
@@ -42,3 +47,31 @@ def test_a_replica_that_lacks_a_batch_is_told(tmp_path: Path) -> None:
         read_log(replica(tmp_path / "2", [batch(0)])),
     ]
     assert len(differences({P0: dict(enumerate(logs, 1))})) == 1
+
+
+def aborted(directory: Path, entries: list[AbortedTxn]) -> None:
+    """A replica of one record in a transaction of producer 7, which was aborted, and its index."""
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    records = build_batch(
+        [(1_000, None, b"v", ())], base_sequence=0, attributes_extra=TRANSACTIONAL_BIT, **ids
+    )
+    marker = bytearray(build_marker(EndTxnMarker(False, 1), timestamp=1_000, **ids))
+    set_base_offset_and_epoch(marker, 0, Offset(1), LeaderEpoch(0))
+    replica(directory, [records, bytes(marker)])
+    (directory / f"{0:020}.txnindex").write_bytes(encode_aborted(entries))
+
+
+@pytest.mark.parametrize(
+    ("entries", "lines"),
+    [
+        ([AbortedTxn(7, 0, 1, 2)], 0),
+        ([], 1),
+        ([AbortedTxn(6, 0, 1, 2)], 1),
+        ([AbortedTxn(7, 0, 1, 2), AbortedTxn(7, 2, 3, 4)], 1),
+    ],
+)
+def test_an_index_that_tells_other_aborted_transactions_than_the_log_is_told(
+    tmp_path: Path, entries: list[AbortedTxn], lines: int
+) -> None:
+    aborted(tmp_path / "orders-0", entries)
+    assert len(misindexed({1: tmp_path}, [P0])) == lines

@@ -168,7 +168,7 @@ class UnsyncedBytes:
         for segment in self._segments:
             files.append(shared.warm(segment))
             segment.write_indexes(disk)
-            if segment.txns.aborted:
+            if segment.txns.has_file:
                 files += _existing(disk, segment.stem, (TXN_INDEX,))
             if segment is not active:
                 files += _existing(disk, segment.stem, (INDEX, TIME_INDEX))

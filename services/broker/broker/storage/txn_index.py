@@ -2,7 +2,8 @@
 
 File (Kafka's format): entries of 34 bytes, big-endian, in the order of their markers: int16
 version 0, int64 producer id, int64 first offset, int64 last offset (of the abort marker), int64
-last stable offset when the marker was written.
+last stable offset when the marker was written. There is no checksum. After a power failure the end
+of the file that was not synced may be zeros, so what follows the last entry in order is ignored.
 """
 
 import struct
@@ -26,13 +27,20 @@ def encode_aborted(aborted: Iterable[AbortedTxn]) -> bytes:
 
 
 def decode_aborted(path: str, content: bytes) -> list[AbortedTxn]:
-    """From a file; a torn last entry is left out. Raises ValueError for a newer version."""
-    found = []
+    """Return a file's entries up to the first one that is torn or out of order. Raises ValueError
+    for a newer version.
+    """
+    found: list[AbortedTxn] = []
+    marker = -1
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     for version, *fields in _ENTRY.iter_unpack(content[:whole]):
         if version != _VERSION:
             raise ValueError(f"{path}: version {version} is newer than this release knows")
-        found.append(AbortedTxn(*fields))
+        txn = AbortedTxn(*fields)
+        if not marker < txn.last_offset > txn.first_offset:
+            break
+        marker = txn.last_offset
+        found.append(txn)
     return found
 
 
@@ -46,28 +54,33 @@ class TxnIndex:
     nothing but the log's own walk could tell them again.
     """
 
-    __slots__ = ("_path", "aborted")
+    __slots__ = ("_path", "aborted", "has_file")
 
-    def __init__(self, path: str, aborted: list[AbortedTxn]) -> None:
+    def __init__(self, path: str, aborted: list[AbortedTxn], *, has_file: bool = False) -> None:
         self._path = path
         self.aborted = aborted
         """In the order of their markers."""
+        self.has_file = has_file
+        """Whether a flush has a file to sync; one without entries may have lost some."""
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "TxnIndex":
-        """From its file, if there is one. Raises DiskError, ValueError for a newer version."""
+        """Return the index in its file, if there is one. Raises DiskError, ValueError for a newer
+        version.
+        """
         try:
             content = disk.read_whole(path)
         except FileNotFoundError:
-            content = b""
-        return cls(path, decode_aborted(path, content))
+            return cls(path, [])
+        return cls(path, decode_aborted(path, content), has_file=True)
 
     def add(self, disk: Disk, txn: AbortedTxn) -> None:
-        """One more, unless it is known: a walk of the log may come by its marker again."""
-        if any(known.last_offset == txn.last_offset for known in reversed(self.aborted)):
+        """Add a transaction, unless it is known: a walk of the log may find its marker again."""
+        if self.aborted and txn.last_offset <= self.aborted[-1].last_offset:
             return
         position = len(self.aborted) * ENTRY_BYTES
         file = disk.open(self._path, create=True)
+        self.has_file = True
         try:
             if file.size_bytes != position:
                 file.truncate(position)

@@ -3,12 +3,14 @@ log meanwhile.
 """
 
 import pytest
+from broker.storage.checkpoint import RECOVERY_POINTS
 from broker.storage.log import AppendInfo, Log
-from broker.storage.txn_index import AbortedTxn
+from broker.storage.txn_index import ENTRY_BYTES, AbortedTxn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, read_header, set_base_offset_and_epoch
+from tidemark.model.topic_configs import topic_config
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
 
@@ -50,6 +52,7 @@ def aborted_txns(count: int) -> tuple[MemDisk, Log]:
     return disk, log
 
 
+ROOMY = topic_config({})
 EXPECTED = [AbortedTxn(one, 2 * one, 2 * one + 1, 2 * one + 2) for one in range(20)]
 
 
@@ -127,3 +130,32 @@ def test_any_history_is_the_same_before_and_after_a_crash(
     again = opened(disk).logs[ORDERS]
     stable = again.producers.txns.last_stable(again.log_end)
     assert (again.aborted_between(0, again.log_end), stable) == before
+
+
+def test_an_index_whose_end_a_power_failure_left_as_zeros_is_made_whole() -> None:
+    disk, manager, log = new_log(ROOMY)
+    for producer_id in range(4):
+        write(log, producer_id)
+        end(log, producer_id, commits=False)
+        if producer_id == 1:
+            flush(manager)
+    disk.overwrite(f"{log.directory}/{0:020}.txnindex", 2 * ENTRY_BYTES, bytes(2 * ENTRY_BYTES))
+    disk.kill()
+    for _ in range(2):
+        log = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
+        assert log.aborted_between(0, 8) == EXPECTED[:4]
+        log.close(clean=True)
+
+
+def test_a_power_failure_does_not_bring_back_aborts_that_were_cut_off() -> None:
+    disk, manager, log = new_log(ROOMY)
+    for commits in (False, True):
+        log.truncate_to(0)
+        write(log, 0)
+        end(log, 0, commits=commits)
+        flush(manager)
+    disk.open(RECOVERY_POINTS).sync()
+    disk.sync_directory("")
+    disk.crash()
+    again = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
+    assert (again.log_end, again.aborted_between(0, 2)) == (2, [])

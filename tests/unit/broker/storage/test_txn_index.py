@@ -21,6 +21,26 @@ def test_entries_are_read_back_but_for_a_torn_last_one() -> None:
     assert decode_aborted("t", content[:-1]) == ABORTED[:1]
 
 
+def test_what_follows_the_last_entry_in_order_is_ignored() -> None:
+    content = encode_aborted(ABORTED)
+    assert decode_aborted("t", content + bytes(2 * ENTRY_BYTES)) == ABORTED
+    assert decode_aborted("t", content + content) == ABORTED
+    assert decode_aborted("t", bytes(ENTRY_BYTES) + content) == []
+
+
+def test_an_index_that_lost_its_end_goes_on_behind_its_entries() -> None:
+    disk = MemDisk()
+    disk.make_directory("orders-0")
+    path = "orders-0/x.txnindex"
+    disk.replace_whole(path, encode_aborted(ABORTED) + bytes(3 * ENTRY_BYTES))
+    index = TxnIndex.load(disk, path)
+    index.cut_to(disk, 30)
+    later = AbortedTxn(9, 40, 50, 40)
+    for txn in (ABORTED[1], later):
+        index.add(disk, txn)
+    assert TxnIndex.load(disk, path).aborted == index.aborted == [*ABORTED, later]
+
+
 def test_a_newer_version_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="orders-0/x: version 1 is newer"):
         decode_aborted("orders-0/x", b"\x00\x01" + encode_aborted(ABORTED)[2:])

@@ -1,0 +1,74 @@
+"""Whether a replica knows its transactions by its log: the open ones, and the index of aborted ones
+that readers of committed records are served from.
+"""
+
+from typing import NamedTuple, cast
+
+from broker.shell.hosted import HostedPartition
+from broker.storage.segment import TXN_INDEX
+from broker.storage.txn_index import TxnIndex
+from tidemark.codec.control_record import EndTxnMarker, read_control
+from tidemark.codec.record_batch import iterate_headers
+from tidemark.storage.mem_disk import MemDisk
+
+from sim.checkers import require
+from sim.cluster.parts import readable
+from sim.cluster.watching import records_of
+
+
+class Aborted(NamedTuple):
+    """A transaction: its producer, its first record's offset, its marker's."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+def told_by_log(content: memoryview) -> tuple[dict[int, int], list[Aborted]]:
+    """First offsets of the open transactions by producer id, and the aborted ones by marker, of a
+    log from its start.
+    """
+    first_offsets: dict[int, int] = {}
+    aborted: list[Aborted] = []
+    for position, header in iterate_headers(content):
+        if not header.is_control:
+            if header.is_transactional:
+                first_offsets.setdefault(header.producer_id, header.base_offset)
+            continue
+        marker = read_control(content[position : position + header.size_bytes], header)
+        if isinstance(marker, EndTxnMarker):
+            first = first_offsets.pop(header.producer_id, None)
+            if first is not None and not marker.commits:
+                aborted.append(Aborted(header.producer_id, first, header.base_offset))
+    return first_offsets, aborted
+
+
+def check_transactions(number: int, hosted: HostedPartition) -> None:
+    """Of a replica whose log is whole and was never compacted."""
+    log = hosted.log
+    if log.config.is_compacted or log.log_start or log.damage is not None:
+        return
+    where = f"{hosted.topic_partition} at broker {number}"
+    first_offsets, aborted = told_by_log(memoryview(records_of(hosted, 0, log.log_end)))
+    known = {one: log.producers.txns.first_of(one) for one in first_offsets}
+    require(
+        known == first_offsets and len(log.producers.txns) == len(first_offsets),
+        "open transactions are known by what is in the log",
+        f"{where}: {log.producers.txns._first_offsets}, the log says {first_offsets}",
+    )
+    indexed = [Aborted(*txn[:3]) for txn in log.aborted_between(0, log.log_end)]
+    with readable(cast("MemDisk", hosted.manager.disk)):
+        files = [
+            TxnIndex.load(hosted.manager.disk, segment.stem + TXN_INDEX).aborted
+            for segment in log._segments.segments
+        ]
+    require(
+        [Aborted(*txn[:3]) for aborted in files for txn in aborted] == indexed,
+        "the files of aborted transactions have what is known of them",
+        f"{where}: {files}, known are {indexed}",
+    )
+    require(
+        indexed == aborted,
+        "aborted transactions are indexed as the log says",
+        f"{where}: {indexed}, the log says {aborted}",
+    )
