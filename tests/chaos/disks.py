@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from broker.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
 from e2e.disk_fixtures import MIB, Ext4, ext4_problem
+from tidemark.codec.record_batch import iterate_headers
 
 DISK_BYTES: Final = 4_096 * MIB
 """Of a sparse file."""
@@ -53,13 +55,38 @@ class Disks:
 
 
 def cut_in_half(data: Path, partition: str) -> Path | None:
-    """The last file of a partition's records that has some loses its second half; None when there
-    is none.
+    """Cut a file of a partition's records to half of what the broker has written down as synced or
+    committed, in the last file that has any. Return its path; None where there is nothing.
+
+    Bytes beyond are promised only for as long as the kernel runs: that they are gone need not be
+    noticed (docs/storage.md).
     """
+    known_end = _known_end(data, partition)
     for path in sorted((data / partition).glob(_RECORDS), reverse=True):
-        size = path.stat().st_size
-        if size:
+        content = path.read_bytes()
+        known_bytes = sum(
+            header.size_bytes
+            for _, header in iterate_headers(memoryview(content))
+            if header.last_offset < known_end
+        )
+        if known_bytes:
             with path.open("r+b") as file:
-                file.truncate(size // 2)
+                file.truncate(known_bytes // 2)
             return path
     return None
+
+
+def _known_end(data: Path, partition: str) -> int:
+    """Behind the last record that a checkpoint tells of."""
+    topic, _, number = partition.rpartition("-")
+    entry = f"{topic} {number} "
+    return max(
+        (
+            int(line.removeprefix(entry))
+            for name in (RECOVERY_POINTS, HIGH_WATERMARKS)
+            if (data / name).exists()
+            for line in (data / name).read_text().splitlines()
+            if line.startswith(entry)
+        ),
+        default=0,
+    )
