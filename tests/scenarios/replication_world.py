@@ -112,6 +112,7 @@ class ReplicationWorld:
         lag_ms = _milliseconds(command.options.get("lag", "10s"))
         options = Options(timing=PRODUCTION._replace(lag_ms=lag_ms))
         world = self._world = World(SEED, options, topics, brokers=max(brokers, 3))
+        world.drawn_config = {}  # a script says what is rare
         world.network.is_steady = True
         for machine in world.machines:
             machine.rate_permille = 1_000

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import sim.cluster.disk_faults
 import sim.cluster.faults
 import sim.cluster.parts
+import sim.cluster.rivals
 import sim.cluster.run
 import sim.cluster.txn_faults
 import sim.cluster.txn_world
@@ -20,14 +21,15 @@ from sim import run, simulator
 from sim.run import Outcome
 
 LOGS = ("full", "brief")
+CLUSTER_FAULTS = (
+    *sim.cluster.faults.FAULTS,
+    *sim.cluster.disk_faults.DISK_FAULTS,
+    *sim.cluster.rivals.RIVAL_FAULTS,
+)
 FAULTS: Mapping[str, Iterable[str]] = {
     "node": sim.faults.FAULTS,
-    "cluster": [*sim.cluster.faults.FAULTS, *sim.cluster.disk_faults.DISK_FAULTS],
-    "txn": [
-        *sim.cluster.faults.FAULTS,
-        *sim.cluster.disk_faults.DISK_FAULTS,
-        *sim.cluster.txn_faults.TXN_FAULTS,
-    ],
+    "cluster": CLUSTER_FAULTS,
+    "txn": (*CLUSTER_FAULTS, *sim.cluster.txn_faults.TXN_FAULTS),
 }
 
 

@@ -121,7 +121,10 @@ class Client:
         if state.leader < 0 or state.leader_epoch < self.leader_epoch:
             raise ConnectionRefusedError("no leader is known")
         self.leader_epoch = state.leader_epoch
-        return f"b{state.leader}"
+        shown = process.node.image.brokers.get(state.leader)
+        if shown is None:
+            raise ConnectionRefusedError("the leader is not registered")
+        return shown.node
 
     async def rest(self) -> None:
         """Before the next try."""

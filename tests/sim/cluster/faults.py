@@ -349,9 +349,9 @@ def cut_followers(world: "World") -> None:
     """A leader from all its followers."""
     leader = world.dice.pick(world.topics).ledger.state.leader
     others = [one.host.name for one in world.machines if one.number != leader]
-    if leader >= 0:
-        pairs = [(f"b{leader}", one) for one in others] + [(one, f"b{leader}") for one in others]
-        cut_for_a_while(world, pairs, f"b{leader} x followers", LONG_MS[2:])
+    for name in (one.host.name for one in world.machines if one.number == leader):
+        pairs = [(name, one) for one in others] + [(one, name) for one in others]
+        cut_for_a_while(world, pairs, f"{name} x followers", LONG_MS[2:])
 
 
 def alter_minimum(world: "World") -> None:
@@ -436,10 +436,13 @@ class Injector:
     def __init__(self, world: "World") -> None:
         self._world = world
         asked = world.options.faults
-        there = world.fault_table
-        drawn = [name for name in there if world.dice.chance(0.6)] if asked is None else asked
+        there = {**world.fault_table, **world.rival_faults}
         if asked is None:
+            drawn = [name for name in world.fault_table if world.dice.chance(0.6)]
             drawn = [name for name in drawn if name not in world.by_name_only]
+            drawn += world.rival_faults if world.has_rivals else ()
+        else:
+            drawn = list(asked)
         self._choices = [there[name] for name in drawn]
         self._pace_ms = world.dice.pick((150, 300, 600))
         self._is_stopped = False

@@ -130,6 +130,15 @@ def _never_made(holdings: Holdings, topic: Any, partition: Any) -> Soundness:
     return Soundness.SOUND
 
 
+_outlived = registration._outlived
+
+
+def _only_the_living(known: Any, broker: Any, listing: Any) -> Any:
+    problem = _outlived(known, broker, listing)
+    is_stale = problem is not None and problem.code is ErrorCode.STALE_BROKER_EPOCH
+    return None if is_stale else problem
+
+
 _fence = LogDirectory.fence
 
 
@@ -166,6 +175,8 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "keeps the leader epoch when an unsound member leaves": (
         (soundness, "next_epoch", _same_epoch),
     ),
+    "lets a broker id change hands within a lease": ((Offices, "held_for_ms", lambda *_: 0),),
+    "lets broker epochs fall": ((registration, "_outlived", _only_the_living),),
     "takes a want of descriptors for a failed disk": (
         (LogDirectory, "fence", _fence_for_want_of_descriptors),
     ),
@@ -187,6 +198,8 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes a log that is gone for one that was never made": ("lose_disk",),
     "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
+    "lets a broker id change hands within a lease": ("rival",),
+    "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
@@ -230,6 +243,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "a member of the ISR has all that is committed",
         "after healing everybody is in sync",
     ),
+    "lets a broker id change hands within a lease": (
+        "nobody acknowledges alone once another may lead",
+    ),
+    "lets broker epochs fall": ("after healing everybody is in sync",),
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
 }
 """Promises that each mutation breaks; it counts as found by one of them and by nothing else."""

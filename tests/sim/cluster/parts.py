@@ -57,7 +57,7 @@ class SimTopic:
         return self.configs.get("flush") == "group"
 
 
-@dataclass
+@dataclass(eq=False)
 class Machine:
     """A broker's machine: it stays while processes and disks come and go."""
 

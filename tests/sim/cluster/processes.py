@@ -83,13 +83,17 @@ PRODUCTION: Final = Timing(9_000, 3_000, 10_000, 500, 500, 1_000, 30_000, 15_000
 """The defaults."""
 
 
+def addresses(host: str) -> dict[str, Any]:
+    """Where the broker on a host is found."""
+    return {"listeners": (f"{INTERNAL}://{host}:{PORT}",), "node": host}
+
+
 @cache
 def broker_config(number: int, timing: Timing) -> BrokerConfig:
     """Of one broker."""
     return BrokerConfig(
         broker_id=number,
-        listeners=(f"{INTERNAL}://b{number}:{PORT}",),
-        node=f"b{number}",
+        **addresses(f"b{number}"),
         replica_lag_time_max_ms=timing.lag_ms,
         replica_fetch_wait_max_ms=timing.fetch_wait_ms,
         replica_fetch_backoff_ms=timing.fetch_backoff_ms,

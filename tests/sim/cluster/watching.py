@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sim.cluster.world import World
 
 EVERYTHING: Final = 1 << 30
+NOBODY: Final = -2
+"""Who has lost its broker id to another process."""
 YOUNG_MS: Final = 1_000
 """A process that has just begun may not know yet how much of its log is on disk."""
 CONTROLLERS_OWN: Final = (
@@ -36,7 +38,7 @@ class Watch:
         self._world = world
         self._writer = ""
         self._is_dirty = False
-        self._deposed: dict[tuple[int, str, int], tuple[Machine, HostedPartition]] = {}
+        self._deposed: dict[tuple[str, str, int], tuple[Machine, HostedPartition]] = {}
 
     def on_commit(self, transaction: Transaction) -> None:
         self._check_writer(transaction)
@@ -86,16 +88,17 @@ class Watch:
 
     def _registered(self, content: dict[str, object]) -> None:
         """The controller knows this incarnation: what it lost it is not counted on for any more."""
-        for machine in self._world.machines:
-            if machine.number == content["broker_id"] and not content["fenced"]:
-                process = machine.process
-                if process is not None and content["incarnation_id"] == (
-                    process.service.incarnation_id.hex()
-                ):
-                    machine.is_lossy = False
-                    self._is_dirty = True
-                    if machine.was_hurt:
-                        self._whole(machine, process)
+        same_id = [one for one in self._world.brokers if one.number == content["broker_id"]]
+        for machine in same_id if not content["fenced"] else ():
+            process = machine.process
+            if process is not None and content["incarnation_id"] == (
+                process.service.incarnation_id.hex()
+            ):
+                for other in same_id:
+                    other.is_lossy = other is not machine
+                self._is_dirty = True
+                if machine.was_hurt:
+                    self._whole(machine, process)
 
     def _whole(self, machine: Machine, process: BrokerProcess) -> None:
         """A broker whose disk has failed is registered: what it is counted on for it has."""
@@ -118,7 +121,7 @@ class Watch:
 
     def check(self) -> None:
         """After every event, of what it changed."""
-        for machine in self._world.machines:
+        for machine in self._world.brokers:
             process = machine.process
             if process is None or not process.loop.has_run:
                 continue
@@ -171,7 +174,7 @@ class Watch:
     def _note_deposed(self, machine: Machine, hosted: HostedPartition) -> None:
         """Who still takes itself for a leader that ZooKeeper knows another for is watched."""
         topic = self._world.topic_of(hosted)
-        place, partition = (machine.number, *topic.place), hosted.partition
+        place, partition = (machine.host.name, *topic.place), hosted.partition
         is_deposed = (
             partition.role is Role.LEADER
             and topic.ledger.state.leader_epoch > partition.leader_epoch
@@ -182,7 +185,7 @@ class Watch:
             self._deposed.pop(place, None)
 
     def _note_all_deposed(self, topic: SimTopic) -> None:
-        for machine in self._world.machines:
+        for machine in self._world.brokers:
             if machine.process is not None:
                 hosted = machine.process.node.hosted.get(topic.place)
                 if hosted is not None:
@@ -195,7 +198,8 @@ class Watch:
                 del self._deposed[place]
             elif not machine.host.is_paused and process.keeper.holds():
                 epoch = hosted.partition.leader_epoch
-                self._world.topic_of(hosted).ledger.claims_alone(machine.number, epoch)
+                broker = NOBODY if machine in self._world.ghosts else machine.number
+                self._world.topic_of(hosted).ledger.claims_alone(broker, epoch)
 
     def _check_leader(self, machine: Machine, hosted: HostedPartition) -> None:
         partition, topic = hosted.partition, self._world.topic_of(hosted)
@@ -225,7 +229,7 @@ class Watch:
         self, topic: SimTopic, numbers: tuple[int, ...]
     ) -> list[tuple[Machine, HostedPartition]]:
         found = []
-        for machine in self._world.machines:
+        for machine in self._world.brokers:
             if machine.number not in numbers or machine.is_lossy:
                 continue
             process = machine.process

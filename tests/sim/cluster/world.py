@@ -38,6 +38,7 @@ from sim.cluster.processes import (
     WALL_START_MS,
     BrokerProcess,
     ControllerProcess,
+    addresses,
     broker_config,
     new_loop,
 )
@@ -63,7 +64,13 @@ AT_ONCE_MAX: Final = 200_000
 
 
 ROOM_DICE: Final = 1_000_003
-"""Dice of its own: how much room there is leaves everything else of a seed as it was."""
+CHECKPOINT_DICE: Final = 2_000_003
+RIVAL_DICE: Final = 3_000_003
+"""Dice of their own: what they decide leaves everything else of a seed as it was."""
+RIVALS: Final = 0.5
+"""In which share of the seeds a second process may take a broker id."""
+RARE_CHECKPOINTS: Final = 0.3
+"""How many worlds write high watermarks down hardly ever: a start knows little of what it lost."""
 
 
 def draw_room(dice: Dice) -> dict[str, int]:
@@ -75,6 +82,13 @@ def draw_room(dice: Dice) -> dict[str, int]:
         "parked_followers_max": dice.pick((1, 2, 1_024)),
         "parked_writes_max": dice.between(1, 2),
     }
+
+
+def draw_checkpoints(dice: Dice) -> dict[str, int]:
+    """How often high watermarks are written down: as usual, or once in a life at most."""
+    if not dice.chance(RARE_CHECKPOINTS):
+        return {}
+    return {"log_flush_offset_checkpoint_interval_ms": 30_000}
 
 
 def draw_topics(dice: Dice) -> list[SimTopic]:
@@ -129,9 +143,12 @@ class World:
         """``brokers`` 0: as many as the dice say."""
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
         from sim.cluster.faults import FAULTS, Injector
+        from sim.cluster.rivals import RIVAL_FAULTS
 
         self.dice = Dice(seed)
-        self.room = draw_room(Dice(ROOM_DICE + seed))
+        self.drawn_config = draw_room(Dice(ROOM_DICE + seed)) | draw_checkpoints(
+            Dice(CHECKPOINT_DICE + seed)
+        )
         self.parked: list[Parked] = []
         """Of every broker that was ever started."""
         self.options = options
@@ -159,6 +176,8 @@ class World:
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
         ]
+        self.ghosts: list[Machine] = []
+        """Processes whose broker id another process has taken over, on another machine."""
         self.coordinators: list[CoordinatorReplica] = []
         self.topics = draw_topics(self.dice) if topics is None else topics
         self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
@@ -169,6 +188,8 @@ class World:
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
         self.fault_table = {**FAULTS, **DISK_FAULTS, **self._faults_of_its_own()}
+        self.rival_faults = RIVAL_FAULTS
+        self.has_rivals = Dice(RIVAL_DICE + seed).chance(RIVALS)
         self.injector = Injector(self)
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
         self._fatal_write: FatalWrite | None = None
@@ -232,7 +253,7 @@ class World:
 
     def close(self) -> None:
         """End what still runs."""
-        brokers = [one for machine in self.machines for one in (*machine.dead, machine.process)]
+        brokers = [one for machine in self.brokers for one in (*machine.dead, machine.process)]
         controllers = [one for each in self.controllers for one in (*each.dead, each.process)]
         coordinators = [one for each in self.coordinators for one in (*each.dead, each.process)]
         for process in (*brokers, *controllers, *coordinators):
@@ -298,8 +319,16 @@ class World:
 
     def hosting_on(self, host: Host) -> Hosts | None:
         """Directory."""
-        machines: list[Machine | CoordinatorReplica] = [*self.machines, *self.coordinators]
+        machines: list[Machine | CoordinatorReplica] = [
+            *self.brokers,
+            *self.coordinators,
+        ]
         return next((one.process for one in machines if one.host is host), None)
+
+    @property
+    def brokers(self) -> list[Machine]:
+        """Every machine on which a broker may run, those that others were taken for included."""
+        return [*self.machines, *self.ghosts]
 
     @property
     def members(self) -> list[Machine | Replica | CoordinatorReplica]:
@@ -308,8 +337,8 @@ class World:
 
     def broker_at(self, name: str) -> SimServer | None:
         """What accepts connections there."""
-        machine = next(one for one in self.machines if one.host.name == name)
-        server = None if machine.process is None else machine.process.server
+        processes = (one.process for one in self.brokers if one.host.name == name)
+        server = next((one.server for one in processes if one is not None), None)
         return server if server is not None and server.is_serving else None
 
     def start_broker(self, machine: Machine) -> None:
@@ -326,7 +355,7 @@ class World:
                 self.zookeeper,
                 machine.disks,
                 self.broker_config(machine.number, self.options.timing).model_copy(
-                    update=self.room
+                    update=self.drawn_config | addresses(machine.host.name)
                 ),
                 dice=self.dice,
                 boot_id=f"boot-{machine.number}-{machine.boots}",
@@ -415,7 +444,7 @@ class World:
     def _look_after(self) -> None:
         """Processes that ended by themselves: their supervisor starts them again."""
         self._has_ended = False
-        for machine in self.machines:
+        for machine in self.brokers:
             process = machine.process
             if process is None or not process.task.done():
                 continue
@@ -424,7 +453,8 @@ class World:
                 raise failure
             self.note(machine.host.name, f"ends: {failure or 'in order'}")
             self.end_broker(machine)
-            self.restart_later(machine, self.dice.between(20, 400))
+            if machine in self.machines:
+                self.restart_later(machine, self.dice.between(20, 400))
         for replica in self.controllers:
             controller = replica.process
             if controller is not None and controller.task.done():
@@ -459,6 +489,8 @@ class World:
             self.zookeeper.lag(number, 0)
             if not server.is_up:
                 self.zookeeper.start_server(number)
+        for ghost in self.ghosts:
+            self.end_broker(ghost)
         for machine in self.machines:
             self._heal_broker(machine)
         for replica in self.controllers:

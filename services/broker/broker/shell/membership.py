@@ -179,7 +179,7 @@ class Membership:
                 return
 
     async def _announce_life(self) -> None:
-        path = zk_paths.LiveBroker(self._node.broker_id, self._incarnation_id).path
+        path = self._live_path
         await self._session.ensure_path(zk_paths.LIVE_BROKERS)
         await self._bury_predecessor()
         content = zk_paths.encode({"log_dirs": self._log_dirs()})
@@ -198,6 +198,10 @@ class Membership:
                 raise UnknownOutcomeError(f"{path} went just now") from None
             version = stat.version
         self._live = (path, content, version)
+
+    @property
+    def _live_path(self) -> str:
+        return zk_paths.LiveBroker(self._node.broker_id, self._incarnation_id).path
 
     def _announced(self) -> Announcement:
         assert self._announcement is not None, "run() is given what is announced"
@@ -271,6 +275,10 @@ class Membership:
         except TidemarkError as refused:
             if refused.code is ErrorCode.REQUEST_TIMED_OUT:
                 log.warning("no controller yet", extra=fields(reason=refused.message))
+                raise ZkError(refused.message) from refused
+            if refused.code is ErrorCode.STALE_BROKER_EPOCH:
+                # Another process of our id was registered after we made our znode, and is gone.
+                await self._session.delete(self._live_path)
                 raise ZkError(refused.message) from refused
             raise ServiceError(
                 f"broker {node.broker_id} may not join: {refused.message}",

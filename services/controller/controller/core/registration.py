@@ -131,15 +131,32 @@ def _problem(
             f" {broker.incarnation_id.hex()}: it must make one before it registers",
         )
     known = image.brokers.get(broker.broker_id)
-    if known is None or known.fenced or incarnation_of(known) not in listing.live:
-        return None
-    if known.incarnation_id == broker.incarnation_id:
-        return None
-    return TidemarkError(
-        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-        f"Another broker is registered with id {broker.broker_id}: incarnation"
-        f" {known.incarnation_id.hex()}, whose ZooKeeper session is alive",
-    )
+    return None if known is None else _outlived(known, broker, listing)
+
+
+def _outlived(
+    known: BrokerImage, broker: BrokerImage, listing: LiveListing
+) -> TidemarkError | None:
+    """Return why the registered process keeps the broker id; None: the other one may have it."""
+    if (
+        not known.fenced
+        and incarnation_of(known) in listing.live
+        and known.incarnation_id != broker.incarnation_id
+    ):
+        return TidemarkError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker is registered with id {broker.broker_id}: incarnation"
+            f" {known.incarnation_id.hex()}, whose ZooKeeper session is alive",
+        )
+    if broker.broker_epoch < known.broker_epoch:
+        # Leaders refuse fetches of an older epoch than they have seen: epochs never fall.
+        return TidemarkError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker.broker_id} was registered with epoch {known.broker_epoch}; the live"
+            f" znode of incarnation {broker.incarnation_id.hex()} has epoch {broker.broker_epoch},"
+            " and must be made again",
+        )
+    return None
 
 
 def _malformed(broker: BrokerImage) -> str | None:

@@ -14,7 +14,7 @@ from controller.core.inputs import (
     Tick,
 )
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerId, InstantMs
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from tidemark.model.metadata import BrokerImage, PartitionImage
 from unit.controller.worlds import NEVER, World, a_broker, create, new_topic, stored_by
 
@@ -107,3 +107,14 @@ def test_a_process_that_holds_the_directories_need_not_wait() -> None:
     again = replace(first(), incarnation_id=b"again", broker_epoch=rival().broker_epoch)
     assert register(world, again, at(GONE_AT + 20)) is ErrorCode.NONE
     assert (partition(world).leader, partition(world).leader_epoch) == (1, 1)
+
+
+@pytest.mark.feature("Y03")
+def test_a_live_znode_from_before_the_last_registration_must_be_made_again() -> None:
+    world = led_by_the_first()
+    early = replace(rival(), broker_epoch=BrokerEpoch(first().broker_epoch - 1))
+    end_of_lease = at(GONE_AT + LEASE_MS)
+    assert register(world, early, end_of_lease) is ErrorCode.STALE_BROKER_EPOCH
+    (reply,) = [one for one in world.effects if isinstance(one, Reply) and one.request_id == 7]
+    assert "must be made again" in reply.message
+    assert register(world, rival(), end_of_lease) is ErrorCode.NONE
