@@ -86,6 +86,15 @@ def test_below_the_minimum_it_stands_still_and_acks_all_is_refused() -> None:
     assert leader.partition.high_watermark == 0
 
 
+@pytest.mark.feature("G14")
+def test_below_the_minimum_fetches_do_not_move_the_watermark() -> None:
+    leader, second, _ = three((1, 2), min_insync_replicas="3")
+    leader.write(1)
+    second.fetch_from(leader, NOW)
+    second.fetch_from(leader, NOW)
+    assert leader.partition.high_watermark == 0
+
+
 @pytest.mark.feature("G17")
 def test_a_member_that_is_to_leave_counts_until_that_is_agreed() -> None:
     leader, second, _ = three()
