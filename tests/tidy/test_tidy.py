@@ -192,6 +192,35 @@ def test_every_make_command_in_a_document_is_a_target(doc: Path) -> None:
     assert named - targets == set()
 
 
+PROSE_COLUMNS_MAX = 120
+WIDE_DOCS = frozenset(("CHANGELOG.md",))
+"""Documents that are not wrapped yet; this list may only shrink."""
+
+
+def prose_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a document that can be wrapped: no tables, no code, no single long word."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if not in_code and not line.startswith(("|", "    ")):
+            yield number, re.sub(r"\[[^\]]*\]\([^)]*\)|`[^`]*`", "", line)
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_prose_of_a_document_has_one_width(doc: Path) -> None:
+    lines = prose_lines(doc.read_text())
+    wide = [number for number, line in lines if len(line) > PROSE_COLUMNS_MAX]
+    assert bool(wide) == (name(doc) in WIDE_DOCS), wide
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_ids_of_acceptance_lines_are_in_their_table_alone(doc: Path) -> None:
+    rows = (ROOT / "docs/acceptance.md").read_text()
+    ids = set(re.findall(r"^\| ([A-Z]\d{2}) \|", rows, re.MULTILINE))
+    used = set(re.findall(r"\b[A-Z]\d{2}\b", doc.read_text()))
+    assert doc.name == "acceptance.md" or not used & ids
+
+
 COMMAND = re.compile(r"(?<![\w/-])tidemark((?: [a-z][a-z-]*)+)")
 """`tidemark topic create orders`, as its words."""
 QUOTED = re.compile(r"```(.*?)```|`([^`]+)`", re.DOTALL)
