@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from broker.shell.apis import make_router
-from broker.shell.metrics import BrokerCollector
+from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.node import BrokerNode
 from broker.shell.producer_ids import from_controller
 from controller.config import ControllerConfig

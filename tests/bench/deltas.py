@@ -127,7 +127,7 @@ def node_with(image: ClusterImage | None) -> BrokerNode:
         workers=nobody,
         draw_session_id=lambda: 1,
     )
-    Hosting(node)
+    Hosting(node, on_new_log=lambda *_: None)
     if image is not None:
         node.metadata.take(image)
     return node

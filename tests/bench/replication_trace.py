@@ -23,6 +23,7 @@ from broker.shell import replica_reads
 from broker.shell.hosted import HostedPartition
 from broker.shell.kafka import replica_fetch
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.replication import fetcher
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Member
@@ -71,11 +72,13 @@ def _note(point: str, hosted: HostedPartition, offset: int, replica: int = -1) -
 
 
 def _trace_leader() -> None:
-    append, take = BrokerNode.append_batch, replica_reads.take_progress
+    append, take = PartitionAppender.append_batch, replica_reads.take_progress
     write_answer = replica_fetch.ReplicaFetch.answer
 
-    def append_batch(node: BrokerNode, hosted: HostedPartition, *rest: Any, **named: Any) -> Any:
-        outcome = append(node, hosted, *rest, **named)
+    def append_batch(
+        appender: PartitionAppender, hosted: HostedPartition, *rest: Any, **named: Any
+    ) -> Any:
+        outcome = append(appender, hosted, *rest, **named)
         _note("appended", hosted, hosted.partition.log_end)
         return outcome
 
@@ -95,7 +98,7 @@ def _trace_leader() -> None:
         return write_answer(fetch, reads)
 
     for owner, wrapper in (
-        (BrokerNode, append_batch),
+        (PartitionAppender, append_batch),
         (replica_reads, take_progress),
         (replica_fetch.ReplicaFetch, answer),
     ):

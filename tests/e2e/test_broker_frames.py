@@ -196,7 +196,7 @@ def test_stopping_answers_what_is_open_and_restarts_clean(tmp_path: Path) -> Non
         wire.receive(ApiKey.FETCH, 12, parked)
         stopper.join()
     with running_broker(tmp_path, {"t": 1}) as again, Wire(again.port) as wire:
-        assert again.node.log_managers[0].clean_start
+        assert again.node.disks.log_managers[0].clean_start
         assert records_of(wire.fetch(("t", 0, 0))) == [b"kept"]
         repeat = wire.produce("t", batch(b"kept", producer_id=3, producer_epoch=0, base_sequence=0))
         assert (repeat.error_code, repeat.base_offset) == (0, 0)

@@ -86,7 +86,7 @@ def write_three(broker: RunningBroker, wires: list[Wire]) -> list[int]:
 def test_a_write_without_room_is_appended_once_another_is_answered(tmp_path: Path) -> None:
     with narrow_broker(tmp_path, parked_writes_max=2) as (broker, wires):
         numbers = write_three(broker, wires)
-        assert broker.node.hosted["held", 0].partition.log_end == 2
+        assert broker.node.table.by_name["held", 0].partition.log_end == 2
         broker.publish(ClusterDelta(topics_changed=(held(1, (BROKER,)),)))
         answers = [written(*one) for one in zip(wires, numbers, strict=True)]
         assert answers == [(0, 0), (0, 1), (0, 2)]
@@ -96,7 +96,7 @@ def test_a_client_that_goes_gives_its_room_to_the_next(tmp_path: Path) -> None:
     with narrow_broker(tmp_path, parked_writes_max=2) as (broker, wires):
         write_three(broker, wires)
         reset(wires[0])
-        until(broker, lambda node: node.hosted["held", 0].partition.log_end == 3)
+        until(broker, lambda node: node.table.by_name["held", 0].partition.log_end == 3)
         reset(wires[2])
         reset(wires[1])
         until(broker, lambda node: not node.parked.count and not node.parked._room_wanted)

@@ -39,7 +39,7 @@ class Follower:
 
     def __init__(self, broker: RunningBroker) -> None:
         self.wire = Wire(broker.port)
-        self.topic_id = broker.node.hosted["r", 0].topic_id
+        self.topic_id = broker.node.table.by_name["r", 0].topic_id
         self.session = (0, 0)
 
     def ask(self, offset: int | None, *, wait_ms: int = 0, **fields: Any) -> int:
@@ -113,7 +113,7 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
         body = produce_body("s", batch(b"one"), acks=-1, timeout_ms=30_000)
         produced = producer.send(ApiKey.PRODUCE, 9, body)
         assert follower.hear(waiting).topics == []
-        follower.topic_id = broker.node.hosted["s", 0].topic_id
+        follower.topic_id = broker.node.table.by_name["s", 0].topic_id
         assert records_of(follower.fetch(0)) == [b"one"]
         waiting = follower.ask(1, wait_ms=30_000)
         answer = produce.read_produce_response(producer.receive(ApiKey.PRODUCE, 9, produced), 9)
@@ -122,7 +122,7 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
         # Whoever has fetched is called no more: an append waits for bytes as ever.
         waiting = follower.ask(None, wait_ms=300)
         follower.hear(waiting)
-    assert broker.call(lambda: broker.node.hosted["s", 0].partition.unheard) == ()
+    assert broker.call(lambda: broker.node.table.by_name["s", 0].partition.unheard) == ()
 
 
 @pytest.mark.feature("G22")

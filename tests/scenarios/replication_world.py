@@ -197,7 +197,7 @@ class ReplicationWorld:
         if leader is None or leader.process is None:
             self._output.append("read <- LEADER_NOT_AVAILABLE")
             return
-        hosted = leader.process.node.hosted[topic.name, 0]
+        hosted = leader.process.node.table.by_name[topic.name, 0]
         batches = log_of(hosted, 0, hosted.partition.log_end)
         there = {value for batch in batches for value in batch.values}
         acknowledged = self._acknowledged.get(topic.name, [])
@@ -347,7 +347,7 @@ class ReplicationWorld:
         process = machine.process
         if process is None:
             return f"  {machine.host.name} down"
-        hosted = process.node.hosted.get((topic.name, 0))
+        hosted = process.node.table.by_name.get((topic.name, 0))
         if hosted is None:
             return f"  {machine.host.name} hosts nothing"
         one = hosted.partition

@@ -147,7 +147,7 @@ class TxnWorld(World):
     def _is_rolled(self, topic: SimTopic) -> bool:
         """True once a replica has a rolled segment, which its cleaner may have come to."""
         nodes = [one.process.node for one in self.machines if one.process is not None]
-        hosted = [one for node in nodes if (one := node.hosted.get(topic.place)) is not None]
+        hosted = [one for node in nodes if (one := node.table.by_name.get(topic.place)) is not None]
         return any(len(one.log.segments()) > 1 for one in hosted)
 
     # -- processes
@@ -442,7 +442,7 @@ class TxnWorld(World):
     def _look_at_transactions(self) -> None:
         for machine in self.machines:
             assert machine.process is not None
-            for hosted in machine.process.node.hosted.values():
+            for hosted in machine.process.node.table.by_name.values():
                 check_transactions(machine.number, hosted)
 
 

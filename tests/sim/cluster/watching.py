@@ -105,7 +105,7 @@ class Watch:
         if not machine.is_failing and not machine.has_fenced:
             machine.is_hurt = False
         for topic in self._world.topics:
-            hosted = process.node.hosted.get(topic.place)
+            hosted = process.node.table.by_name.get(topic.place)
             state = topic.ledger.state
             if hosted is not None and machine.number in (*state.isr, *state.elr):
                 self._check_content(machine, hosted)
@@ -127,7 +127,7 @@ class Watch:
                 continue
             process.loop.has_run = False
             seen = machine.seen
-            for name, hosted in process.node.hosted.items():
+            for name, hosted in process.node.table.by_name.items():
                 partition = hosted.partition
                 now = (
                     partition.log_end,
@@ -187,14 +187,17 @@ class Watch:
     def _note_all_deposed(self, topic: SimTopic) -> None:
         for machine in self._world.brokers:
             if machine.process is not None:
-                hosted = machine.process.node.hosted.get(topic.place)
+                hosted = machine.process.node.table.by_name.get(topic.place)
                 if hosted is not None:
                     self._note_deposed(machine, hosted)
 
     def _check_deposed(self) -> None:
         for place, (machine, hosted) in tuple(self._deposed.items()):
             process = machine.process
-            if process is None or process.node.hosted.get(hosted.topic_partition) is not hosted:
+            if (
+                process is None
+                or process.node.table.by_name.get(hosted.topic_partition) is not hosted
+            ):
                 del self._deposed[place]
             elif not machine.host.is_paused and process.keeper.holds():
                 epoch = hosted.partition.leader_epoch
@@ -235,7 +238,7 @@ class Watch:
             process = machine.process
             if process is None:
                 continue
-            hosted = process.node.hosted.get(topic.place)
+            hosted = process.node.table.by_name.get(topic.place)
             if hosted is not None:
                 found.append((machine, hosted))
         return found

@@ -563,7 +563,7 @@ class World:
         ends = set()
         for machine in self._hosting(topic):
             assert machine.process is not None
-            hosted = machine.process.node.hosted.get(topic.place)
+            hosted = machine.process.node.table.by_name.get(topic.place)
             if hosted is None or hosted.partition.leader_epoch != state.leader_epoch:
                 return False
             ends |= {hosted.partition.log_end, hosted.partition.high_watermark}
@@ -577,7 +577,7 @@ class World:
             logs = {}
             for machine in self._hosting(topic):
                 assert machine.process is not None
-                hosted = machine.process.node.hosted[topic.place]
+                hosted = machine.process.node.table.by_name[topic.place]
                 logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)
             topic.ledger.ends(logs)
 

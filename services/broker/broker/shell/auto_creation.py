@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_topics
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 AUTO_CREATE_TIMEOUT_MS: Final = 10_000
 AUTO_CREATED_MAX: Final = 100
@@ -23,7 +21,7 @@ _BY_DEFAULT: Final = -1
 """The controller's own number."""
 
 
-def topics_to_create(node: "BrokerNode", principal: str, names: Iterable[str | None]) -> list[str]:
+def topics_to_create(node: BrokerNode, principal: str, names: Iterable[str | None]) -> list[str]:
     """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
     if not node.config.auto_create_topics_enable:
         return []
@@ -44,7 +42,7 @@ def topics_to_create(node: "BrokerNode", principal: str, names: Iterable[str | N
 
 
 async def create_topics(
-    node: "BrokerNode", context: "RequestContext", names: list[str]
+    node: BrokerNode, context: RequestContext, names: list[str]
 ) -> dict[str, ErrorCode]:
     """Create what nobody else is creating; wait for the others' creations. Answers what was
     refused, by name.
@@ -68,7 +66,7 @@ async def create_topics(
 
 
 async def _ask_controller(
-    node: "BrokerNode", context: "RequestContext", names: list[str]
+    node: BrokerNode, context: RequestContext, names: list[str]
 ) -> dict[str, ErrorCode]:
     config = node.config
     counts = config.num_partitions or _BY_DEFAULT, config.default_replication_factor or _BY_DEFAULT

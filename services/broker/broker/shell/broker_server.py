@@ -6,7 +6,7 @@ listeners.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -21,9 +21,11 @@ from broker.shell.hosting import Hosting
 from broker.shell.isr_sender import IsrSender
 from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
-from broker.shell.node import LISTENERS, BrokerNode
+from broker.shell.node import LISTENERS, BrokerNode, no_lease_needed
 from broker.shell.replication.manager import ReplicationManager
 from broker.shell.seams import Seams
+from broker.shell.txn_relay import TxnRelay
+from broker.shell.txn_verifier import TxnVerifier
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
@@ -51,8 +53,11 @@ class BrokerServer:
         log_managers: Sequence[LogManager],
         seams: Seams,
         failed_directories: Sequence[str] = (),
+        has_lease: Callable[[], bool] = no_lease_needed,
     ) -> None:
-        """``failed_directories``: those of log.dirs that could not be opened."""
+        """``failed_directories``: those of log.dirs that could not be opened. ``has_lease``:
+        whether no other broker can lead what this one leads.
+        """
         self.config = config
         self.workers, self.lookups = _record_workers(config, seams), _record_workers(config, seams)
         self._after_load = seams.after_load
@@ -68,36 +73,47 @@ class BrokerServer:
             draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
             failed_directories=failed_directories,
             dice=seams.dice.random,
+            has_lease=has_lease,
+            make_verifier=self._make_verifier,
         )
-        if config.transaction_partition_verification_enable:
-            self.node.txn_verifier = self.node.txn.make_verifier(
-                config.add_partitions_to_txn_retry_backoff_ms,
-                config.add_partitions_to_txn_retry_backoff_max_ms,
-            )
         self.node.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
         self.replication = ReplicationManager(self.node, seams.connect_leader)
-        self.node.on_replica_synced = self.replication.synced
         self.isr_sender = IsrSender(self.node)
-        self.hosting = Hosting(self.node, self.replication)
-        self.maintenance = Maintenance(self.node, self.hosting)
         self.cleaning = Cleaning(self.node, seams.make_workers(jobs_max=1), seams.opener)
+        self.hosting = Hosting(self.node, self.replication, on_new_log=self.cleaning.forget)
+        self.maintenance = Maintenance(
+            self.node, self.hosting, on_replica_synced=self.replication.synced
+        )
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
         router = make_router(self.node)
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
         self.listeners = [
             KafkaListener(
-                self.node,
-                router,
                 listener,
+                router,
                 self._cold_readers,
+                config=config,
+                limits=self.node.limits,
+                counters=self.node.counters,
+                parked=self.node.parked,
+                on_unreadable=self.node.disks.read_failed,
                 tls=tls if listener.security_protocol == SSL else None,
             )
             for listener in config.parsed_listeners()
         ]
         self._has_image = asyncio.Event()
         self.node.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
+
+    def _make_verifier(self, relay: TxnRelay) -> TxnVerifier | None:
+        config = self.config
+        if not config.transaction_partition_verification_enable:
+            return None
+        return relay.make_verifier(
+            config.add_partitions_to_txn_retry_backoff_ms,
+            config.add_partitions_to_txn_retry_backoff_max_ms,
+        )
 
     def _registration(self) -> tuple[int, int]:
         return self.node.registration()
@@ -118,7 +134,7 @@ class BrokerServer:
             return "not registered with a controller yet"
         if not all(listener.serving.is_set() for listener in self.listeners):
             return "no metadata from the controller yet"
-        if all(manager.fenced is not None for manager in self.node.log_managers):
+        if all(manager.fenced is not None for manager in self.node.disks.log_managers):
             return "every log directory is fenced"
         return None
 
@@ -171,9 +187,9 @@ class BrokerServer:
         await asyncio.to_thread(self._cold_readers.shutdown, wait=True)
         high_watermarks = {
             hosted.topic_partition: hosted.partition.high_watermark
-            for hosted in self.node.hosted.values()
+            for hosted in self.node.table.by_name.values()
         }
-        for manager in self.node.log_managers:
+        for manager in self.node.disks.log_managers:
             if manager.fenced is None:
                 manager.checkpoint(high_watermarks)
             manager.close(clean=manager.fenced is None, broker_epoch=self.node.broker_epoch)

@@ -35,20 +35,24 @@ class BrokerService:
         self._seams = seams
         self._session = seams.session
         self.incarnation_id = seams.dice.randbytes(INCARNATION_BYTES)
-        self.server = BrokerServer(config, directories.managers, seams, directories.failed)
+        self.keeper = LeaseKeeper(
+            seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self._rejoin
+        )
+        self.server = BrokerServer(
+            config, directories.managers, seams, directories.failed, has_lease=self.keeper.holds
+        )
         self.membership = Membership(
             self.server.node,
             seams.session,
             seams.controller,
             incarnation_id=self.incarnation_id,
             cluster_id=directories.cluster_id,
+            on_joined=directories.stamp,
+            on_live=self.keeper.made,
         )
-        self.keeper = LeaseKeeper(
-            seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self.membership.rejoin
-        )
-        self.membership.on_joined = directories.stamp
-        self.membership.on_live = self.keeper.made
-        self.server.node.has_lease = self.keeper.holds
+
+    def _rejoin(self) -> None:
+        self.membership.rejoin()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Listeners, membership, service; on ``stop`` hand over and drain. Raises ServiceError."""

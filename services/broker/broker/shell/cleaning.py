@@ -9,7 +9,7 @@ in a thread and compares CRCs.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from tidemark.model.config_values import LONG_MAX
@@ -19,7 +19,8 @@ from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, Work
 from tidemark.storage.batch_walk import Damage
 from tidemark.storage.disk import Disk, DiskError
 
-from broker.shell.node import HostedPartition
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError
 from broker.storage.compaction import (
@@ -39,9 +40,6 @@ from broker.storage.scrubber import Scrubber, ScrubSegment, ScrubTask, scrub_ran
 from broker.storage.segment import SegmentView
 from broker.storage.segment_files import remove_cleaned
 
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-
 log = logging.getLogger(__name__)
 
 SCRUB_PAUSE_MS: Final = 1_000
@@ -51,7 +49,7 @@ class Cleaning:
     """The loops that reread logs."""
 
     def __init__(
-        self, node: "BrokerNode", worker: WorkerPool, opener: Callable[[Disk], Callable[[], Disk]]
+        self, node: BrokerNode, worker: WorkerPool, opener: Callable[[Disk], Callable[[], Disk]]
     ) -> None:
         """``opener`` makes the function with which ``worker`` opens a disk of this broker."""
         self._node = node
@@ -59,7 +57,6 @@ class Cleaning:
         self._opener = opener
         self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
         self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
-        node.on_new_log = self._forget
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start the loops that are configured; the caller cancels them."""
@@ -89,11 +86,11 @@ class Cleaning:
         try:
             await self._clean_one(hosted, plan)
         except LogDamagedError as damage:
-            self._node.note_damage(hosted, damage)
+            self._node.disks.note_damage(hosted, damage)
         except (DiskError, FileNotFoundError, WorkerDiedError, JobTooLargeError) as failure:
             # A partition that went meanwhile took its files along; that is no fault of the disk.
             if isinstance(failure, DiskError) and self._is_hosted(hosted):
-                self._node.fence_directory(hosted.manager, failure)
+                self._node.disks.fence_directory(hosted.manager, failure)
             log.warning(
                 "compaction cut short",
                 extra=fields(partition=str(hosted.topic_partition), reason=str(failure)),
@@ -103,15 +100,15 @@ class Cleaning:
         return False
 
     def _is_hosted(self, hosted: HostedPartition) -> bool:
-        return self._node.hosted.get(hosted.topic_partition) is hosted
+        return self._node.table.by_name.get(hosted.topic_partition) is hosted
 
     def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
         best: tuple[HostedPartition, CleaningPlan] | None = None
-        for hosted in self._node.hosted.values():
+        for hosted in self._node.table.by_name.values():
             try:
                 plan = self._plan(hosted)
             except DiskError as failure:
-                self._node.fence_directory(hosted.manager, failure)
+                self._node.disks.fence_directory(hosted.manager, failure)
                 continue
             if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
                 best = hosted, plan
@@ -157,8 +154,10 @@ class Cleaning:
             self._cleaned_to[manager] = known
         return known
 
-    def _forget(self, manager: LogManager, topic_partition: TopicPartition) -> None:
-        """A recreated topic is not clean up to where the old one of that name was."""
+    def forget(self, manager: LogManager, topic_partition: TopicPartition) -> None:
+        """Called before a log is made: a recreated topic is not clean up to where the old one of
+        that name was.
+        """
         checkpoints = self._checkpoints(manager)
         if checkpoints.pop(topic_partition, None) is not None:
             checkpoint.write_offsets(manager.disk, CHECKPOINT_NAME, checkpoints, sync=False)
@@ -228,7 +227,7 @@ class Cleaning:
             await self._scrub_one(scrubber, task)
 
     async def _scrub_one(self, scrubber: Scrubber, task: ScrubTask) -> None:
-        hosted = self._node.hosted.get(task.segment.topic_partition)
+        hosted = self._node.table.by_name.get(task.segment.topic_partition)
         if hosted is None:
             await asyncio.sleep(0)
             return
@@ -239,7 +238,7 @@ class Cleaning:
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)  # retention or compaction took it
             return
         except DiskError as failure:
-            self._node.fence_directory(hosted.manager, failure)
+            self._node.disks.fence_directory(hosted.manager, failure)
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
             return
         damage = scrubber.finished(task, outcome, self._node.clock.now_ms())
@@ -248,7 +247,7 @@ class Cleaning:
 
     def _scrubbable(self) -> Iterator[ScrubSegment]:
         """Rolled segments, whole. The active one is checked once it is rolled."""
-        for topic_partition, hosted in tuple(self._node.hosted.items()):
+        for topic_partition, hosted in tuple(self._node.table.by_name.items()):
             if hosted.manager.fenced is not None or hosted.log.damage is not None:
                 continue
             for one in hosted.log.segments():
@@ -256,4 +255,4 @@ class Cleaning:
                     yield ScrubSegment.of(TopicPartition(*topic_partition), one)
 
     def _found(self, hosted: HostedPartition, damage: Damage) -> None:
-        self._node.found_damage(hosted, str(damage), damage.offset)
+        self._node.disks.found_damage(hosted, str(damage), damage.offset)

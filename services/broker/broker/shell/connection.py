@@ -11,19 +11,17 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from tidemark.kafka.headers import HeaderReader, RequestHeader
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
+from broker.core.parked import Parked
 from broker.core.request_order import RequestOrder
+from broker.shell.connection_host import ConnectionHost
 from broker.shell.replies import LENGTH_AND_ID, RESPONSE_TAGS, Part, Reply, bytes_in, framed
-
-if TYPE_CHECKING:
-    from broker.core.parked import Parked
-    from broker.shell.listener import KafkaListener
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +51,9 @@ class Connection(asyncio.BufferedProtocol):
         "peer", "principal", "produce_prefix_bytes", "repeated_produces", "touched",
     )  # fmt: skip
 
-    def __init__(self, listener: "KafkaListener") -> None:
+    def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
-        self._limits = listener.node.limits
+        self._limits = listener.limits
         self.principal = "User:ANONYMOUS"
         self.peer = ""
         self.address = ""
@@ -99,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._queue = self.listener.make_queue(self._transport, self._drained, self.close)
         except OSError as error:  # no descriptor is left
-            self.listener.node.counters.connections_refused += 1
+            self.listener.counters.connections_refused += 1
             self.close(str(error))
 
     def pause_writing(self) -> None:
@@ -122,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
             if reply.on_gone is not None:
                 reply.on_gone()
         self._out = []
-        self.listener.node.parked.forget_room(self._go_on)
+        self.listener.parked.forget_room(self._go_on)
         if self.address:
             self._limits.release(self, len(self._buffer), gone=True)
             self.listener.gone(self)
@@ -189,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             (size,) = _LENGTH.unpack_from(view, start)
             if size < FRAME_BYTES_MIN or size > frame_bytes_max:
-                self.listener.node.counters.closed_frame += 1
+                self.listener.counters.closed_frame += 1
                 self.close("a frame of impossible size")
                 return False
             if available < 4 + size:
@@ -290,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = self._frame_end = 0
             self._resize(BUFFER_BYTES_MIN)
 
-    def put_back(self, parked: "Parked") -> None:
+    def put_back(self, parked: Parked) -> None:
         """From a handler: nothing was done, as too many writes wait; this frame is taken again when
         there is room for it. Until then the client is not read from.
         """

@@ -1,20 +1,19 @@
-"""DiskHealth: what a node knows against its log directories and logs, and what follows at once. The
-rest, reports to the controller and repair, follows from ``trouble``.
+"""DiskHealth: the broker's log directories, and what follows at once when one fails or a log is
+damaged. The rest, reports to the controller and repair, follows from ``trouble``.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError, File
 
 from broker.core.partition import Role
+from broker.shell.counters import BrokerCounters
 from broker.shell.hosted import HostedPartition
-from broker.shell.metrics import BrokerCounters
 from broker.shell.parking_lot import ParkingLot
-from broker.shell.suspects import Suspects
 from broker.storage.directory import LogDamagedError
 from broker.storage.log_manager import LogManager
 
@@ -22,31 +21,36 @@ log: Final = logging.getLogger(__name__)
 
 
 class DiskHealth:
-    """The part of a node that answers for disks."""
-
-    parked: ParkingLot
+    """The log directories of one broker."""
 
     def __init__(
-        self, log_managers: Sequence[LogManager], failed_directories: Sequence[str]
+        self,
+        log_managers: Sequence[LogManager],
+        failed_directories: Sequence[str],
+        *,
+        hosted: Mapping[tuple[str, int], HostedPartition],
+        parked: ParkingLot,
+        counters: BrokerCounters,
     ) -> None:
+        """``failed_directories``: those of log.dirs that did not open."""
         self.log_managers = tuple(log_managers)
         self.failed_directories = tuple(failed_directories)
-        self.hosted: dict[tuple[str, int], HostedPartition] = {}
-        self.counters = BrokerCounters()
+        self._hosted = hosted
+        self._parked = parked
+        self._counters = counters
         self.trouble = asyncio.Event()
         """Set when a directory failed, or damage was found: see which replicas that concerns."""
-        self.suspects = Suspects()
 
     def fence_directory(self, manager: LogManager, failure: DiskError) -> None:
         """Take a log directory out of service: writes only when it is full, all of it otherwise."""
         manager.fence(failure)
-        self.counters.calls_refused += isinstance(failure, ExhaustedError)
+        self._counters.calls_refused += isinstance(failure, ExhaustedError)
         if isinstance(failure, DiskFullError | ExhaustedError):
             return
-        for hosted in self.hosted.values():
+        for hosted in self._hosted.values():
             if hosted.manager is manager and hosted.partition.role is not Role.FAILED:
                 hosted.partition.become_failed()
-                self.parked.gone(hosted)
+                self._parked.gone(hosted)
                 self.trouble.set()
 
     def read_failed(self, file: File, failure: DiskError) -> None:
@@ -59,7 +63,7 @@ class DiskHealth:
         """Bytes of one partition are not what was written: told once a request, the others serve
         on.
         """
-        self.counters.damaged_reads += 1
+        self._counters.damaged_reads += 1
         self.trouble.set()
         log.error(
             "log damaged",
@@ -76,7 +80,7 @@ class DiskHealth:
         ``offset``.
         """
         hosted.log.report_damage(what, offset)
-        self.counters.damage_found += 1
+        self._counters.damage_found += 1
         self.trouble.set()
         log.error(
             "damage found",

@@ -10,7 +10,7 @@ from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import topic_resource
 from broker.core.partition import Partition, Role
-from broker.shell.metrics import TopicCounters
+from broker.shell.counters import TopicCounters
 from broker.storage.log import Log, LogRead
 from broker.storage.log_manager import LogManager
 from broker.storage.recompression import BatchRule

@@ -8,8 +8,8 @@ set aside when it was found at start.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.ids import TopicId
@@ -24,13 +24,10 @@ from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import HOSTING, PARKED_REQUESTS
+from broker.shell.node import HOSTING, PARKED_REQUESTS, BrokerNode
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.recompression import rule_for
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +53,18 @@ class Following(Protocol):
 class Hosting:
     """What of the cluster's image lives on this broker."""
 
-    def __init__(self, node: "BrokerNode", following: Following | None = None) -> None:
+    def __init__(
+        self,
+        node: BrokerNode,
+        following: Following | None = None,
+        *,
+        on_new_log: Callable[[LogManager, TopicPartition], None],
+    ) -> None:
+        """``on_new_log`` is called before a log is made: nothing kept under its name is true of
+        it.
+        """
         self._node = node
+        self._on_new_log = on_new_log
         self._following = following
         self._is_hosting = False
         self._unfinished: dict[tuple[TopicId, int], None] = {}
@@ -144,7 +151,7 @@ class Hosting:
         node, config, hosted_now = self._node, None, 0
         for number in numbers:
             state = topic.partitions[number]
-            hosted = node.hosted_by_id.get((topic.topic_id, number))
+            hosted = node.table.by_id.get((topic.topic_id, number))
             if node.broker_id not in state.replicas:
                 if hosted is not None:
                     self._remove_one(hosted)
@@ -194,8 +201,7 @@ class Hosting:
             hosted.unsound_since = FOUND_AT_START
         if manager.failure is not None:
             partition.become_failed()
-        node.hosted[topic_partition] = hosted
-        node.hosted_by_id[topic.topic_id, state.partition] = hosted
+        node.table.add(hosted)
         return hosted
 
     def _limits(self, config: TopicConfig) -> PartitionLimits:
@@ -210,7 +216,7 @@ class Hosting:
     ) -> tuple[LogManager, Log]:
         """Raises DiskError when no directory can take it, or it may be in one that failed."""
         node = self._node
-        for manager in node.log_managers:
+        for manager in node.disks.log_managers:
             found = manager.logs.get(topic_partition)
             if found is None:
                 continue
@@ -219,19 +225,19 @@ class Hosting:
                 return manager, found
             log.warning("stray log set aside", extra=fields(partition=str(topic_partition)))
             manager.mark_stray(topic_partition)
-        if node.lacks_directory and not is_new_here(state, node.broker_id):
+        if node.disks.lacks_directory and not is_new_here(state, node.broker_id):
             raise DiskError("log.dirs", "its log may be in a directory that is out of service")
-        usable = [manager for manager in node.log_managers if manager.fenced is None]
+        usable = [manager for manager in node.disks.log_managers if manager.fenced is None]
         failure: DiskError | None = None
         for manager in sorted(usable, key=lambda one: len(one.logs)):
             try:
                 manager.disk.expect_room()  # what is half made would be a stray of the next try
-                node.on_new_log(manager, topic_partition)
+                self._on_new_log(manager, topic_partition)
                 return manager, manager.create(
                     topic_partition, topic.topic_id, config, node.clock.wall_ms()
                 )
             except DiskError as error:
-                node.fence_directory(manager, error)
+                node.disks.fence_directory(manager, error)
                 failure = error
         raise failure or DiskError("log.dirs", "every log directory is fenced")
 
@@ -260,7 +266,7 @@ class Hosting:
             node.parked.replicas_left(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # It is not readable before a round has been: do not wait for a write.
-            node.on_group_write()
+            node.group_commits.request()
         is_same = was == (partition.role, partition.leader, partition.leader_epoch)
         if is_same and not is_repaired:
             return
@@ -322,7 +328,7 @@ class Hosting:
         try:
             hosted.log.repair()
         except DiskError as failure:
-            self._node.fence_directory(hosted.manager, failure)
+            self._node.disks.fence_directory(hosted.manager, failure)
             self._not_finished(hosted.topic_id, state.partition, failure)
             return False
         if hosted.log.log_start == hosted.partition.log_start:
@@ -347,7 +353,7 @@ class Hosting:
     def _remove(self, topic: TopicImage, numbers: Iterable[int]) -> Iterator[None]:
         """Delete what is hosted here of a topic that is gone."""
         for number in numbers:
-            hosted = self._node.hosted_by_id.get((topic.topic_id, number))
+            hosted = self._node.table.by_id.get((topic.topic_id, number))
             if hosted is not None:
                 self._remove_one(hosted)
                 if number % HOSTED_AT_ONCE == 0:
@@ -355,8 +361,7 @@ class Hosting:
 
     def _remove_one(self, hosted: HostedPartition) -> None:
         node, topic_partition = self._node, hosted.topic_partition
-        del node.hosted[topic_partition]
-        del node.hosted_by_id[hosted.topic_id, topic_partition.partition]
+        node.table.remove(hosted)
         hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
         self._changed.append(hosted)
         if self._following is not None:
@@ -365,22 +370,22 @@ class Hosting:
         try:
             hosted.manager.delete(topic_partition, node.clock.wall_ms())
         except DiskError as failure:
-            node.fence_directory(hosted.manager, failure)
+            node.disks.fence_directory(hosted.manager, failure)
 
     def _set_strays_aside(self) -> None:
         """At start: directories of topics that are no more, or not ours."""
-        for manager in self._node.log_managers:
+        for manager in self._node.disks.log_managers:
             strays = [
                 topic_partition
                 for topic_partition in manager.logs
-                if topic_partition not in self._node.hosted
+                if topic_partition not in self._node.table.by_name
             ]
             for topic_partition in strays:
                 log.warning("stray log set aside", extra=fields(partition=str(topic_partition)))
                 try:
                     manager.mark_stray(topic_partition)
                 except DiskError as failure:
-                    self._node.fence_directory(manager, failure)
+                    self._node.disks.fence_directory(manager, failure)
 
 
 def _places(change: MetadataChange) -> Iterator[tuple[TopicImage, Sequence[int]]]:

@@ -22,7 +22,8 @@ from tidemark.runtime.worker_pool import (
 
 from broker.core.batch_rules import count_refused
 from broker.core.partition import Refusal
-from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+from broker.shell.hosted import AppendOutcome, HostedPartition
+from broker.shell.node import BrokerNode
 from broker.storage.recompression import BatchRule, apply_rule
 from broker.storage.recompression import Refusal as RuleRefusal
 
@@ -82,8 +83,8 @@ class InspectedAppend:
             if self._before is not None:
                 await self._before
             if isinstance(stored, Refusal):
-                return self._node.refused(hosted, stored)
-            return self._node.append(
+                return self._node.appender.refused(hosted, stored)
+            return self._node.appender.append(
                 hosted,
                 memoryview(bytearray(stored)),
                 acks=self._acks,

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.telemetry import fields
 
+from broker.config import BrokerConfig
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_topics
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
-
-if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ what was agreed.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId
@@ -17,9 +17,7 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from broker.core.isr_proposals import IsrProposals
 from broker.core.partition import IsrProposal, Role
 from broker.shell.hosted import HostedPartition
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ LOOK_MS_MIN: Final = 50
 class IsrSender:
     """Proposals of every partition that one broker leads."""
 
-    def __init__(self, node: "BrokerNode") -> None:
+    def __init__(self, node: BrokerNode) -> None:
         self._node = node
         self._proposals = IsrProposals()
         self._proposed = asyncio.Event()
@@ -58,7 +56,7 @@ class IsrSender:
         pause_s = max(LOOK_MS_MIN, self._lag_ms // 2) / 1_000
         while True:
             await asyncio.sleep(pause_s)
-            for hosted in tuple(self._node.hosted.values()):
+            for hosted in tuple(self._node.table.by_name.values()):
                 partition = hosted.partition
                 if partition.role is Role.LEADER and len(partition.replicas) > 1:
                     self.consider(hosted)
@@ -109,7 +107,7 @@ class IsrSender:
 
     def _is_pending(self, proposal: IsrProposal) -> bool:
         """Still not known to be agreed or refused."""
-        hosted = self._node.hosted_by_id.get((proposal.topic_id, proposal.partition))
+        hosted = self._node.table.by_id.get((proposal.topic_id, proposal.partition))
         return hosted is not None and hosted.partition.pending == proposal
 
     def _refused(
@@ -128,7 +126,7 @@ class IsrSender:
         answered = {(one.topic_id, one.partition): one for one in answer.partitions}
         for proposal in proposals:
             key = (proposal.topic_id, proposal.partition)
-            hosted = self._node.hosted_by_id.get(key)
+            hosted = self._node.table.by_id.get(key)
             told = answered.get(key)
             if hosted is None or told is None:
                 continue

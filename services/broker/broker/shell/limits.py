@@ -5,6 +5,8 @@ receive buffers.
 from collections import deque
 from collections.abc import Callable
 
+from broker.config import BrokerConfig
+
 
 class ConnectionLimits:
     """Counts, and says no. A large frame that finds no room waits its turn with its connection not
@@ -74,3 +76,12 @@ class ConnectionLimits:
         if self._waiting and self._overdrawn_by is None:
             _, resume = self._waiting.popleft()
             resume()
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """The bounds of one broker, as configured."""
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        buffers_max_bytes=config.buffers_max_bytes,
+    )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.send_queue import SendQueue
@@ -16,13 +16,13 @@ from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.disk import DiskError, File
 
-from broker.config import Listener
+from broker.config import BrokerConfig, Listener
 from broker.shell.connection import Connection
+from broker.shell.counters import BrokerCounters
 from broker.shell.late_frames import is_late
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestRouter
+from broker.shell.limits import ConnectionLimits
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.request_router import RequestRouter
 
 log = logging.getLogger(__name__)
 
@@ -38,23 +38,33 @@ class KafkaListener:
 
     def __init__(
         self,
-        node: "BrokerNode",
-        router: "RequestRouter",
         listener: Listener,
+        router: RequestRouter,
         cold_readers: Executor,
         *,
+        config: BrokerConfig,
+        limits: ConnectionLimits,
+        counters: BrokerCounters,
+        parked: ParkingLot,
+        on_unreadable: Callable[[File, DiskError], None],
         tls: ServerTls | None = None,
     ) -> None:
-        """``tls`` where the listener's security protocol is SSL."""
-        self.node = node
+        """``on_unreadable`` is called for a file that could not be read while it was being sent.
+        ``tls`` where the listener's security protocol is SSL.
+        """
         self.router = router
+        self.limits = limits
+        self.counters = counters
+        self.parked = parked
         self.name = listener.name
         self.cold_readers = cold_readers
-        self.frame_bytes_max = node.config.socket_request_max_bytes
-        self.queued_bytes_max = node.config.connection_queued_max_bytes
-        self.requests_in_flight_max = node.config.requests_in_flight_max
+        self.frame_bytes_max = config.socket_request_max_bytes
+        self.queued_bytes_max = config.connection_queued_max_bytes
+        self.requests_in_flight_max = config.requests_in_flight_max
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._listener = listener
+        self._config = config
+        self._on_unreadable = on_unreadable
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, int] = {}
@@ -151,11 +161,10 @@ class KafkaListener:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection, unless a limit is reached."""
-        counters = self.node.counters
-        if self._stopping or not self.node.limits.admit(connection.address):
-            counters.connections_refused += 1
+        if self._stopping or not self.limits.admit(connection.address):
+            self.counters.connections_refused += 1
             return False
-        counters.connections_total += 1
+        self.counters.connections_total += 1
         self._connections[connection] = 0
         return True
 
@@ -190,12 +199,12 @@ class KafkaListener:
 
     def _unreadable(self, file: File, failure: DiskError) -> None:
         """Not from within the sending: it may answer a request that is just being woken."""
-        self.loop.call_soon(self.node.read_failed, file, failure)
+        self.loop.call_soon(self._on_unreadable, file, failure)
 
     def gone(self, connection: Connection) -> None:
         """A connection is closed."""
         del self._connections[connection]
-        self.node.limits.leave(connection.address)
+        self.limits.leave(connection.address)
         if not self._connections:
             self._quiet.set()
 
@@ -204,16 +213,11 @@ class KafkaListener:
         if self._stopping and connection.idle:
             connection.close("stopping")
 
-    @property
-    def connection_count(self) -> int:
-        """Open connections."""
-        return len(self._connections)
-
     async def _sweep(self) -> None:
         """Close connections that are silent (or do not read) for too long, that have left a long
         poll behind or do not finish a frame, and take back large buffers of silent ones.
         """
-        config = self.node.config
+        config = self._config
         sweep_ms = min(SWEEP_MS, config.connections_max_idle_ms, config.frame_deadline_ms)
         idle_sweeps_max = max(1, config.connections_max_idle_ms // sweep_ms)
         while True:
@@ -231,11 +235,11 @@ class KafkaListener:
                 connection.relax()
                 self._connections[connection] = silent + 1
                 if silent + 1 >= idle_sweeps_max:
-                    self.node.counters.closed_idle += 1
+                    self.counters.closed_idle += 1
                     connection.close("idle")
 
     def _close_late(self, connection: Connection) -> None:
-        self.node.counters.closed_late_frame += 1
+        self.counters.closed_late_frame += 1
         log.warning(
             "connection closed: its frame did not come in time",
             extra=fields(listener=self.name, peer=connection.peer),

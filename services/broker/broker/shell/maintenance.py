@@ -7,7 +7,6 @@ Decisions and all changes of a log happen on the loop; threads only sync files.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode
@@ -15,12 +14,12 @@ from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
+from broker.core.partition import Role
+from broker.shell.hosted import HostedPartition
+from broker.shell.hosting import Hosting
+from broker.shell.node import BrokerNode
 from broker.shell.replica_reports import ReplicaReports
 from broker.storage.log_manager import LogManager
-
-if TYPE_CHECKING:
-    from broker.shell.hosting import Hosting
-    from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +35,24 @@ EXPIRED_AT_ONCE = 200
 class Maintenance:
     """The loops over one broker's log directories."""
 
-    def __init__(self, node: "BrokerNode", hosting: "Hosting") -> None:
+    def __init__(
+        self,
+        node: BrokerNode,
+        hosting: Hosting,
+        *,
+        on_replica_synced: Callable[[HostedPartition], None],
+    ) -> None:
+        """``on_replica_synced`` is called when a flush round reached more of a followed log."""
         self._node = node
+        self._on_replica_synced = on_replica_synced
         self._hosting = hosting
-        self._group_writes = {manager: asyncio.Event() for manager in node.log_managers}
-        self._rounds = {manager: asyncio.Lock() for manager in node.log_managers}
+        self._rounds = {manager: asyncio.Lock() for manager in node.disks.log_managers}
         """A manager has one flush round at a time; the next waits for it."""
         self._reports = ReplicaReports(node, hosting)
-        node.on_group_write = self._note_group_write
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every loop; the caller cancels them."""
-        config, managers = self._node.config, self._node.log_managers
+        config, managers = self._node.config, self._node.disks.log_managers
         flush_ms = min(config.log_flush_interval_ms, FLUSH_LOOK_MS)
         # A disk that hangs, as many do before they fail, holds up its own rounds alone.
         flushes = [self._flush_groups(one) for one in managers]
@@ -84,21 +89,15 @@ class Maintenance:
                 try:
                     await work(manager)
                 except DiskError as failure:
-                    self._node.fence_directory(manager, failure)
+                    self._node.disks.fence_directory(manager, failure)
 
     # -- flushing
-
-    def _note_group_write(self) -> None:
-        for written in self._group_writes.values():
-            written.set()
 
     async def _flush_groups(self, manager: LogManager) -> None:
         """Group commit: one round covers all that was written since the last one began."""
         pause_s = self._node.config.log_flush_group_interval_ms / 1_000
-        written = self._group_writes[manager]
         while True:
-            await written.wait()
-            written.clear()
+            await self._node.group_commits.wait(manager)
             if pause_s:
                 await asyncio.sleep(pause_s)
             if manager.fenced is None or manager.is_full:
@@ -117,13 +116,15 @@ class Maintenance:
             await asyncio.to_thread(begun.run)
             finished = manager.finish_flush(begun)
             if not finished and begun.error is not None:
-                node.fence_directory(manager, begun.error)
+                node.disks.fence_directory(manager, begun.error)
             for flushed, end in finished:
-                hosted = node.hosted.get(flushed.topic_partition)
+                hosted = node.table.by_name.get(flushed.topic_partition)
                 if hosted is not None and hosted.log is flushed:
-                    node.synced(hosted, end)
+                    node.log_moves.synced(hosted, end)
+                    if hosted.partition.role is Role.FOLLOWER:
+                        self._on_replica_synced(hosted)
         except DiskError as failure:
-            node.fence_directory(manager, failure)
+            node.disks.fence_directory(manager, failure)
 
     async def _flush_all(self, manager: LogManager) -> None:
         await self._flush_round(manager, only_group=False)
@@ -139,14 +140,14 @@ class Maintenance:
         self._tell_log_starts(manager)
 
     def _tell_log_starts(self, manager: LogManager) -> None:
-        for hosted in self._node.hosted.values():
+        for hosted in self._node.table.by_name.values():
             if hosted.manager is manager:
-                self._node.log_start_moved(hosted)
+                self._node.log_moves.log_start_moved(hosted)
 
     def _high_watermarks(self, manager: LogManager) -> dict[TopicPartition, int]:
         return {
             hosted.topic_partition: hosted.partition.high_watermark
-            for hosted in self._node.hosted.values()
+            for hosted in self._node.table.by_name.values()
             if hosted.manager is manager
         }
 
@@ -157,7 +158,7 @@ class Maintenance:
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
             await self._hosting.retry_due()
-            for manager in self._node.log_managers:
+            for manager in self._node.disks.log_managers:
                 if manager.fenced is None:
                     continue
                 healed = manager.try_heal(
@@ -167,7 +168,7 @@ class Maintenance:
                 if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     await self._hosting.retry()
-            if all(one.failure is not None for one in self._node.log_managers):
+            if all(one.failure is not None for one in self._node.disks.log_managers):
                 await self._tell_of_failure()
                 raise ServiceError(
                     "every log directory has failed; see the log above, replace the disks and"
@@ -182,7 +183,9 @@ class Maintenance:
         as it takes.
         """
         while not await self._reports.settle(FAILED_REPORT_MS):
-            noted = [await asyncio.to_thread(_is_noted, one) for one in self._node.log_managers]
+            noted = [
+                await asyncio.to_thread(_is_noted, one) for one in self._node.disks.log_managers
+            ]
             if all(noted):
                 return
             log.error("failed log directories neither reported nor noted: waiting for a controller")
@@ -191,7 +194,7 @@ class Maintenance:
         """Forget idempotent producers that were silent for long; a few partitions at a time."""
         while True:
             await asyncio.sleep(EXPIRY_INTERVAL_MS / 1_000)
-            hosted_now = list(self._node.hosted.values())
+            hosted_now = list(self._node.table.by_name.values())
             for first in range(0, len(hosted_now), EXPIRED_AT_ONCE):
                 now = self._node.clock.wall_ms()
                 for hosted in hosted_now[first : first + EXPIRED_AT_ONCE]:

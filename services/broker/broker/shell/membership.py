@@ -9,13 +9,14 @@ with a new broker epoch; what it serves goes on meanwhile, and so does the feed.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime import zk_paths
+from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.service import ServiceError
@@ -32,12 +33,7 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.shell.held_logs import held_logs
 from broker.shell.internal_topics import wanted_topics
-from broker.shell.node import MEMBERSHIP
-
-if TYPE_CHECKING:
-    from tidemark.runtime.controller_client import ControllerClient
-
-    from broker.shell.node import BrokerNode
+from broker.shell.node import MEMBERSHIP, BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +77,19 @@ class Membership:
 
     def __init__(
         self,
-        node: "BrokerNode",
+        node: BrokerNode,
         session: ZkSession,
-        controller: "ControllerClient",
+        controller: ControllerClient,
         *,
         incarnation_id: bytes,
         cluster_id: str,
+        on_joined: Callable[[str], None],
+        on_live: Callable[[str, bytes, int], None],
     ) -> None:
+        """``on_joined`` is called with the cluster's id once registered. ``on_live`` is called with
+        path, content and version of the live znode when it exists and the feed has shown the
+        registration that came with it: before that others may lead what this broker leads.
+        """
         self._node = node
         self._session = session
         self._controller = controller
@@ -97,12 +99,8 @@ class Membership:
         self._feed: asyncio.Task[None] | None = None
         self._is_registered = False
         self.cluster_id = cluster_id
-        self.on_joined: Callable[[str], None] = lambda _: None
-        """Hears the cluster's id once registered."""
-        self.on_live: Callable[[str, bytes, int], None] = lambda _, __, ___: None
-        """Hears path, content and version of the live znode when it is there, and the feed has
-        shown the registration that came with it: before that others may lead what we think we do.
-        """
+        self._on_joined = on_joined
+        self._on_live = on_live
         self._live: tuple[str, bytes, int] | None = None
         node.metadata.subscribe(MEMBERSHIP, Kind.POSITION, self._note_registration)
 
@@ -132,7 +130,7 @@ class Membership:
             return
         shown = change.image.brokers.get(self._node.broker_id)
         if shown is not None and shown.broker_epoch == self._node.broker_epoch:
-            self.on_live(*self._live)
+            self._on_live(*self._live)
             self._live = None
 
     def rejoin(self) -> None:
@@ -268,7 +266,7 @@ class Membership:
                 )
                 for name, wanted in wanted_topics(node.config).items()
             ],
-            held=held_logs(node.log_managers),
+            held=held_logs(node.disks.log_managers),
         )
         try:
             epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)
@@ -286,5 +284,5 @@ class Membership:
             ) from refused
         node.broker_epoch = epoch
         self.cluster_id = cluster_id
-        self.on_joined(cluster_id)
+        self._on_joined(cluster_id)
         log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))

@@ -7,7 +7,7 @@ loop; the record within the batch is found by a worker, for that walks records.
 import asyncio
 import logging
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import read_header
 from tidemark.codec.records import RecordsError, first_at_or_after
@@ -30,13 +30,10 @@ from tidemark.runtime.worker_pool import (
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
-from broker.shell.node import HostedPartition
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +92,7 @@ def at_replica_mark(hosted: HostedPartition, timestamp: int) -> FoundOffset | No
 
 
 async def at_time(
-    node: "BrokerNode",
+    node: BrokerNode,
     hosted: HostedPartition,
     timestamp: int,
     *,
@@ -112,10 +109,10 @@ async def at_time(
             return await _at_maximum(node, hosted, end, lane)
         return await _at_or_after(node, hosted, timestamp, end, lane)
     except DiskError as failure:
-        node.fence_directory(hosted.manager, failure)
+        node.disks.fence_directory(hosted.manager, failure)
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
     except LogDamagedError as damage:
-        node.note_damage(hosted, damage)
+        node.disks.note_damage(hosted, damage)
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
     except (WorkerPoolBusyError, WorkerDiedError):
         return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable: ask again
@@ -136,7 +133,7 @@ def _end(hosted: HostedPartition, *, read_committed: bool) -> int:
 
 
 async def _at_maximum(
-    node: "BrokerNode", hosted: HostedPartition, end: int, lane: Hashable
+    node: BrokerNode, hosted: HostedPartition, end: int, lane: Hashable
 ) -> FoundOffset:
     if not hosted.partition.latest_known:
         return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -150,7 +147,7 @@ async def _at_maximum(
 
 
 async def _at_or_after(
-    node: "BrokerNode", hosted: HostedPartition, timestamp: int, end: int, lane: Hashable
+    node: BrokerNode, hosted: HostedPartition, timestamp: int, end: int, lane: Hashable
 ) -> FoundOffset:
     """After compaction a batch's header may promise a record that it has no more: then the next
     batch is asked.
@@ -175,7 +172,7 @@ def _no_record(hosted: HostedPartition) -> FoundOffset:
 
 
 async def _within(
-    node: "BrokerNode", batch: bytes, timestamp: int, lane: Hashable
+    node: BrokerNode, batch: bytes, timestamp: int, lane: Hashable
 ) -> tuple[int, int] | None:
     """Offset and timestamp of the record; a batch of one needs no worker."""
     header = read_header(batch)

@@ -4,18 +4,15 @@ shows them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from google.protobuf.message import Message
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import InstantMs
 from tidemark.runtime.metadata_wire import read_position
 
+from broker.shell.node import BrokerNode
 from broker.shell.relay import RELAY_TIMEOUT_MS_MAX, TRIGGER_TIMEOUT_MS
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from broker.shell.node import BrokerNode
 
 
 class PartitionAnswer(NamedTuple):

@@ -5,13 +5,15 @@ metadata shows them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from google.protobuf.message import Message
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, InstantMs
 from tidemark.model.metadata import START_OF_FEED
 
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     AlterationResult,
     Caller,
@@ -23,10 +25,6 @@ from broker.shell.wire_mapping import (
     read_topic_results,
     write_alter_configs,
 )
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 TRIGGER_TIMEOUT_MS: Final = 5_000
 """A client that does not want to wait (timeout <= 0) still wants the change made: the controller

@@ -2,7 +2,7 @@
 log's end.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.errors import ErrorCode
@@ -10,9 +10,7 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.partition import FollowerFetch
 from broker.shell.hosted import HostedPartition, ReadOutcome
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 _NO_ERROR = ErrorCode.NONE
 
@@ -25,7 +23,7 @@ class Replica(NamedTuple):
 
 
 def read_replica(
-    node: "BrokerNode",
+    node: BrokerNode,
     hosted: HostedPartition,
     want: FetchPartition,
     replica: Replica,
@@ -58,7 +56,9 @@ def read_replica(
     is_throttled = throttle.concerns(hosted, replica.broker_id)
     if is_throttled and not throttle.may_send(now):
         return ReadOutcome(_NO_ERROR, None, high_watermark, high_watermark, log_start)
-    outcome = node.read_log(hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end)
+    outcome = node.reader.read_log(
+        hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end
+    )
     if outcome.read is not None:
         known = partition.progress.get(replica.broker_id)
         if known is None:  # its directory failed under what this fetch released
@@ -72,7 +72,7 @@ def read_replica(
 
 
 def take_progress(
-    node: "BrokerNode", hosted: HostedPartition, fetch: FollowerFetch, now: InstantMs
+    node: BrokerNode, hosted: HostedPartition, fetch: FollowerFetch, now: InstantMs
 ) -> None:
     """The follower has all below its end. Wakes what the high watermark releases."""
     partition = hosted.partition

@@ -8,7 +8,7 @@ finding is forgotten, whoever made it.
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
@@ -21,11 +21,9 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from broker.core.partition import Role
 from broker.core.unsound import Unsound, UnsoundReports, must_report
 from broker.shell.hosted import HostedPartition
-from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
-
-if TYPE_CHECKING:
-    from broker.shell.hosting import Hosting
-    from broker.shell.node import BrokerNode
+from broker.shell.hosting import Hosting
+from broker.shell.node import BrokerNode
+from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ _STAYS: Final = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 class ReplicaReports:
     """Of one broker."""
 
-    def __init__(self, node: "BrokerNode", hosting: "Hosting") -> None:
+    def __init__(self, node: BrokerNode, hosting: Hosting) -> None:
         self._node = node
         self._hosting = hosting
         self._reports = UnsoundReports()
@@ -64,7 +62,7 @@ class ReplicaReports:
         return True
 
     async def _report(self) -> None:
-        clock, trouble = self._node.clock, self._node.trouble
+        clock, trouble = self._node.clock, self._node.disks.trouble
         while True:
             self._look()
             trouble.clear()  # what _look found is seen below
@@ -85,17 +83,17 @@ class ReplicaReports:
     def _look(self) -> None:
         """Storage may have fenced a directory, or met damage, on any path."""
         node = self._node
-        for manager in node.log_managers:
+        for manager in node.disks.log_managers:
             if manager.failure is not None:
-                node.fence_directory(manager, manager.failure)
-        for hosted in node.hosted.values():
+                node.disks.fence_directory(manager, manager.failure)
+        for hosted in node.table.by_name.values():
             if hosted.is_unsound:
                 self._hosting.note_unsound(hosted)
 
     def _unsound(self) -> Iterator[Unsound]:
         """What the controller is still to hear of."""
         node = self._node
-        for hosted in node.hosted.values():
+        for hosted in node.table.by_name.values():
             since = hosted.unsound_since
             state = None if since is None else self._state(hosted)
             if since is None or state is None:
@@ -162,13 +160,13 @@ class ReplicaReports:
             except VoidSliceError:
                 continue
             except DamagedBatchError as damage:
-                self._node.found_damage(hosted, str(damage), damage.offset)
+                self._node.disks.found_damage(hosted, str(damage), damage.offset)
             except DiskError as failure:
-                self._node.fence_directory(hosted.manager, failure)
+                self._node.disks.fence_directory(hosted.manager, failure)
 
 
-def _name(node: "BrokerNode", one: Unsound) -> str:
-    hosted = node.hosted_by_id.get(one.key)
+def _name(node: BrokerNode, one: Unsound) -> str:
+    hosted = node.table.by_id.get(one.key)
     return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
 
 

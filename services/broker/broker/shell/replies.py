@@ -2,14 +2,11 @@
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tidemark.kafka.apis import APIS
 from tidemark.kafka.headers import RequestHeader, response_header
 from tidemark.storage.disk import File
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
 
 Part = bytes | tuple[File, int, int]
 """A piece of an answer: bytes, or (file, position, length)."""
@@ -24,6 +21,16 @@ RESPONSE_TAGS: Final = {
 """What follows the correlation id: nothing, or an empty tag field."""
 
 
+class ReplyTarget(Protocol):
+    """The connection that a reply belongs to, as far as a reply uses it."""
+
+    def replied(self, reply: "Reply") -> None:
+        """The answer is complete; it is sent in its turn."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection."""
+
+
 class Reply:
     """The place of one answer that comes later. ``send`` is called exactly once, or the connection
     is gone.
@@ -31,7 +38,7 @@ class Reply:
 
     __slots__ = ("_connection", "_header", "on_gone", "parts")
 
-    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
+    def __init__(self, connection: ReplyTarget, header: RequestHeader) -> None:
         self._connection = connection
         self._header = header
         self.parts: list[Part] | None = None

@@ -7,8 +7,7 @@ UNKNOWN_SERVER_ERROR and is logged.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
 from tidemark.kafka.error_responses import error_response
@@ -17,33 +16,18 @@ from tidemark.kafka.long_tail import Struct, read_request, write_response
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.telemetry import fields, new_request_id, request_scope
 
-from broker.shell.kafka import old_produce
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
-    from broker.shell.replies import Reply
+from broker.shell import old_produce
+from broker.shell.connection import Connection
+from broker.shell.node import BrokerNode
+from broker.shell.replies import Reply
+from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class RequestContext:
-    """Who asks, and how: forwarded on every relayed request."""
-
-    principal: str
-    client_id: str | None
-    correlation_id: int
-    api_version: int
-    listener: str
-    peer: str
-    request_id: str
-
-
-Handler = Callable[["BrokerNode", Struct, RequestContext], Awaitable[Mapping[str, object]]]
+Handler = Callable[[BrokerNode, Struct, RequestContext], Awaitable[Mapping[str, object]]]
 """A long-tail API: decoded request in, the fields of its response out."""
 
-HotHandler = Callable[["BrokerNode", "Connection", RequestHeader, memoryview], None]
+HotHandler = Callable[[BrokerNode, Connection, RequestHeader, memoryview], None]
 """A hot API: answers through the connection, now or later. The body is only valid until it returns.
 """
 
@@ -53,7 +37,7 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 _OLD_PRODUCE_MAX: Final = APIS[ApiKey.PRODUCE].served_min - 1
 
 
-def context_of(connection: "Connection", header: RequestHeader) -> RequestContext:
+def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
     """The context of one request."""
     return RequestContext(
         connection.principal,
@@ -71,7 +55,7 @@ class _Asked(NamedTuple):
 
     header: RequestHeader
     body: bytes
-    reply: "Reply"
+    reply: Reply
     context: RequestContext
 
 
@@ -80,7 +64,7 @@ class RequestRouter:
 
     def __init__(
         self,
-        node: "BrokerNode",
+        node: BrokerNode,
         hot: Mapping[ApiKey, HotHandler],
         long_tail: Mapping[ApiKey, Handler],
     ) -> None:
@@ -96,7 +80,7 @@ class RequestRouter:
         keys = self._hot.keys() | self._long_tail.keys()
         return [key for key in ApiKey if int(key) in keys and key not in INTERNAL_APIS]
 
-    def handle(self, connection: "Connection", frame: memoryview) -> None:
+    def handle(self, connection: Connection, frame: memoryview) -> None:
         """Take one frame to its handler. Never raises for what a client sent."""
         try:
             header = connection.headers.read(frame)
@@ -162,7 +146,7 @@ class RequestRouter:
             reply.send([body])
 
     def _refuse_version(
-        self, connection: "Connection", header: RequestHeader, frame: memoryview
+        self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> None:
         """UNSUPPORTED_VERSION where the API's answer has a place for it, else the connection
         closes.

@@ -6,7 +6,7 @@ acknowledged that it is none any more.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, InstantMs
@@ -14,8 +14,7 @@ from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
 
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ LONE_TIMEOUT_MS: Final = 1_000
 """How long the controller is asked at most when nothing could be handed over anyway."""
 
 
-async def hand_over(node: "BrokerNode", *, deadline_ms: int) -> None:
+async def hand_over(node: BrokerNode, *, deadline_ms: int) -> None:
     """Ask the controller until nothing is led here, nothing of it can be led elsewhere, or
     ``deadline_ms`` have passed.
     """
@@ -51,7 +50,7 @@ async def hand_over(node: "BrokerNode", *, deadline_ms: int) -> None:
     )
 
 
-async def _ask(node: "BrokerNode", timeout_ms: int) -> int | None:
+async def _ask(node: BrokerNode, timeout_ms: int) -> int | None:
     """How many partitions the controller has us lead still; None: it did not say."""
     deadline = InstantMs(node.clock.now_ms() + timeout_ms)
     try:
@@ -68,18 +67,18 @@ async def _ask(node: "BrokerNode", timeout_ms: int) -> int | None:
     return int(answer.partitions_led)
 
 
-def led_count(node: "BrokerNode") -> int:
+def led_count(node: BrokerNode) -> int:
     """Partitions that this broker leads by its image."""
     return len(_led(node))
 
 
-def movable_count(node: "BrokerNode") -> int:
+def movable_count(node: BrokerNode) -> int:
     """Those of them that another broker could lead: one that is in sync, and lives on."""
     others = {broker for broker in node.live if broker != node.broker_id}
     return sum(1 for state in _led(node) if not others.isdisjoint(state.isr))
 
 
-def _led(node: "BrokerNode") -> list[PartitionImage]:
+def _led(node: BrokerNode) -> list[PartitionImage]:
     return [
         state
         for topic in node.image.topics.values()

@@ -5,21 +5,20 @@ of one pass: so they are made before the shard is asked (KIP-890, as for produce
 whose append is refused is dropped and loaded again: what would be refused must not come that far.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from broker.core.groups.requests import TxnOffsetCommit
-    from broker.shell.hosted import HostedPartition
-    from broker.shell.node import BrokerNode
+from broker.core.groups.requests import TxnOffsetCommit
+from broker.shell.hosted import HostedPartition
+from broker.shell.txn_verifier import TxnVerifier
 
 _RETRIED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """Told instead of what producers of records are told: clients repeat the commit."""
 
 
 async def refusal_of_offsets(
-    node: "BrokerNode", hosted: "HostedPartition", commit: "TxnOffsetCommit"
+    verifier: TxnVerifier | None, hosted: HostedPartition, commit: TxnOffsetCommit
 ) -> ErrorCode:
     """NONE: the partition is part of the producer's open transaction. What follows must be decided
     before anything else runs: a marker may come in between.
@@ -28,7 +27,7 @@ async def refusal_of_offsets(
     if producer_id < 0 or producer_epoch < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     partition = hosted.partition
-    producers, verifier = partition.producers, node.txn_verifier
+    producers = partition.producers
     if not producers.is_open(producer_id, producer_epoch) and verifier is not None:
         guard = partition.verifications.ask(producer_id, producer_epoch)
         refused = await verifier.ask(

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tidemark.codec.java_hash import shard_for_name
 from tidemark.machine.shard import CLIENT_ERRORS
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
@@ -24,10 +22,7 @@ from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, TxnVerifier
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.wire_mapping import Caller
+from broker.shell.wire_mapping import Caller
 
 RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client waits for an answer: what is not decided by then it asks again."""
@@ -234,14 +229,6 @@ def merge_listings(answers: Iterable[Any]) -> Any:
         if not merged.unknown_states:
             merged.unknown_states.extend(answer.unknown_states)
     return merged
-
-
-def broker_of(node: BrokerNode, transactional_id: str) -> BrokerImage | None:
-    """The broker that FindCoordinator names for a transactional id: any could serve it, but the
-    clients of one id come to one. None while no broker is live.
-    """
-    live = sorted(node.live)
-    return node.image.brokers[live[shard_for_name(transactional_id, len(live))]] if live else None
 
 
 def _wire_caller(caller: Caller) -> common_pb2.Caller:

@@ -7,16 +7,15 @@ partition do not wait.
 
 import asyncio
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.errors import ErrorCode
 
 from broker.core.partition import Refusal
+from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
-
-if TYPE_CHECKING:
-    from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+from broker.shell.node import BrokerNode
 
 _ASKS_MAX: Final = 2
 """The marker that a question waited for voids its answer; another is rare."""
@@ -25,7 +24,7 @@ _INTERVENED = Refusal(
 )
 
 
-def must_verify(hosted: "HostedPartition", batch: memoryview | bytes) -> bool:
+def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
     """Whether the coordinator must be asked about this batch, or is being asked about one before
     it.
     """
@@ -42,8 +41,8 @@ class VerifiedAppend:
 
     def __init__(
         self,
-        node: "BrokerNode",
-        hosted: "HostedPartition",
+        node: BrokerNode,
+        hosted: HostedPartition,
         batch: bytes,
         *,
         acks: int,
@@ -67,7 +66,7 @@ class VerifiedAppend:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         hosted.verifying[self._header.producer_id] = self._over
 
-    async def run(self) -> "AppendOutcome":
+    async def run(self) -> AppendOutcome:
         """The append's outcome."""
         node, hosted = self._node, self._hosted
         try:
@@ -75,7 +74,7 @@ class VerifiedAppend:
                 await self._before
             refused = await self._verify()
             if refused is not None:
-                return node.refused(hosted, refused)
+                return node.appender.refused(hosted, refused)
             if must_inspect(hosted, self._batch, self._lane):
                 return await InspectedAppend(
                     node,
@@ -85,7 +84,7 @@ class VerifiedAppend:
                     lane=self._lane,
                     leader_epoch_expected=self._leader_epoch_expected,
                 ).run()
-            return node.append(
+            return node.appender.append(
                 hosted,
                 memoryview(bytearray(self._batch)),
                 acks=self._acks,

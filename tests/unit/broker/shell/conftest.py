@@ -1,13 +1,16 @@
 """A broker's node that leads one partition of a topic ``orders`` in a temporary directory."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, Listener
 from broker.shell.hosting import Hosting
+from broker.shell.listener import KafkaListener
 from broker.shell.node import BrokerNode
+from broker.shell.request_router import RequestRouter
 from broker.storage.log_manager import LogManager
 from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition, PartitionImage, TopicImage
@@ -15,6 +18,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
+from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.worker_pool import WorkerPool
 
 MakeNode = Callable[[Mapping[str, str]], BrokerNode]
@@ -28,6 +32,27 @@ def absent(kind: type[Kind]) -> Kind:
 
 async def no_producer_ids() -> ProducerIdBlock:
     raise AssertionError("nobody asks for producer ids here")
+
+
+def make_listener(
+    node: BrokerNode,
+    router: RequestRouter,
+    where: Listener | None = None,
+    threads: Executor | None = None,
+    tls: ServerTls | None = None,
+) -> KafkaListener:
+    """A listener of ``node``, as the broker makes it."""
+    return KafkaListener(
+        where or Listener("CLIENT", "127.0.0.1", 0),
+        router,
+        threads or absent(Executor),
+        config=node.config,
+        limits=node.limits,
+        counters=node.counters,
+        parked=node.parked,
+        on_unreadable=node.disks.read_failed,
+        tls=tls,
+    )
 
 
 @pytest.fixture
@@ -61,7 +86,7 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
             topics={topic.name: topic},
             topics_by_id={topic.topic_id: topic},
         )
-        Hosting(node)
+        Hosting(node, on_new_log=lambda *_: None)
         node.metadata.take(image)
         return node
 

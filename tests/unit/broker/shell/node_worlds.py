@@ -2,12 +2,14 @@
 stands still.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from broker.config import BrokerConfig
+from broker.shell.hosted import HostedPartition
 from broker.shell.hosting import Following, Hosting
-from broker.shell.node import BrokerNode, HostedPartition
+from broker.shell.maintenance import Maintenance
+from broker.shell.node import BrokerNode, no_lease_needed
 from broker.storage.log_manager import LogManager
 from manual_clock import ManualClock
 from tidemark.codec.records import build_batch
@@ -26,6 +28,7 @@ from tidemark.model.metadata import (
     PartitionImage,
     TopicImage,
 )
+from tidemark.model.topics import TopicPartition
 from tidemark.storage.mem_disk import MemDisk
 
 ME = BrokerId(1)
@@ -59,7 +62,12 @@ class World:
     """One broker and what it is told."""
 
     def __init__(
-        self, *disks: MemDisk, following: Following | None = None, **settings: Any
+        self,
+        *disks: MemDisk,
+        following: Following | None = None,
+        has_lease: Callable[[], bool] = no_lease_needed,
+        on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
+        **settings: Any,
     ) -> None:
         self.disks = disks or (MemDisk(),)
         self.clock = ManualClock()
@@ -72,8 +80,9 @@ class World:
             producer_ids=nobody,
             workers=nobody,
             draw_session_id=lambda: 1,
+            has_lease=has_lease,
         )
-        self.hosting = Hosting(self.node, following)
+        self.hosting = Hosting(self.node, following, on_new_log=on_new_log)
         self._image = ClusterImage()
 
     def open(self, disk: MemDisk) -> LogManager:
@@ -103,13 +112,13 @@ class World:
         self.node.metadata.take(self._image, changes)
 
     def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
-        return self.node.hosted[name, partition]
+        return self.node.table.by_name[name, partition]
 
     def append(
         self, value: bytes = b"x", *, acks: int = 1, partition: int = 0, **fields: Any
     ) -> Any:
         batch = build_batch([(self.clock.wall_ms(), None, value, ())], **fields)
-        return self.node.append(
+        return self.node.appender.append(
             self.hosted(partition=partition),
             memoryview(bytearray(batch)),
             acks=acks,
@@ -117,4 +126,9 @@ class World:
         )
 
     def read(self, offset: int = 0) -> Any:
-        return self.node.read(self.hosted(), offset, bytes_max=1 << 20)
+        return self.node.reader.read(self.hosted(), offset, bytes_max=1 << 20)
+
+
+def maintenance(world: World) -> Maintenance:
+    """The loops over the disks of ``world``."""
+    return Maintenance(world.node, world.hosting, on_replica_synced=lambda _: None)

@@ -1,8 +1,10 @@
 """A node that leads (or follows) a partition of three replicas, and what its followers say."""
 
+from collections.abc import Callable
 from typing import Any
 
-from broker.shell.node import ReadOutcome
+from broker.shell.hosted import ReadOutcome
+from broker.shell.node import no_lease_needed
 from broker.shell.replica_reads import Replica, read_replica
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch
@@ -55,8 +57,14 @@ def broker(number: int, *, fenced: bool = False, shutting_down: bool = False) ->
 class LeaderWorld(World):
     """A node that leads ``orders-0``."""
 
-    def __init__(self, state: PartitionImage | None = None, **configs: str) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        state: PartitionImage | None = None,
+        *,
+        has_lease: Callable[[], bool] = no_lease_needed,
+        **configs: str,
+    ) -> None:
+        super().__init__(has_lease=has_lease)
         self.node.parked._on_earlier = None  # no loop here: deadlines do not pass
         self.show(replicated(state or partition(), **configs))
         self.change(brokers_changed=tuple(map(broker, (1, 2, 3))))

@@ -8,6 +8,7 @@ import pytest
 from broker.shell.cleaning import Cleaning
 from broker.storage import checkpoint
 from broker.storage.compaction import CHECKPOINT_NAME
+from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
@@ -16,11 +17,17 @@ from unit.broker.shell.node_worlds import World, topic
 
 
 def test_a_recreated_topic_is_not_taken_for_clean() -> None:
-    one = World()
+    cleanings: list[Cleaning] = []
+
+    def forget(manager: LogManager, topic_partition: TopicPartition) -> None:
+        for each in cleanings:
+            each.forget(manager, topic_partition)
+
+    one = World(on_new_log=forget)
     disk, orders = one.disks[0], TopicPartition("orders", 0)
     one.show(topic())
     checkpoint.write_offsets(disk, CHECKPOINT_NAME, {orders: 7}, sync=False)
-    Cleaning(one.node, WorkerPool(), lambda disk: lambda: disk)
+    cleanings.append(Cleaning(one.node, WorkerPool(), lambda disk: lambda: disk))
     one.change(topics_changed=(topic(number=2),), topics_deleted=(topic().topic_id,))
     assert orders not in checkpoint.read_offsets(disk, CHECKPOINT_NAME)
 
@@ -47,12 +54,12 @@ def rolled(shown: Any = COMPACTED) -> World:
     world.show(shown)
     for _ in range(6):
         world.append(bytes(400_000))
-    manager = world.node.log_managers[0]
+    manager = world.node.disks.log_managers[0]
     begun = manager.begin_flush(only_group=False, now_ms=world.clock.wall_ms() + 10**8)
     assert begun is not None
     begun.run()
     for _, end in manager.finish_flush(begun):
-        world.node.synced(world.hosted(), end)
+        world.node.log_moves.synced(world.hosted(), end)
     return world
 
 
@@ -88,14 +95,14 @@ def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
     due = compaction._dirtiest()
     assert due is not None
     assert not asyncio.run(compaction._is_cleaned(*due))
-    assert (world.node.log_managers[0].failure is not None) == fenced
+    assert (world.node.disks.log_managers[0].failure is not None) == fenced
 
 
 def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
     world = rolled(LAGGING)
     world.disks[0].reads_fail = True
     assert cleaning(world)._dirtiest() is None
-    assert world.node.log_managers[0].failure is not None
+    assert world.node.disks.log_managers[0].failure is not None
 
 
 def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:

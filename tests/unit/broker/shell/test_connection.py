@@ -6,15 +6,12 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, cast
 
 import pytest
-from broker.config import Listener
 from broker.shell.connection import BUFFER_BYTES_USUAL, TURN_BYTES_MAX, Connection
-from broker.shell.listener import KafkaListener
 from broker.shell.request_router import RequestRouter
-from unit.broker.shell.conftest import absent
+from unit.broker.shell.conftest import make_listener
 from unit.broker.shell.node_worlds import World
 
 READS_MAX = 32
@@ -71,12 +68,7 @@ def turns(frame_bytes: int, count: int, *, look: Callable[[Client], None]) -> li
     frames = Frames()
 
     async def main() -> list[int]:
-        listener = KafkaListener(
-            World().node,
-            cast("RequestRouter", frames),
-            Listener("CLIENT", "127.0.0.1", 0),
-            absent(Executor),
-        )
+        listener = make_listener(World().node, cast("RequestRouter", frames))
         client, connection = Client(stream), Connection(listener)
         connection.connection_made(client)
         read = []

@@ -25,13 +25,15 @@ def test_a_cold_read_is_refused_and_no_partition_fails() -> None:
     one = cold()
     hosted, other = one.hosted(), one.hosted(partition=1)
     one.disks[0].exhausted = True
-    assert one.node.read(hosted, 0, bytes_max=100).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (
+        one.node.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    )
     assert one.append().error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.node.counters.calls_refused == 2
     assert hosted.manager.fenced is None
     assert (hosted.partition.role, other.partition.role) == (Role.LEADER, Role.LEADER)
     one.disks[0].exhausted = False
-    assert one.node.read(hosted, 0, bytes_max=100).error_code is ErrorCode.NONE
+    assert one.node.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.NONE
     assert one.append().base_offset == 3
 
 
@@ -59,7 +61,7 @@ def test_a_topic_that_could_not_be_made_is_made_later() -> None:
     one = cold()
     one.disks[0].exhausted = True
     one.show(topic(partitions=2), topic("late", number=2))
-    assert ("late", 0) not in one.node.hosted
+    assert ("late", 0) not in one.node.table.by_name
     asyncio.run(one.hosting.retry_due())
     one.disks[0].exhausted = False
     asyncio.run(one.hosting.retry_due())

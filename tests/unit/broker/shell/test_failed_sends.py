@@ -1,18 +1,15 @@
 """A log that cannot be read while it is being sent: its directory has failed as by any read."""
 
 import asyncio
-from concurrent.futures import Executor
 from typing import cast
 
 import pytest
-from broker.config import Listener
 from broker.core.partition import Role
 from broker.shell.connection import Connection
-from broker.shell.listener import KafkaListener
 from broker.shell.request_router import RequestRouter
 from tidemark.kafka.headers import RequestHeader
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.conftest import absent
+from unit.broker.shell.conftest import make_listener
 from unit.broker.shell.node_worlds import World, topic
 from unit.broker.shell.test_connection import Client, Frames
 
@@ -34,14 +31,13 @@ def test_the_directory_is_fenced_and_what_the_other_holds_is_served() -> None:
     assert failing.manager is not other.manager
 
     async def main() -> None:
-        node, router = world.node, cast("RequestRouter", Frames())
-        listener = KafkaListener(node, router, Listener("C", "127.0.0.1", 0), absent(Executor))
+        listener = make_listener(world.node, cast("RequestRouter", Frames()))
         client, connection = Peer(b""), Connection(listener)
         connection.connection_made(client)
         cast("MemDisk", failing.manager.disk).reads_fail = True
         connection.answer_parts(RequestHeader(1, 4, 7, None, 0), list(found.slices))
         connection._flush()
-        await world.node.trouble.wait()
+        await world.node.disks.trouble.wait()
         assert connection.closed
         connection.connection_lost(None)
 

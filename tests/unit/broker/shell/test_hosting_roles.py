@@ -2,7 +2,7 @@
 
 from broker.core.partition import Role
 from broker.shell.commit_wait import CommitWait
-from broker.shell.node import HostedPartition
+from broker.shell.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
@@ -45,9 +45,9 @@ def test_a_replica_that_was_moved_away_is_deleted() -> None:
     world.show(replicated(partition(leader=2)))
     moved = partition(leader=2, isr=(2,), replicas=(BrokerId(2),), version=1)
     world.change(topics_changed=(replicated(moved),))
-    assert world.node.hosted == {}
+    assert world.node.table.by_name == {}
     assert followed.heard[-1] == ("removed", 2)
-    assert world.node.log_managers[0].logs == {}
+    assert world.node.disks.log_managers[0].logs == {}
 
 
 def test_a_shrunk_isr_commits_and_wakes() -> None:

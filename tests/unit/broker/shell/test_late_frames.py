@@ -2,16 +2,13 @@
 
 import asyncio
 import struct
-from concurrent.futures import Executor
 from typing import cast
 
 import pytest
-from broker.config import Listener
 from broker.shell.connection import Connection
 from broker.shell.late_frames import is_late
-from broker.shell.listener import KafkaListener
 from broker.shell.request_router import RequestRouter
-from unit.broker.shell.conftest import absent
+from unit.broker.shell.conftest import make_listener
 from unit.broker.shell.node_worlds import World
 from unit.broker.shell.test_connection import Client, Frames
 
@@ -22,12 +19,8 @@ def late(*steps: tuple[bytes, int]) -> list[bool]:
     """What each look says: some bytes come, so many ms pass. 30 s and a second for 256 KB."""
 
     async def main() -> list[bool]:
-        listener = KafkaListener(
-            World().node,
-            cast("RequestRouter", Frames()),
-            Listener("CLIENT", "127.0.0.1", 0),
-            absent(Executor),
-        )
+        node = World().node
+        listener = make_listener(node, cast("RequestRouter", Frames()))
         client, connection = Client(b""), Connection(listener)
         connection.connection_made(client)
         found = []
@@ -37,7 +30,7 @@ def late(*steps: tuple[bytes, int]) -> list[bool]:
             else:
                 client.unread = memoryview(part)
                 client.readable(connection)
-            found.append(is_late(connection, passed_ms, listener.node.config))
+            found.append(is_late(connection, passed_ms, node.config))
         connection.connection_lost(None)
         client.close()
         return found

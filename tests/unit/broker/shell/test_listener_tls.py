@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from broker.config import SSL, Listener
 from broker.shell.apis import make_router
-from broker.shell.listener import KafkaListener
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
@@ -30,7 +29,7 @@ from tidemark.kafka.produce import (
 )
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.tls import ClientAuth, ServerTls, TlsSettings, client_context
-from unit.broker.shell.conftest import MakeNode
+from unit.broker.shell.conftest import MakeNode, make_listener
 from unit.pem_files import PemFiles
 from waiting import PATIENCE_S, patience
 
@@ -111,7 +110,7 @@ def serve(make_node: MakeNode) -> Iterator[Serve]:
     async def run(settings: TlsSettings, scenario: Callable[[Connect], Awaitable[None]]) -> None:
         node = make_node({})
         where = Listener("SECURE", "127.0.0.1", 0, SSL)
-        listener = KafkaListener(node, make_router(node), where, threads, tls=ServerTls(settings))
+        listener = make_listener(node, make_router(node), where, threads, ServerTls(settings))
         await listener.open()
         clients: list[Client] = []
 

@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 import pytest
-from broker.shell.maintenance import Maintenance
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.node_worlds import World, maintenance, topic
 from waiting import until
 
 
@@ -47,7 +46,7 @@ class TwoDisks(World):
         self.held, self.free = sorted(logs, key=lambda one: one.topic_partition not in self._held())
 
     def _held(self) -> Collection[TopicPartition]:
-        return self.node.log_managers[0].logs
+        return self.node.disks.log_managers[0].logs
 
     async def write(self) -> None:
         """To both, until it is on the disk that does not hang."""
@@ -62,7 +61,7 @@ def test_a_disk_that_hangs_holds_up_its_own_rounds_alone(flush: str) -> None:
     async def main() -> None:
         world = TwoDisks(flush)
         async with asyncio.TaskGroup() as tasks, world.hanging.hangs():
-            loops = Maintenance(world.node, world.hosting).start(tasks)
+            loops = maintenance(world).start(tasks)
             await world.write()
             await world.write()
             assert world.held.synced_end == 0

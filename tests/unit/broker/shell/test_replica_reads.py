@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.node import HostedPartition
+from broker.shell.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
@@ -48,7 +48,7 @@ def test_a_fetch_whose_progress_fails_the_directory_is_refused() -> None:
     hosted, now = world.hosted(), world.clock.now_ms()
 
     def fail(_: bool) -> None:
-        world.node.fence_directory(hosted.manager, DiskError("orders-0/0.log", "full"))
+        world.node.disks.fence_directory(hosted.manager, DiskError("orders-0/0.log", "full"))
 
     world.node.parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
     world.fetch(2, 1)
@@ -96,9 +96,10 @@ def test_a_follower_outside_the_isr_is_noticed() -> None:
 
 @pytest.mark.feature("C07", "Y03")
 def test_without_a_lease_acks_1_waits_for_the_isr() -> None:
-    world = LeaderWorld()
+    lease = [True]
+    world = LeaderWorld(has_lease=lambda: lease[0])
     assert not world.append(acks=1).must_wait
-    world.node.has_lease = lambda: False
+    lease[0] = False
     assert world.append(acks=1).must_wait
     assert not world.append(acks=0).must_wait
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Refusal
-from broker.shell.own_batches import append_own
 from broker.shell.txn_offsets import refusal_of_offsets
 from broker.shell.txn_verifier import TxnVerifier
 from tidemark.codec.control_record import EndTxnMarker, build_marker
@@ -53,7 +52,9 @@ def outcome(one: World, epoch: int = 3, *, producer_id: int = 7) -> ErrorCode:
         producer_epoch=epoch,
         transactions_v2=True,
     )
-    return asyncio.run(refusal_of_offsets(one.node, one.hosted(CONSUMER_OFFSETS), commit))
+    return asyncio.run(
+        refusal_of_offsets(one.node.txn_verifier, one.hosted(CONSUMER_OFFSETS), commit)
+    )
 
 
 def write_offsets(one: World, epoch: int) -> None:
@@ -64,13 +65,16 @@ def write_offsets(one: World, epoch: int) -> None:
         producer_epoch=epoch,
         attributes_extra=TRANSACTIONAL_BIT,
     )
-    assert append_own(one.node, one.hosted(CONSUMER_OFFSETS), batch).error_code is ErrorCode.NONE
+    assert (
+        one.node.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch).error_code
+        is ErrorCode.NONE
+    )
 
 
 def write_marker(one: World, epoch: int) -> None:
     marker = EndTxnMarker(commits=False, coordinator_epoch=1)
     batch = build_marker(marker, producer_id=7, producer_epoch=epoch, timestamp=0)
-    append_own(one.node, one.hosted(CONSUMER_OFFSETS), batch, control=marker)
+    one.node.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch, control=marker)
 
 
 @pytest.mark.feature("L10", "L16")

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from broker.core.partition import Role
 from broker.shell.held_logs import held_logs
-from broker.shell.maintenance import Maintenance
 from broker.shell.replica_reports import ReplicaReports
 from broker.storage.disk_failures import DiskFailures
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -18,7 +17,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.node_worlds import World, maintenance, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 from unit.broker.shell.test_hosting_roles import Followed
 from virtual_time import LoopClock, run_virtual
@@ -68,7 +67,7 @@ def test_a_failed_directory_is_reported_until_the_controller_answers() -> None:
     async def story() -> None:
         controller = Controller(answers_after=2)
         world = led(controller)
-        world.node.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
+        world.node.disks.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
         await until_reported(world, controller)
         assert world.hosted().partition.role is Role.FAILED
         (one,) = controller.asked[-1].replicas
@@ -83,7 +82,7 @@ def test_damage_is_reported_and_the_leader_leads_on_meanwhile() -> None:
     async def story() -> None:
         controller = Controller()
         world = led(controller)
-        world.node.found_damage(world.hosted(), "a batch does not match its CRC", 0)
+        world.node.disks.found_damage(world.hosted(), "a batch does not match its CRC", 0)
         await until_reported(world, controller)
         assert world.hosted().partition.role is Role.LEADER
         (one,) = controller.asked[0].replicas
@@ -118,7 +117,7 @@ def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhe
     for _ in range(5):
         world.append()
     hosted = world.hosted()
-    world.node.found_damage(hosted, "a batch does not match its CRC", 3)
+    world.node.disks.found_damage(hosted, "a batch does not match its CRC", 3)
     world.hosting.note_unsound(hosted)
     world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
     assert hosted.partition.log_end == 5, "the ISR still counts on it"
@@ -131,7 +130,7 @@ def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhe
 def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
     world = World(MemDisk(), MemDisk())
     world.show(topic(partitions=4))
-    first, second = world.node.log_managers
+    first, second = world.node.disks.log_managers
     world.hosted(partition=1).log.report_damage("flipped", 0)
     world.hosted(partition=3).log.end_lost = True
     first.missing.add(world.hosted(partition=3).topic_partition._replace(partition=7))
@@ -145,11 +144,11 @@ def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
 
 def test_nothing_is_made_anew_while_a_directory_is_out_of_service() -> None:
     world = World(MemDisk(), MemDisk())
-    world.node.log_managers[0].fence(EIO)
+    world.node.disks.log_managers[0].fence(EIO)
     world.show(replicated(partition(leader=2, epoch=3, version=3, isr=(2, 3))))
-    assert world.node.hosted == {}, "it may be in the directory that failed"
+    assert world.node.table.by_name == {}, "it may be in the directory that failed"
     world.change(topics_changed=(topic("fresh", number=2),))
-    assert world.hosted("fresh").manager is world.node.log_managers[1]
+    assert world.hosted("fresh").manager is world.node.disks.log_managers[1]
 
 
 def moved() -> TopicImage:
@@ -160,7 +159,7 @@ def moved() -> TopicImage:
 def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> None:
     async def story() -> None:
         world = led(Controller())
-        world.node.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
+        world.node.disks.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
         reports = ReplicaReports(world.node, world.hosting)
         assert not await reports.settle(0), "the image still counts on it"
         world.change(topics_changed=(moved(),))
@@ -173,7 +172,7 @@ def test_a_broker_that_is_not_registered_has_told_nobody() -> None:
     async def story() -> None:
         world = led(Controller())
         world.node.broker_epoch = -1
-        world.node.log_managers[0].fence(EIO)
+        world.node.disks.log_managers[0].fence(EIO)
         reports = ReplicaReports(world.node, world.hosting)
         assert not await reports.settle(0)
         world.change(topics_changed=(moved(),))
@@ -191,8 +190,8 @@ class Ending:
         self.world = led(Controller(answers_after=1_000_000))
         self.world.node.clock = LoopClock()
         self.world.disks[0].writes_fail = not takes_note
-        self.world.node.log_managers[0].fence(EIO)
-        healing = Maintenance(self.world.node, self.world.hosting)._heal()
+        self.world.node.disks.log_managers[0].fence(EIO)
+        healing = maintenance(self.world)._heal()
         self._task = asyncio.get_running_loop().create_task(healing)
 
     async def ends_within(self, seconds: float) -> bool:

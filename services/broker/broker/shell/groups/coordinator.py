@@ -5,8 +5,8 @@ that it leads.
 import asyncio
 import logging
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from tidemark.codec.group_records import GroupRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
@@ -17,6 +17,8 @@ from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
 from tidemark.model.metadata_change import MetadataChange
 from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.shard_runtime import ShardRuntime
 from tidemark.runtime.telemetry import fields
 
@@ -32,12 +34,10 @@ from broker.core.groups.settings import GroupSettings
 from broker.core.groups.shard import GroupShard
 from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
+from broker.shell.hosted import HostedPartition
+from broker.shell.request_context import RequestContext
 from broker.shell.txn_offsets import refusal_of_offsets
-
-if TYPE_CHECKING:
-    from broker.shell.hosted import HostedPartition
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.txn_verifier import TxnVerifier
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,17 @@ GroupRuntime = ShardRuntime[GroupRequest, GroupRecord, Answer]
 class TopicsView:
     """The topics as this broker's feed last said: a ``Topics`` (core/groups/settings.py)."""
 
-    def __init__(self, node: "BrokerNode") -> None:
-        self._node = node
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
 
     @property
     def position(self) -> int:
         """Rises with every change of metadata."""
-        epoch, version = self._node.image.position
+        epoch, version = self._metadata.image.position
         return (epoch << 40) + version
 
     def _topic(self, name: str) -> TopicImage | None:
-        return self._node.image.topics.get(name)
+        return self._metadata.image.topics.get(name)
 
     def topic_id_of(self, name: str) -> TopicId | None:
         """See Topics."""
@@ -74,7 +74,7 @@ class TopicsView:
 
     def name_of(self, topic_id: TopicId) -> str | None:
         """See Topics."""
-        topic = self._node.image.topics_by_id.get(topic_id)
+        topic = self._metadata.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def partition_count(self, name: str) -> int:
@@ -84,7 +84,7 @@ class TopicsView:
 
     def names(self) -> Collection[str]:
         """See Topics."""
-        return self._node.image.topics.keys()
+        return self._metadata.image.topics.keys()
 
 
 class _Held:
@@ -92,7 +92,7 @@ class _Held:
 
     __slots__ = ("hosted", "leader_epoch", "log", "runtime", "task")
 
-    def __init__(self, hosted: "HostedPartition") -> None:
+    def __init__(self, hosted: HostedPartition) -> None:
         self.hosted = hosted
         self.leader_epoch = hosted.partition.leader_epoch
         self.log: GroupLog | None = None
@@ -104,12 +104,23 @@ class Groups:
     """``run`` is the parent of every shard's task; ``sync`` follows leadership."""
 
     def __init__(
-        self, node: "BrokerNode", settings: GroupSettings, *, commit_timeout_ms: int
+        self,
+        settings: GroupSettings,
+        *,
+        metadata: MetadataCache,
+        hosted: Mapping[tuple[str, int], HostedPartition],
+        make_log: Callable[[HostedPartition], GroupLog],
+        verifier: TxnVerifier | None,
+        clock: Clock,
     ) -> None:
-        self._node = node
+        """``verifier`` is asked about transactional commits of offsets; None: nothing is."""
         self._settings = settings
-        self._commit_timeout_ms = commit_timeout_ms
-        self._topics = TopicsView(node)
+        self._metadata = metadata
+        self._hosted = hosted
+        self._make_log = make_log
+        self._verifier = verifier
+        self._clock = clock
+        self._topics = TopicsView(metadata)
         self._held: dict[int, _Held] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -128,7 +139,7 @@ class Groups:
         """The metadata has changed: begin and end shards by who leads."""
         if self._tasks is None:
             return
-        topic = self._node.image.topics.get(CONSUMER_OFFSETS)
+        topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
         led = {} if topic is None else dict(self._led(topic))
         for number, held in list(self._held.items()):
             hosted = led.get(number)
@@ -143,9 +154,9 @@ class Groups:
                     self._hold(number, held), name=f"groups-{number}"
                 )
 
-    def _led(self, topic: TopicImage) -> "Iterator[tuple[int, HostedPartition]]":
+    def _led(self, topic: TopicImage) -> Iterator[tuple[int, HostedPartition]]:
         for one in topic.partitions:
-            hosted = self._node.hosted.get((topic.name, one.partition))
+            hosted = self._hosted.get((topic.name, one.partition))
             if hosted is not None and hosted.partition.role is Role.LEADER:
                 yield one.partition, hosted
 
@@ -154,7 +165,7 @@ class Groups:
         failed.
         """
         while held.hosted.partition.role is Role.LEADER:
-            held.log = GroupLog(self._node, held.hosted, timeout_ms=self._commit_timeout_ms)
+            held.log = self._make_log(held.hosted)
             if held.log.leader_epoch != held.leader_epoch:
                 return
             runtime = held.runtime = self._make_runtime(held.log)
@@ -194,14 +205,14 @@ class Groups:
             group_log,
             encode=encode,
             decode=decode,
-            clock=self._node.clock,
+            clock=self._clock,
             perform=perform,
             in_flight_max=APPENDS_MAX,
         )
         return runtime
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
-        return self._node.image.group_configs.get(group_id, _NOTHING_SET)
+        return self._metadata.image.group_configs.get(group_id, _NOTHING_SET)
 
     def check_configs(self, configs: Mapping[str, str]) -> None:
         """Whether a group may set these here. Raises TidemarkError INVALID_CONFIG."""
@@ -230,14 +241,14 @@ class Groups:
         """Of __consumer_offsets. Raises TidemarkError COORDINATOR_NOT_AVAILABLE: it is not there
         yet.
         """
-        topic = self._node.image.topics.get(CONSUMER_OFFSETS)
+        topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise TidemarkError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} does not exist yet"
             )
         return shard_for_name(group_id, len(topic.partitions))
 
-    async def ask(self, group_id: str, request: GroupRequest, context: "RequestContext") -> Any:
+    async def ask(self, group_id: str, request: GroupRequest, context: RequestContext) -> Any:
         """The reply of the group's shard. Raises TidemarkError NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
@@ -249,7 +260,7 @@ class Groups:
             )
         if isinstance(request, TxnOffsetCommit):
             self._served(held)
-            code = await refusal_of_offsets(self._node, held.hosted, request)
+            code = await refusal_of_offsets(self._verifier, held.hosted, request)
             if code is not ErrorCode.NONE:
                 raise TidemarkError(code, f"not part of transaction {request.transactional_id!r}")
         return await self._served(held).ask(request)
@@ -277,7 +288,7 @@ class Groups:
         return held is not None and held.runtime is not None and held.runtime.is_serving
 
     def transaction_ended(
-        self, hosted: "HostedPartition", writer: Writer, end: int, *, commits: bool
+        self, hosted: HostedPartition, writer: Writer, end: int, *, commits: bool
     ) -> None:
         """A marker was appended to a partition of __consumer_offsets, up to ``end``."""
         held = self._held.get(hosted.topic_partition.partition)

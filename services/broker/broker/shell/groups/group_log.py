@@ -7,7 +7,7 @@ the ISR has them.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.codec.record_batch import Buffer, iterate_headers
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -15,13 +15,12 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
 from broker.shell.commit_wait import CommitWait
-from broker.shell.own_batches import append_own
-from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_and_check
+from broker.shell.disk_health import DiskHealth
+from broker.shell.hosted import HostedPartition
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_and_check
 from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
-
-if TYPE_CHECKING:
-    from broker.shell.hosted import HostedPartition
-    from broker.shell.node import BrokerNode
 
 READ_BYTES: Final = 1024 * 1024
 LOOK_MS: Final = 500
@@ -31,11 +30,21 @@ LOOK_MS: Final = 500
 class GroupLog:
     """See the module; a ``ShardLog`` (tidemark.runtime.shard_runtime)."""
 
-    def __init__(self, node: "BrokerNode", hosted: "HostedPartition", *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        *,
+        appender: PartitionAppender,
+        parked: ParkingLot,
+        disks: DiskHealth,
+        timeout_ms: int,
+    ) -> None:
         """``timeout_ms``: an append that is not committed by then has failed
         (offsets.commit.timeout.ms).
         """
-        self._node = node
+        self._appender = appender
+        self._parked = parked
+        self._disks = disks
         self._hosted = hosted
         self._timeout_ms = timeout_ms
         self.leader_epoch = hosted.partition.leader_epoch
@@ -51,7 +60,7 @@ class GroupLog:
         partition = self._hosted.partition
         end = partition.log_end
         while self.is_ours and partition.high_watermark < end:
-            await self._node.parked.wait_committed(self._hosted, end, wait_ms=LOOK_MS)
+            await self._parked.wait_committed(self._hosted, end, wait_ms=LOOK_MS)
         self._require_ours()
         return end
 
@@ -82,21 +91,20 @@ class GroupLog:
             words = f"{self._hosted.topic_partition}: cut while it was read"
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
         except DamagedBatchError as damage:
-            self._node.found_damage(self._hosted, str(damage), damage.offset)
+            self._disks.found_damage(self._hosted, str(damage), damage.offset)
             raise ValueError(str(damage)) from damage
         except LogDamagedError as damage:
-            self._node.note_damage(self._hosted, damage)
+            self._disks.note_damage(self._hosted, damage)
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(damage)) from damage
         except DiskError as failure:
-            self._node.fence_directory(self._hosted.manager, failure)
+            self._disks.fence_directory(self._hosted.manager, failure)
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, str(failure)) from failure
 
     def append(self, batches: bytes) -> Awaitable[int]:
         """See ShardLog. Everything is in the log, or refused, when this returns."""
         end, view = -1, memoryview(batches)
         for position, header in iterate_headers(batches):
-            outcome = append_own(
-                self._node,
+            outcome = self._appender.append_internal(
                 self._hosted,
                 bytes(view[position : position + header.size_bytes]),
                 leader_epoch_expected=self.leader_epoch,
@@ -110,7 +118,7 @@ class GroupLog:
         """Once the ISR has all below ``end``. Raises TidemarkError."""
         commit = CommitWait(self._hosted, end, self.leader_epoch)
         if not self._hosted.partition.high_watermark >= end:
-            await self._node.parked.wait_committed(self._hosted, end, wait_ms=self._timeout_ms)
+            await self._parked.wait_committed(self._hosted, end, wait_ms=self._timeout_ms)
         if commit.is_lost or not commit.is_committed:
             raise TidemarkError(commit.failure(), f"{self._hosted.topic_partition}: not committed")
         return end

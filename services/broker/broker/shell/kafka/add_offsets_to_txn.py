@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -12,11 +12,9 @@ from broker.core.authorizer import Operation
 from broker.shell.internal_topics import ensure_internal_topic
 from broker.shell.kafka.group_calls import refuse_unless
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 FENCED_KNOWN_FROM: Final = 2
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -18,12 +18,10 @@ from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.kafka.txn_calls import known_to, may
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of
+from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Producer
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 BETWEEN_BROKERS_FROM: Final = 4
 ABORTABLE_KNOWN_FROM: Final = 5

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -15,12 +15,10 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import CLUSTER_WIDE
 from broker.shell.kafka.config_resources import ConfigResourceType
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_alterations
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 SET: Final = 0
 DELETE: Final = 1

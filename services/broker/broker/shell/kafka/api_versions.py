@@ -5,7 +5,7 @@ the client can begin again (KIP-511). Features are named once they are implement
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.api_versions import (
     ApiVersion,
@@ -20,9 +20,8 @@ from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import FeedPosition
 
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
+from broker.shell.connection import Connection
+from broker.shell.node import BrokerNode
 
 CLIENT_NAMED_FROM: Final = 3
 _SUPPORTED: Final = (
@@ -36,7 +35,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """The table of this broker."""
     version = header.api_version
@@ -66,7 +65,7 @@ def handle(
     connection.answer(header, write_api_versions_response(version, response))
 
 
-def finalized_features(node: "BrokerNode") -> list[FinalizedFeature]:
+def finalized_features(node: BrokerNode) -> list[FinalizedFeature]:
     """What clients may rely on. Transactions v2 leave it to partitions' leaders to add them to the
     transaction: without verification these would not.
     """

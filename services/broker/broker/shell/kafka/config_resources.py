@@ -5,17 +5,15 @@ of them there are.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 
 class ConfigResourceType(IntEnum):

@@ -5,7 +5,7 @@ targets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -24,9 +24,7 @@ from broker.core.groups.requests import (
     TopicPartitions,
 )
 from broker.shell.kafka.group_calls import GroupNode, ask, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:

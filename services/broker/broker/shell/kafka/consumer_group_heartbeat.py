@@ -4,7 +4,7 @@ coordinator of the group, which is in the broker that leads its offsets partitio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from tidemark.kafka.apis import ApiKey
@@ -19,9 +19,7 @@ from broker.core.groups.requests import (
     TopicIdPartitions,
 )
 from broker.shell.kafka.group_calls import GroupNode, ask, client_host, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 CLIENTS_NAME_MEMBERS_FROM: Final = 1
 """The first version whose clients choose their member id themselves (KIP-1082)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,7 +11,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_topics
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
     TopicRef,
@@ -19,10 +21,6 @@ from broker.shell.wire_mapping import (
     WiderTopic,
     write_create_partitions,
 )
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

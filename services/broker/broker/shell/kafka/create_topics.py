@@ -5,7 +5,7 @@ topics.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -14,7 +14,9 @@ from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.broker_configs import topic_configs_shown
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_topics
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
     PlannedPartition,
@@ -22,10 +24,6 @@ from broker.shell.wire_mapping import (
     TopicResult,
     write_create_topics,
 )
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

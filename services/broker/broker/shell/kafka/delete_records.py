@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -14,10 +14,9 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode, HostedPartition
-    from broker.shell.request_router import RequestContext
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def _delete(
     """The log start after it. Raises TidemarkError."""
     if not node.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(topic)):
         raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    hosted = node.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST
+    hosted = node.table.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST
     if isinstance(hosted, ErrorCode):
         raise TidemarkError(hosted, hosted.name)
     if hosted.partition.role is not Role.LEADER:
@@ -90,9 +89,9 @@ def _advance(
     try:
         hosted.log.advance_log_start(log_start)
     except DiskError as failure:
-        node.fence_directory(hosted.manager, failure)
+        node.disks.fence_directory(hosted.manager, failure)
         raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    node.log_start_moved(hosted)
+    node.log_moves.log_start_moved(hosted)
     log.info(
         "records deleted",
         extra=fields(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,12 +11,10 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of, relay_topics
+from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 BY_REFERENCE_FROM: Final = 6
 """The first version that names topics in a list of (name, id) rather than of names."""

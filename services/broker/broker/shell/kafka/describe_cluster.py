@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

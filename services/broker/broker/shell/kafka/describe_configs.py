@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -22,10 +22,8 @@ from broker.shell.broker_configs import (
     topic_configs_shown,
 )
 from broker.shell.kafka.config_resources import ConfigResourceType
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,9 +11,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, group_resource
 from broker.core.groups.requests import DescribeGroup, DescribeGroupReply
 from broker.shell.kafka.group_calls import GroupNode, ask, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 NOT_FOUND_FROM: Final = 6
 """Before, a group that does not exist was just Dead (KIP-1043)."""

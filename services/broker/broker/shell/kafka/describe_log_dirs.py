@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode, HostedPartition
-    from broker.shell.request_router import RequestContext
-    from broker.storage.log_manager import LogManager
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
+from broker.storage.log_manager import LogManager
 
 UNKNOWN_BYTES: Final = -1
 
@@ -29,14 +28,14 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     asked = None
     if request.topics is not None:
         asked = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
-    opened = [path for path in node.config.log_dirs if path not in node.failed_directories]
+    opened = [path for path in node.config.log_dirs if path not in node.disks.failed_directories]
     return {
         "error_code": int(ErrorCode.NONE),
         "results": [
             _directory(node, path, manager, asked)
-            for path, manager in zip(opened, node.log_managers, strict=True)
+            for path, manager in zip(opened, node.disks.log_managers, strict=True)
         ]
-        + [_failed(path) for path in node.failed_directories],
+        + [_failed(path) for path in node.disks.failed_directories],
     }
 
 
@@ -55,7 +54,7 @@ def _directory(
     if manager.fenced is not None:
         return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
-    for hosted in node.hosted.values():
+    for hosted in node.table.by_name.values():
         name, partition = hosted.topic_partition
         wanted = asked is None or partition in asked.get(name, ())
         if wanted and hosted.manager is manager:

@@ -6,7 +6,7 @@ asks a broker about all that it hosts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -16,11 +16,9 @@ from tidemark.model.topics import topic_name_problem
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
-
-if TYPE_CHECKING:
-    from broker.core.producers import ProducerEntry
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.core.producers import ProducerEntry
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
@@ -75,7 +73,7 @@ def _producers(
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic_name_problem(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    hosted = node.find(topic, NO_TOPIC_ID, partition)
+    hosted = node.table.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return hosted
     if hosted.partition.role is Role.FAILED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -14,10 +14,8 @@ from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, topic_resource
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 PARTITIONS_MAX: Final = 2_000
 """Partitions in one answer at most, whatever a client asks (Kafka:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -10,12 +10,10 @@ from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.kafka.txn_calls import may
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of
+from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Described
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,11 +11,9 @@ from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.node import BrokerNode
 from broker.shell.partition_relay import by_topic, relay_partitions
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1

@@ -2,7 +2,7 @@
 files.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import (
@@ -16,18 +16,16 @@ from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.fetch_sessions import FetchPlan
+from broker.shell.connection import Connection
 from broker.shell.kafka.fetching import Fetch
 from broker.shell.kafka.replica_fetch import ReplicaFetch
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 TOPIC_IDS_FROM: Final = 13
 
 
 def handle(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Read now; answer now, or park until enough is there or the wait is over."""
     request = read_fetch_request(body, header.api_version)
@@ -52,7 +50,7 @@ def handle(
 
 
 def _plan(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, request: FetchRequest
+    node: BrokerNode, connection: Connection, header: RequestHeader, request: FetchRequest
 ) -> FetchPlan[FetchPartition] | ErrorCode:
     """What to read, by the request and its session; an error answers the whole request."""
     if request.replica_id >= 0 and not node.authorizer.authorize(

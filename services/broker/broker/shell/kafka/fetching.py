@@ -4,7 +4,7 @@ As a consumer's: up to the high watermark.
 """
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from tidemark.kafka.fetch import (
     FetchPartition,
@@ -19,13 +19,11 @@ from tidemark.model.ids import InstantMs, TopicId
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import CachedPartition, FetchPlan, PartitionKey
 from broker.core.parked import READ
+from broker.shell.connection import Connection
+from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka import leader_hints
-from broker.shell.node import HostedPartition, ReadOutcome
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
-    from broker.shell.replies import Part, Reply
+from broker.shell.node import BrokerNode
+from broker.shell.replies import Part, Reply
 
 READ_COMMITTED: Final = 1
 LEADER_FROM: Final = 12
@@ -60,8 +58,8 @@ class Fetch:
 
     def __init__(
         self,
-        node: "BrokerNode",
-        connection: "Connection",
+        node: BrokerNode,
+        connection: Connection,
         header: RequestHeader,
         request: FetchRequest,
         plan: FetchPlan[FetchPartition],
@@ -88,7 +86,7 @@ class Fetch:
         for key, want, cached in plan.looks():
             topic, topic_id, partition = key
             refused = allowed(topic, topic_id)
-            hosted = refused or node.find(topic, topic_id, partition)
+            hosted = refused or node.table.find(topic, topic_id, partition)
             if isinstance(hosted, ErrorCode):
                 failed = True
                 reads.append(Read(key, None, _NOTHING._replace(error_code=hosted), cached))
@@ -130,7 +128,7 @@ class Fetch:
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
     ) -> ReadOutcome:
-        return self._node.read(
+        return self._node.reader.read(
             hosted,
             want.fetch_offset,
             bytes_max=bytes_max,
@@ -175,7 +173,7 @@ class Fetch:
         due = InstantMs(self._node.clock.now_ms() + self._request.wait_ms_max)
         self._park(reply, reads, due)
 
-    def _park(self, reply: "Reply", reads: Reads, due: InstantMs) -> None:
+    def _park(self, reply: Reply, reads: Reads, due: InstantMs) -> None:
         node, connection, request = self._node, self._connection, self._request
         committed_only, session = request.isolation_level == READ_COMMITTED, self._plan.session
         # Neither a marker nor a session says how many bytes became readable.
@@ -221,7 +219,7 @@ class Fetch:
         enough = reads.size_bytes >= self._request.bytes_min or reads.failed
         return not enough and self._node.clock.now_ms() < due
 
-    def answer(self, reads: Reads) -> "list[Part]":
+    def answer(self, reads: Reads) -> list[Part]:
         """The response's pieces with the records' slices between them."""
         node, version = self._node, self._header.api_version
         session = self._plan.session
@@ -294,7 +292,7 @@ class Fetch:
         return throttle_ms
 
 
-def _weave(pieces: list[bytes], slices: "list[tuple[Part, ...]]") -> "list[Part]":
+def _weave(pieces: list[bytes], slices: list[tuple[Part, ...]]) -> list[Part]:
     """Pieces and slices in the order of the wire; bytes without a slice between them become one
     piece.
     """

@@ -8,7 +8,7 @@ clients of one id come to one broker.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.kafka.apis import ApiKey
@@ -20,11 +20,8 @@ from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 from broker.core.authorizer import Operation, group_resource, transactional_id_resource
 from broker.shell.internal_topics import ensure_internal_topic
-from broker.shell.txn_relay import broker_of
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 BATCHED_FROM: Final = 4
 """Several keys in a request (KIP-699)."""
@@ -67,7 +64,7 @@ def _coordinator(
     else:
         if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
             return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
-        broker = broker_of(node, key)
+        broker = broker_of_transactional_id(node, key)
     # None that is fenced, as in Metadata: clients that gave the broker up for that would remember
     # it as the coordinator again.
     endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
@@ -88,6 +85,14 @@ def _leader(node: BrokerNode, group_id: str) -> BrokerImage | None:
         return None
     leader: BrokerId = topic.partitions[shard_for_name(group_id, len(topic.partitions))].leader
     return node.image.brokers.get(leader)
+
+
+def broker_of_transactional_id(node: BrokerNode, transactional_id: str) -> BrokerImage | None:
+    """The broker that is named for a transactional id: any could serve it, but the clients of one
+    id come to one broker. None while no broker is live.
+    """
+    live = sorted(node.live)
+    return node.image.brokers[live[shard_for_name(transactional_id, len(live))]] if live else None
 
 
 def _nobody(code: ErrorCode, words: str) -> dict[str, object]:

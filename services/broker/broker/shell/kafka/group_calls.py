@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
@@ -10,9 +10,7 @@ from tidemark.model.metadata import ClusterImage
 
 from broker.core.authorizer import Authorizer, Operation, group_resource, topic_resource
 from broker.core.groups.requests import GroupReply, GroupRequest
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 ReplyT = TypeVar("ReplyT", bound=GroupReply)
 

@@ -4,7 +4,7 @@ transactional id, which fences all sessions before it and ends what they left op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -15,12 +15,10 @@ from tidemark.model.topics import TRANSACTION_STATE
 from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.internal_topics import ensure_internal_topic
 from broker.shell.kafka.txn_calls import known_to, may, producer_of
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of
+from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Granted
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 NO_PRODUCER_EPOCH: Final = -1
 FIRST_PRODUCER_EPOCH: Final = 0

@@ -4,7 +4,7 @@ when that begins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from tidemark.kafka.apis import ApiKey
@@ -14,9 +14,7 @@ from tidemark.model.errors import ErrorCode
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import JoinGroup, JoinGroupReply, JoinProtocol
 from broker.shell.kafka.group_calls import GroupNode, ask, client_host, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 REBALANCE_TIMEOUT_FROM: Final = 1
 MEMBER_ID_REQUIRED_FROM: Final = 4

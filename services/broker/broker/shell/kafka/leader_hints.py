@@ -1,19 +1,16 @@
 """Who leads instead (KIP-951): what an answer adds where this broker does not."""
 
-from typing import TYPE_CHECKING
-
 from tidemark.kafka.primitives import NodeEndpoint
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, TopicId
 
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def current_leader(
-    node: "BrokerNode", topic: str, topic_id: bytes, partition: int
+    node: BrokerNode, topic: str, topic_id: bytes, partition: int
 ) -> tuple[int, int] | None:
     """(leader id, leader epoch) as this broker's image has it."""
     images = node.image
@@ -24,7 +21,7 @@ def current_leader(
     return state.leader, state.leader_epoch
 
 
-def endpoints(node: "BrokerNode", listener: str, leaders: set[int]) -> list[NodeEndpoint]:
+def endpoints(node: BrokerNode, listener: str, leaders: set[int]) -> list[NodeEndpoint]:
     """Where those leaders are reached through the listener that the client uses."""
     found = []
     for leader in sorted(leaders):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,9 +11,7 @@ from tidemark.model.errors import ErrorCode
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import LeaveGroup, LeaveGroupReply, LeavingMember
 from broker.shell.kafka.group_calls import GroupNode, ask, refuse_unless
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 SEVERAL_FROM: Final = 3
 """From here on several members leave at once, static ones by instance id (KIP-345)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,9 +11,7 @@ from tidemark.model.errors import ErrorCode
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
 from broker.shell.kafka.group_calls import GroupNode, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """ListOffsets (2), versions 1 to 11: marks at once, times by way of a worker."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.list_offsets import (
@@ -16,13 +16,11 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.connection import Connection
+from broker.shell.hosted import HostedPartition
 from broker.shell.kafka.fetching import READ_COMMITTED
-from broker.shell.node import HostedPartition
+from broker.shell.node import BrokerNode
 from broker.shell.offset_lookup import FoundOffset, at_mark, at_replica_mark, at_time
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
 
 NOT_AVAILABLE_FROM: Final = 5
 DEBUGGING_REPLICA: Final = -2
@@ -35,7 +33,7 @@ the time.
 
 
 def handle(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Answer now if every question is about a mark; else when the last is looked up."""
     version = header.api_version
@@ -57,7 +55,7 @@ def handle(
             elif asked[topic, query.partition] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                hosted = node.find(topic, NO_TOPIC_ID, query.partition)
+                hosted = node.table.find(topic, NO_TOPIC_ID, query.partition)
                 found = _at_once(hosted, query, request)
                 if found is None and not isinstance(hosted, ErrorCode):
                     timed.append((results, len(results), hosted, query.timestamp))

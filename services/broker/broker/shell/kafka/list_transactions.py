@@ -5,19 +5,18 @@ Tools ask every broker and put the answers together, so each id is to be in one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
 from broker.core.authorizer import Operation
+from broker.shell.kafka.find_coordinator import broker_of_transactional_id
 from broker.shell.kafka.txn_calls import may
+from broker.shell.node import BrokerNode
 from broker.shell.relay import caller_of
-from broker.shell.txn_relay import ListingFilter, broker_of
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
+from broker.shell.txn_relay import ListingFilter
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
@@ -46,7 +45,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 
 def _is_ours(node: BrokerNode, transactional_id: str) -> bool:
-    broker = broker_of(node, transactional_id)
+    broker = broker_of_transactional_id(node, transactional_id)
     return broker is not None and broker.broker_id == node.broker_id
 
 

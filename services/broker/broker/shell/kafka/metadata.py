@@ -5,8 +5,6 @@ Any broker answers, from its own image. An unknown topic is created when both th
 broker allow it.
 """
 
-from typing import TYPE_CHECKING
-
 from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.metadata import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -26,15 +24,13 @@ from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.auto_creation import create_topics, topics_to_create
+from broker.shell.connection import Connection
+from broker.shell.node import BrokerNode
 from broker.shell.request_router import context_of
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
 
 
 def handle(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Answer from the image; through the controller first when topics are to be created."""
     request = read_metadata_request(body, header.api_version)
@@ -56,8 +52,8 @@ def handle(
 
 
 def _answer(
-    node: "BrokerNode",
-    connection: "Connection",
+    node: BrokerNode,
+    connection: Connection,
     header: RequestHeader,
     request: MetadataRequest,
     refused: dict[str, ErrorCode] | None = None,
@@ -98,7 +94,7 @@ class _Describer:
     """Turns topics of the image into topics of the answer."""
 
     def __init__(
-        self, node: "BrokerNode", principal: str, request: MetadataRequest, reachable: set[int]
+        self, node: BrokerNode, principal: str, request: MetadataRequest, reachable: set[int]
     ) -> None:
         self._node = node
         self._principal = principal

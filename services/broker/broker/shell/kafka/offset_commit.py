@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -24,9 +24,7 @@ from broker.shell.kafka.group_calls import (
     refuse_error,
     refuse_unless,
 )
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 NEW_ERRORS_FROM: Final = 9
 """Clients before KIP-848 do not know the errors that it brought."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -18,9 +18,7 @@ from broker.shell.kafka.group_calls import (
     refuse_unless,
 )
 from broker.shell.kafka.offset_commit import topic_rows
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -26,9 +26,7 @@ from broker.shell.kafka.group_calls import (
     refuse_unless,
 )
 from broker.shell.kafka.offset_commit import topic_key
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 SEVERAL_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10

@@ -4,7 +4,7 @@ truncation (KIP-320), and for Kafka's way of a follower to (KIP-101).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -12,10 +12,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
@@ -38,7 +36,7 @@ def _answer(
 ) -> dict[str, object]:
     if not _allowed(node, topic, context):
         return _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    hosted = node.find(topic, NO_TOPIC_ID, asked.partition)
+    hosted = node.table.find(topic, NO_TOPIC_ID, asked.partition)
     if isinstance(hosted, ErrorCode):
         return _refused(asked, hosted)
     refused = hosted.partition.epoch_refused(asked.current_leader_epoch)

@@ -4,7 +4,7 @@ from this broker's metadata (KIP-455).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -13,11 +13,9 @@ from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.node import BrokerNode
 from broker.shell.partition_relay import by_topic, relay_partitions
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 
 async def alter(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -2,7 +2,7 @@
 committed.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import (
     COMPRESSION_MASK,
@@ -27,15 +27,13 @@ from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.commit_wait import CommitWait
+from broker.shell.connection import Connection
+from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.kafka import leader_hints
-from broker.shell.node import AppendOutcome, HostedPartition
+from broker.shell.node import BrokerNode
+from broker.shell.replies import Reply
 from broker.shell.verified_append import VerifiedAppend, must_verify
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
-    from broker.shell.replies import Reply
 
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7
@@ -51,7 +49,7 @@ _RECORD_REFUSED: Final = "the record has no key, which a compacted topic needs"
 
 
 def handle(
-    node: "BrokerNode", connection: "Connection", header: RequestHeader, body: memoryview
+    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Append what the request brings and answer it, now or when it is committed."""
     if node.parked.is_full and _may_wait(node, read_produce_request(body, header.api_version)):
@@ -72,17 +70,17 @@ def handle(
     _handle_request(node, connection, header, request, len(body))
 
 
-def _may_wait(node: "BrokerNode", request: ProduceRequest) -> bool:
+def _may_wait(node: BrokerNode, request: ProduceRequest) -> bool:
     """Whether the answer may have to wait for what is not known before the append."""
     for topic, topic_id, partitions in request.topics:
         for partition, _ in partitions:
-            hosted = node.find(topic, topic_id, partition)
+            hosted = node.table.find(topic, topic_id, partition)
             if not isinstance(hosted, ErrorCode) and hosted.partition.may_wait(request.acks):
                 return True
     return False
 
 
-def _remember(connection: "Connection", version: int, request: ProduceRequest) -> None:
+def _remember(connection: Connection, version: int, request: ProduceRequest) -> None:
     """Recognise the next request of the same kind by its first bytes."""
     learnt = produce_repeated.learn(request, version)
     if learnt is None:
@@ -97,15 +95,15 @@ def _remember(connection: "Connection", version: int, request: ProduceRequest) -
 
 
 def _handle_repeated(
-    node: "BrokerNode",
-    connection: "Connection",
+    node: BrokerNode,
+    connection: Connection,
     header: RequestHeader,
     known: RepeatedProduce,
     records: memoryview,
 ) -> None:
     """As ``_handle_request``, for one batch for a partition that was asked for before."""
     version, acks, timeout_ms, topic, topic_id, partition, _ = known
-    hosted = node.find(topic, topic_id, partition)
+    hosted = node.table.find(topic, topic_id, partition)
     if (
         isinstance(hosted, ErrorCode)
         or hosted.is_internal
@@ -114,7 +112,7 @@ def _handle_repeated(
         hosted = _topic_refused(node, connection, topic, topic_id) or hosted
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
         hosted.counters.produces += 1
-        outcome = node.append_batch(hosted, records, acks, node.clock.wall_ms())
+        outcome = node.appender.append_batch(hosted, records, acks, node.clock.wall_ms())
         error_code, base_offset, _, append_ms, log_start, must_wait, _, _ = outcome
         if not error_code and not must_wait:
             connection.answer(
@@ -135,8 +133,8 @@ def _handle_repeated(
 
 
 def _handle_request(
-    node: "BrokerNode",
-    connection: "Connection",
+    node: BrokerNode,
+    connection: Connection,
     header: RequestHeader,
     request: ProduceRequest,
     size_bytes: int,
@@ -155,7 +153,7 @@ def _handle_request(
         topics.append((topic, topic_id, results))
         refused = _topic_refused(node, connection, topic, topic_id)
         for partition, records in partitions:
-            hosted = refused or node.find(topic, topic_id, partition)
+            hosted = refused or node.table.find(topic, topic_id, partition)
             if (
                 isinstance(hosted, ErrorCode)
                 or not _is_usual(hosted, records, version)
@@ -166,7 +164,7 @@ def _handle_request(
                 continue
             hosted.counters.produces += 1
             assert records is not None, "checked by _is_usual"
-            outcome = node.append_batch(hosted, records, acks, now_ms)
+            outcome = node.appender.append_batch(hosted, records, acks, now_ms)
             error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
             if error_code or must_wait:
                 produce = produce or _Produce(node, connection, header, request, topics)
@@ -193,7 +191,7 @@ def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int)
     )
 
 
-def _throttle(node: "BrokerNode", connection: "Connection", size_bytes: int) -> int:
+def _throttle(node: BrokerNode, connection: Connection, size_bytes: int) -> int:
     throttle_ms = node.quotas.produced(connection.principal, size_bytes, node.clock.now_ms())
     connection.mute(throttle_ms)
     return throttle_ms
@@ -231,8 +229,8 @@ class _Produce:
 
     def __init__(
         self,
-        node: "BrokerNode",
-        connection: "Connection",
+        node: BrokerNode,
+        connection: Connection,
         header: RequestHeader,
         request: ProduceRequest,
         topics: list[ProduceTopicResult],
@@ -274,7 +272,7 @@ class _Produce:
             results.append(ProducePartitionResult(partition, NO_ERROR))
             self._run(work, hosted, results)
             return
-        outcome = self._node.append_batch(
+        outcome = self._node.appender.append_batch(
             hosted, records, self._request.acks, self._node.clock.wall_ms()
         )
         self.note(outcome, hosted, results)
@@ -447,7 +445,7 @@ def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
 
 
 def _topic_refused(
-    node: "BrokerNode", connection: "Connection", topic: str, topic_id: bytes
+    node: BrokerNode, connection: Connection, topic: str, topic_id: bytes
 ) -> ErrorCode | None:
     """What the whole topic hears before anything is looked at."""
     if not topic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 
@@ -44,9 +44,7 @@ from broker.shell.kafka import (
     txn_offset_commit,
     write_txn_markers,
 )
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import Handler
+from broker.shell.request_router import Handler
 
 _MODULES: Final = (
     create_topics,

@@ -3,7 +3,6 @@ appends.
 """
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 
 from tidemark.kafka.fetch import HIGH_WATERMARK_UNSUPPORTED, FetchPartition, FetchRequest
 from tidemark.kafka.headers import RequestHeader
@@ -12,14 +11,12 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.core.parked import FOLLOWER
+from broker.shell.connection import Connection
 from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
+from broker.shell.node import BrokerNode
 from broker.shell.parking_lot import Follower
 from broker.shell.replica_reads import Replica, read_replica
-
-if TYPE_CHECKING:
-    from broker.shell.connection import Connection
-    from broker.shell.node import BrokerNode
 
 
 class ReplicaFetch(Fetch):
@@ -30,8 +27,8 @@ class ReplicaFetch(Fetch):
 
     def __init__(
         self,
-        node: "BrokerNode",
-        connection: "Connection",
+        node: BrokerNode,
+        connection: Connection,
         header: RequestHeader,
         request: FetchRequest,
         plan: FetchPlan[FetchPartition],

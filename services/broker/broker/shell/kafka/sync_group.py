@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -11,9 +11,7 @@ from tidemark.model.errors import ErrorCode
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import MemberAssignment, SyncGroup, SyncGroupReply
 from broker.shell.kafka.group_calls import GroupNode, ask, may
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 PROTOCOL_NAMED_FROM: Final = 5
 """From here on a member says which protocol it thinks was chosen (KIP-559)."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.authorizer import Operation, transactional_id_resource
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Producer
-
-if TYPE_CHECKING:
-    from tidemark.kafka.long_tail import Struct
-
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 
 def may(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -12,9 +12,7 @@ from broker.core.authorizer import Operation, transactional_id_resource
 from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
 from broker.shell.kafka.group_calls import GroupNode, ask, refuse_error, refuse_unless
 from broker.shell.kafka.offset_commit import choose_topics, topic_rows
-
-if TYPE_CHECKING:
-    from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 
 LOADING_KNOWN_FROM: Final = 2
 """Older clients take COORDINATOR_LOAD_IN_PROGRESS for fatal."""

@@ -5,7 +5,7 @@ Coordinators write theirs through TransactionMarkers (gRPC), and this is the sam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.kafka.apis import ApiKey
@@ -15,11 +15,9 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.node import BrokerNode
+from broker.shell.request_context import RequestContext
 from broker.shell.rpc.transaction_markers import BUMPED_FROM, Ending, Written, settled, write_marker
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-    from broker.shell.request_router import RequestContext
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
@@ -55,7 +53,7 @@ def _may(node: BrokerNode, context: RequestContext, operation: Operation) -> boo
 
 
 def _write(node: BrokerNode, marker: Struct, topic: str, partition: int) -> Written:
-    hosted = node.find(topic, NO_TOPIC_ID, partition)
+    hosted = node.table.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return Written(hosted, "")
     ending = Ending(

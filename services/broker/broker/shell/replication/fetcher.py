@@ -6,7 +6,7 @@ for what comes next.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
 from tidemark.kafka.headers import MalformedRequestError
@@ -19,13 +19,11 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
-from broker.shell.replication.applying import append_records, set_log_start, truncate
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
+from broker.shell.replication.applying import set_log_start, truncate
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 from broker.storage.directory import LogDamagedError
-
-if TYPE_CHECKING:
-    from broker.shell.hosted import HostedPartition
-    from broker.shell.node import BrokerNode
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +44,7 @@ class LeaderFetcher:
 
     def __init__(
         self,
-        node: "BrokerNode",
+        node: BrokerNode,
         leader: BrokerId,
         *,
         flush_group: bool,
@@ -68,7 +66,7 @@ class LeaderFetcher:
 
     # -- told by the manager
 
-    def add(self, hosted: "HostedPartition") -> None:
+    def add(self, hosted: HostedPartition) -> None:
         """Follow it from where it is now."""
         self._hosted[_key(hosted)] = hosted
         self._plan.add(hosted.partition)
@@ -82,7 +80,7 @@ class LeaderFetcher:
         self._plan.remove(key)
         self._synced.set()
 
-    def synced(self, hosted: "HostedPartition") -> None:
+    def synced(self, hosted: HostedPartition) -> None:
         """More of it is on disk."""
         self._plan.moved(_key(hosted))
         self._synced.set()
@@ -190,7 +188,7 @@ class LeaderFetcher:
         """Until all that we follow here is on disk: that is what the next fetch may tell."""
         while any(_is_unsynced(one) for one in self._hosted.values()):
             self._synced.clear()
-            self._node.on_group_write()
+            self._node.group_commits.request()
             await self._synced.wait()
 
     # -- answers
@@ -220,7 +218,7 @@ class LeaderFetcher:
     def _take_partition(
         self,
         key: PartitionKey,
-        hosted: "HostedPartition",
+        hosted: HostedPartition,
         result: FetchPartitionResult,
         records: memoryview | None,
     ) -> None:
@@ -230,10 +228,10 @@ class LeaderFetcher:
         try:
             problem = self._apply(hosted, result, records)
         except DiskError as failure:
-            self._node.fence_directory(hosted.manager, failure)
+            self._node.disks.fence_directory(hosted.manager, failure)
             self._back_off(key, hosted, f"its log directory took nothing: {failure}")
         except LogDamagedError as damage:
-            self._node.note_damage(hosted, damage)
+            self._node.disks.note_damage(hosted, damage)
             self._back_off(key, hosted, "its log is damaged")
         else:
             if problem is None:
@@ -243,7 +241,7 @@ class LeaderFetcher:
                 self._back_off(key, hosted, problem)
 
     def _apply(
-        self, hosted: "HostedPartition", result: FetchPartitionResult, records: memoryview | None
+        self, hosted: HostedPartition, result: FetchPartitionResult, records: memoryview | None
     ) -> str | None:
         """Do what the leader says; why it cannot be followed for now, or None."""
         node, code = self._node, ErrorCode(result.error_code)
@@ -258,16 +256,18 @@ class LeaderFetcher:
         problem = None
         if records:
             node.follower_throttle.fetched(hosted, len(records), node.clock.now_ms())
-            problem = append_records(node, hosted, records, hosted.partition.leader_epoch)
+            problem = node.appender.append_replicated(
+                hosted, records, hosted.partition.leader_epoch
+            )
         partition = hosted.partition
         self._plan.told(_key(hosted), result.high_watermark)
         partition.leader_told(result.high_watermark)
         if result.log_start_offset > partition.log_start:
             hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))
-            node.log_start_moved(hosted)
+            node.log_moves.log_start_moved(hosted)
         return problem
 
-    def _back_off(self, key: PartitionKey, hosted: "HostedPartition", reason: str) -> None:
+    def _back_off(self, key: PartitionKey, hosted: HostedPartition, reason: str) -> None:
         """Leave it out for a while, at each failure longer; news from the feed ends that."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay_ms = round(self._backoff.delay_ms(failures, self._node.dice()))
@@ -280,7 +280,7 @@ class LeaderFetcher:
         )
 
 
-def _is_unsynced(hosted: "HostedPartition") -> bool:
+def _is_unsynced(hosted: HostedPartition) -> bool:
     partition = hosted.partition
     return (
         hosted.manager.fenced is None
@@ -289,5 +289,5 @@ def _is_unsynced(hosted: "HostedPartition") -> bool:
     )
 
 
-def _key(hosted: "HostedPartition") -> PartitionKey:
+def _key(hosted: HostedPartition) -> PartitionKey:
     return hosted.topic_id, hosted.topic_partition.partition

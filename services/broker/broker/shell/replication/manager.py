@@ -5,19 +5,17 @@ before it fetches again, since only what is on disk counts (ADR 0013).
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import PartitionKey
+from broker.shell.hosted import HostedPartition
+from broker.shell.node import BrokerNode
 from broker.shell.replication.fetcher import LeaderFetcher
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
-
-if TYPE_CHECKING:
-    from broker.shell.hosted import HostedPartition
-    from broker.shell.node import BrokerNode
 
 
 class FetcherKey(NamedTuple):
@@ -30,7 +28,7 @@ class FetcherKey(NamedTuple):
 class ReplicationManager:
     """Everything this broker follows. Called on the loop."""
 
-    def __init__(self, node: "BrokerNode", connect: Connect = LeaderConnection.open) -> None:
+    def __init__(self, node: BrokerNode, connect: Connect = LeaderConnection.open) -> None:
         self._node = node
         self._connect = connect
         self._fetchers: dict[FetcherKey, LeaderFetcher] = {}
@@ -38,7 +36,7 @@ class ReplicationManager:
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[FetcherKey, asyncio.Task[None]] = {}
 
-    def apply(self, hosted: "HostedPartition") -> None:
+    def apply(self, hosted: HostedPartition) -> None:
         """Follow the partition's leader from where we are; stop where we follow nobody."""
         partition = hosted.partition
         if partition.role is not Role.FOLLOWER:
@@ -56,13 +54,13 @@ class ReplicationManager:
             self._start(key, fetcher)
         fetcher.add(hosted)
 
-    def remove(self, hosted: "HostedPartition") -> None:
+    def remove(self, hosted: HostedPartition) -> None:
         """Follow it no more."""
         key = self._of.pop(_key(hosted), None)
         if key is not None:
             self._fetchers[key].remove(_key(hosted))
 
-    def synced(self, hosted: "HostedPartition") -> None:
+    def synced(self, hosted: HostedPartition) -> None:
         """A flush round reached more of it: its leader is to hear of that."""
         key = self._of.get(_key(hosted))
         if key is not None:
@@ -90,5 +88,5 @@ class ReplicationManager:
             self._running[key] = self._tasks.create_task(fetcher.run(), name=name)
 
 
-def _key(hosted: "HostedPartition") -> PartitionKey:
+def _key(hosted: HostedPartition) -> PartitionKey:
     return hosted.topic_id, hosted.topic_partition.partition

@@ -13,8 +13,9 @@ from tidemark_wire.v1 import partition_store_pb2
 from broker.core.authorizer import Operation
 from broker.core.parked import INTERNAL, WRITE
 from broker.shell.commit_wait import CommitWait
+from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
-from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
+from broker.shell.node import BrokerNode
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.owned_append import append_owned
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
@@ -74,7 +75,7 @@ class AppendStream:
         if isinstance(command, ErrorCode):
             return _refused(request.correlation_id, command, "the partition is not named rightly")
         node = self._node
-        hosted = node.find(command.topic, command.topic_id, command.partition)
+        hosted = node.table.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             return _refused(command.correlation_id, hosted, None)
         resource = hosted.resource
@@ -149,7 +150,7 @@ class AppendStream:
         self, hosted: HostedPartition, command: AppendCommand, batches: memoryview
     ) -> AppendOutcome:
         """The message's memory is immutable: the one copy made here is the one that is patched."""
-        return self._node.append(
+        return self._node.appender.append(
             hosted,
             memoryview(bytearray(batches)),
             acks=command.acks,

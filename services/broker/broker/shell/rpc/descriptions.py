@@ -14,7 +14,7 @@ from tidemark_wire.v1 import partition_store_pb2 as pb
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.auto_creation import create_topics, topics_to_create
 from broker.shell.node import BrokerNode
-from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import Caller
 
 CLIENT_LISTENER: Final = "CLIENT"

@@ -11,9 +11,10 @@ from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
-from broker.shell.node import BrokerNode, HostedPartition, ReadOutcome
+from broker.shell.hosted import HostedPartition, ReadOutcome
+from broker.shell.node import BrokerNode
+from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
 from broker.shell.rpc.byte_budget import ByteBudget
-from broker.shell.rpc.log_bytes import DamagedBatchError, VoidSliceError, read_checked
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
 from broker.shell.wire_mapping import FetchCommand, read_fetch
 
@@ -136,7 +137,7 @@ class FetchStream:
         return found
 
     def _find(self, command: FetchCommand) -> HostedPartition:
-        hosted = self._node.find(command.topic, command.topic_id, command.partition)
+        hosted = self._node.table.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             raise TidemarkError(hosted, hosted.name)
         resource = hosted.resource
@@ -147,7 +148,7 @@ class FetchStream:
     def _read(
         self, hosted: HostedPartition, command: FetchCommand, bytes_max: int = FETCH_BYTES_MAX
     ) -> ReadOutcome:
-        found = self._node.read(
+        found = self._node.reader.read(
             hosted,
             command.fetch_offset,
             bytes_max=min(command.bytes_max, bytes_max),
@@ -197,10 +198,10 @@ class FetchStream:
                 b""  # cut while it was read: nothing there any more, the next pull sees the new end
             )
         except DamagedBatchError as damage:
-            self._node.found_damage(hosted, str(damage), damage.offset)
+            self._node.disks.found_damage(hosted, str(damage), damage.offset)
             raise TidemarkError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
         except DiskError as failure:
-            self._node.fence_directory(hosted.manager, failure)
+            self._node.disks.fence_directory(hosted.manager, failure)
             raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
 
     async def _write(self, response: partition_store_pb2.FetchResponse) -> None:

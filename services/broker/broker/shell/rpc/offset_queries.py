@@ -36,7 +36,7 @@ async def answer_offset_query(
 async def _look_up(
     node: BrokerNode, caller: Caller, query: OffsetQuery, *, read_committed: bool
 ) -> FoundOffset:
-    hosted = node.find(query.topic, query.topic_id, query.partition)
+    hosted = node.table.find(query.topic, query.topic_id, query.partition)
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
     resource = hosted.resource

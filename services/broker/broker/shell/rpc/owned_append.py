@@ -8,8 +8,8 @@ from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.partition import ACKS_ALL, Refusal
-from broker.shell.node import AppendOutcome, BrokerNode, HostedPartition
-from broker.shell.own_batches import append_own
+from broker.shell.hosted import AppendOutcome, HostedPartition
+from broker.shell.node import BrokerNode
 from broker.shell.wire_mapping import AppendCommand
 
 _NOT_FOR_CLIENTS: Final = Refusal(
@@ -23,21 +23,21 @@ def append_owned(
 ) -> AppendOutcome:
     """Batches of the shard's owner, or the record by which it becomes that."""
     if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
-        return node.refused(hosted, _NOT_FOR_CLIENTS)
+        return node.appender.refused(hosted, _NOT_FOR_CLIENTS)
     if not node.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
-        return node.refused(hosted, _NOT_FOR_CLIENTS)
+        return node.appender.refused(hosted, _NOT_FOR_CLIENTS)
     if command.acks != ACKS_ALL:
-        return node.refused(hosted, _ALL_ONLY)
+        return node.appender.refused(hosted, _ALL_ONLY)
     if command.takes_over:
         owner = OwnerRecord(command.owner_epoch)
         batch = build_owner(owner, timestamp=node.clock.wall_ms())
-        return append_own(
-            node, hosted, batch, control=owner, leader_epoch_expected=command.leader_epoch
+        return node.appender.append_internal(
+            hosted, batch, control=owner, leader_epoch_expected=command.leader_epoch
         )
     refused = hosted.partition.owner_refused(command.owner_epoch)
     if refused is not None:
-        return node.refused(hosted, refused)
-    return node.append(
+        return node.appender.refused(hosted, refused)
+    return node.appender.append(
         hosted,
         memoryview(bytearray(command.batches)),
         acks=ACKS_ALL,

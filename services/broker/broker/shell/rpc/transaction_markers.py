@@ -14,7 +14,6 @@ from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.commit_wait import CommitWait
 from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
-from broker.shell.own_batches import append_own
 from broker.shell.rpc.streams import caller_of
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionMarkers"
@@ -57,7 +56,9 @@ def write_marker(node: BrokerNode, hosted: HostedPartition, ending: Ending) -> W
         timestamp=node.clock.wall_ms(),
     )
     end_before = hosted.partition.log_end
-    outcome = append_own(node, hosted, batch, control=ending.marker, bumped=ending.bumped)
+    outcome = node.appender.append_internal(
+        hosted, batch, control=ending.marker, bumped=ending.bumped
+    )
     if outcome.error_code is not ErrorCode.NONE:
         return Written(outcome.error_code, outcome.message or "")
     if is_groups and outcome.end > end_before:
@@ -115,7 +116,7 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
         marker: txn_pb2.WriteMarkersRequest.Marker,
         target: txn_pb2.WriteMarkersRequest.Target,
     ) -> Written:
-        hosted = self._node.find(target.topic, target.topic_id or bytes(16), target.partition)
+        hosted = self._node.table.find(target.topic, target.topic_id or bytes(16), target.partition)
         if isinstance(hosted, ErrorCode):
             return Written(hosted, "")
         ending = Ending(

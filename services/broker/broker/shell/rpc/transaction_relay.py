@@ -22,7 +22,7 @@ from broker.core.authorizer import (
 )
 from broker.shell.internal_topics import ensure_internal_topic
 from broker.shell.node import BrokerNode
-from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import caller_of
 from broker.shell.txn_relay import RELAY_TIMEOUT_S, merge_listings, told
 

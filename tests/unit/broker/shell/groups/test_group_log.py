@@ -23,7 +23,14 @@ class GroupWorld(LeaderWorld):
     def __init__(self) -> None:
         super().__init__()
         self.node.clock = self.node.parked._clock = Clock()
-        self.log = GroupLog(self.node, self.hosted(), timeout_ms=60_000)
+        node = self.node
+        self.log = GroupLog(
+            self.hosted(),
+            appender=node.appender,
+            parked=node.parked,
+            disks=node.disks,
+            timeout_ms=60_000,
+        )
 
     def fill(self) -> None:
         """Park long polls until none finds room."""
@@ -137,7 +144,7 @@ def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
     with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
         asyncio.run(read_of(world))
     assert world.hosted().log.damage_at == 1
-    assert world.node.trouble.is_set()
+    assert world.node.disks.trouble.is_set()
 
 
 async def _value(appended: Any) -> int:

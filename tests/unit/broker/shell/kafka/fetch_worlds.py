@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from broker.shell.hosted import HostedPartition
 from broker.shell.kafka import fetch as handler
-from broker.shell.own_batches import append_own
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
@@ -60,7 +59,7 @@ class FetchWorld(World):
     # -- what happens to partitions
 
     def at(self, number: int) -> HostedPartition:
-        return self.node.hosted["orders", number]
+        return self.node.table.by_name["orders", number]
 
     @property
     def partitions(self) -> range:
@@ -105,7 +104,9 @@ class FetchWorld(World):
     def put(self, number: int, size: int = 10, *, acks: int = 1, **fields: Any) -> None:
         batch = build_batch([(self.clock.wall_ms(), None, b"x" * size, ())], **fields)
         now = self.clock.wall_ms()
-        self.node.append(self.at(number), memoryview(bytearray(batch)), acks=acks, now_ms=now)
+        self.node.appender.append(
+            self.at(number), memoryview(bytearray(batch)), acks=acks, now_ms=now
+        )
         self.run()
 
     def put_transactional(self, number: int, producer_id: int) -> None:
@@ -114,21 +115,21 @@ class FetchWorld(World):
         batch = build_batch(
             records, producer_id=producer_id, producer_epoch=0, attributes_extra=TRANSACTIONAL_BIT
         )
-        append_own(self.node, self.at(number), batch)
+        self.node.appender.append_internal(self.at(number), batch)
         self.run()
 
     def mark(self, number: int, producer_id: int, *, commits: bool) -> None:
         marker = EndTxnMarker(commits=commits, coordinator_epoch=0)
         now = self.clock.wall_ms()
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=now)
-        append_own(self.node, self.at(number), batch, control=marker)
+        self.node.appender.append_internal(self.at(number), batch, control=marker)
         self.run()
 
     def delete_records(self, number: int) -> None:
         """All that is committed."""
         hosted = self.at(number)
         hosted.log.advance_log_start(hosted.partition.high_watermark)
-        self.node.log_start_moved(hosted)
+        self.node.log_moves.log_start_moved(hosted)
         self.run()
 
     # -- time, and what the shell does beside
@@ -313,7 +314,9 @@ class Fetcher:
             return
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[number] = result.log_start_offset
-        elif result.error_code and TopicPartition("orders", number) in self.world.node.hosted:
+        elif (
+            result.error_code and TopicPartition("orders", number) in self.world.node.table.by_name
+        ):
             self.epochs[number] = self.world.at(number).partition.leader_epoch
         for _, header in iterate_headers(records or b""):
             self.positions[number] = header.last_offset + 1

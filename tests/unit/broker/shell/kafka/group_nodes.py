@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from broker.core.authorizer import Authorizer, Operation, Resource
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.kafka.registry import LONG_TAIL
-from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.errors import TidemarkError

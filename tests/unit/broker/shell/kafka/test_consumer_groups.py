@@ -26,7 +26,7 @@ from broker.core.groups.requests import (
 )
 from broker.shell.kafka import consumer_group_describe, consumer_group_heartbeat
 from broker.shell.kafka.group_calls import GroupNode
-from broker.shell.request_router import RequestContext
+from broker.shell.request_context import RequestContext
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError

@@ -26,8 +26,8 @@ def append(node: BrokerNode, count: int, producer_id: int = -1) -> None:
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=sequence if producer_id >= 0 else -1,
         )
-        outcome = node.append(
-            node.hosted["orders", 0], memoryview(bytearray(batch)), acks=-1, now_ms=NOW_MS
+        outcome = node.appender.append(
+            node.table.by_name["orders", 0], memoryview(bytearray(batch)), acks=-1, now_ms=NOW_MS
         )
         assert outcome.error_code == 0
 
@@ -56,7 +56,7 @@ def test_records_below_an_offset_are_deleted(
     answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset), version)
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.low_watermark) == (error, low_watermark)
-    assert node.hosted["orders", 0].partition.log_start == max(0, low_watermark)
+    assert node.table.by_name["orders", 0].partition.log_start == max(0, low_watermark)
 
 
 def test_what_is_deleted_stays_deleted_when_less_is_asked_for(
@@ -86,7 +86,7 @@ def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
 ) -> None:
     node = make_node({})
     append(node, 3)
-    node.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
+    node.disks.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
     answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(2))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results

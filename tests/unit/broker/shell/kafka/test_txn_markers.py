@@ -69,7 +69,7 @@ def test_an_administrator_ends_it(world: World, ask_of: AskOf, version: int) -> 
     assert written(ask_of, world, marker(), version) == ErrorCode.NONE
     one = producer(ask_of, world)
     assert (one.current_txn_start_offset, one.coordinator_epoch) == (-1, 0)
-    read = world.node.read(world.hosted(), 0, bytes_max=1 << 20, read_committed=True)
+    read = world.node.reader.read(world.hosted(), 0, bytes_max=1 << 20, read_committed=True)
     assert read.last_stable == 3
 
 

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from broker.shell.own_batches import append_own
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
 from broker.shell.rpc.offset_queries import answer_offset_query
@@ -42,7 +41,7 @@ class Transactions(World):
     def end(self, producer_id: int, *, commits: bool) -> None:
         marker = EndTxnMarker(commits, 1)
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)
-        append_own(self.node, self.hosted(), batch, control=marker, bumped=False)
+        self.node.appender.append_internal(self.hosted(), batch, control=marker, bumped=False)
 
     def stream(self, peer: Peer) -> FetchStream:
         return FetchStream(self.node, ByteBudget(1 << 20), CALLER, peer)

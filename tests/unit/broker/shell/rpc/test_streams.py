@@ -83,14 +83,13 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
 ) -> None:
     async def scenario() -> None:
         node = make_node({"flush": "group"})  # and no one runs the rounds
-        node.on_group_write = lambda: None
         peer = Peer(*(append_request(n, batch(b"a"), timeout_ms=10_000) for n in range(3)))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(AppendStream(node, ByteBudget(1_000), CALLER, peer).run())
             await until(lambda: node.parked.count >= 3)
             assert peer.answers == []
-            hosted = node.hosted["orders", 0]
-            node.synced(hosted, 2)
+            hosted = node.table.by_name["orders", 0]
+            node.log_moves.synced(hosted, 2)
             await until(lambda: len(peer.answers) >= 2)
             node.parked.expire(InstantMs(node.clock.now_ms() + 20_000))
         assert [one.error_code for one in peer.answers] == [0, 0, ErrorCode.REQUEST_TIMED_OUT]
@@ -242,7 +241,7 @@ def test_damage_is_told_and_reported_never_served(make_node: MakeNode, tmp_path:
         path.write_bytes(content)
         (answer,) = await fetch(node, fetch_request(0))
         assert (answer.error_code, answer.batches) == (ErrorCode.CORRUPT_MESSAGE, b"")
-        assert "offset 0" in (node.hosted["orders", 0].log.damage or "")
+        assert "offset 0" in (node.table.by_name["orders", 0].log.damage or "")
 
     asyncio.run(scenario())
 

@@ -1,115 +1,17 @@
-"""Counters of the hot path: plain ints on one object, turned into Prometheus families only when
-scraped.
+"""BrokerCollector: the broker's counters and state as Prometheus families, made at each scrape.
 
 Names are those that Kafka's public dashboards use (JMX exporter, lower case).
 """
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
 
-from broker.shell import replication_metrics
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
-
-API_KEYS_MAX = 128
-
-
-class TopicCounters:
-    """What went in and out of one topic on this broker."""
-
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "failed_fetches",
-        "failed_produces",
-        "fetches",
-        "produces",
-        "records_in",
-    )
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.records_in = 0
-        self.produces = 0
-        self.fetches = 0
-        self.failed_produces = 0
-        self.failed_fetches = 0
-
-
-class Refusals:
-    """How often an internal topic was asked for and could not be made, and what was logged last."""
-
-    __slots__ = ("count", "logged")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.logged = ""
-
-
-class BrokerCounters:
-    """Everything the network and the handlers count. Written from the event loop alone."""
-
-    __slots__ = (
-        "calls_refused",
-        "closed_frame",
-        "closed_idle",
-        "closed_late_frame",
-        "connections_refused",
-        "connections_total",
-        "damage_found",
-        "damaged_reads",
-        "inspections_given_up",
-        "internal_topics_refused",
-        "isr_expands",
-        "isr_shrinks",
-        "isr_updates_failed",
-        "malformed_requests",
-        "replication_bytes_in",
-        "replication_bytes_out",
-        "request_errors",
-        "requests",
-        "topics",
-    )
-
-    def __init__(self) -> None:
-        self.requests = [0] * API_KEYS_MAX
-        self.request_errors = [0] * API_KEYS_MAX
-        self.topics: dict[str, TopicCounters] = {}
-        self.internal_topics_refused: dict[str, Refusals] = {}
-        self.connections_total = 0
-        self.connections_refused = 0
-        self.closed_idle = 0
-        self.calls_refused = 0
-        self.closed_frame = 0
-        self.closed_late_frame = 0
-        self.malformed_requests = 0
-        self.damaged_reads = 0
-        self.damage_found = 0
-        self.inspections_given_up = 0
-        self.isr_expands = 0
-        self.isr_shrinks = 0
-        self.isr_updates_failed = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
-
-    def topic(self, name: str) -> TopicCounters:
-        """The counters of a topic that exists; made at its first use."""
-        found = self.topics.get(name)
-        if found is None:
-            found = self.topics[name] = TopicCounters()
-        return found
-
-    def refusals_of(self, name: str) -> Refusals:
-        """Of an internal topic."""
-        return self.internal_topics_refused.setdefault(name, Refusals())
-
+from broker.shell.metrics import replication
+from broker.shell.node import BrokerNode
 
 _TOPIC_COUNTERS = (
     ("messagesin", "records_in", "records appended"),
@@ -125,14 +27,14 @@ _TOPIC_COUNTERS = (
 class BrokerCollector(Collector):
     """Reads the counters and the node's state at each scrape."""
 
-    def __init__(self, node: "BrokerNode") -> None:
+    def __init__(self, node: BrokerNode) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
         """All families of this broker."""
         yield from self._topics()
         yield from self._requests()
-        yield from replication_metrics.families(self._node)
+        yield from replication.families(self._node)
         yield from self._network()
         yield from self._logs()
 
@@ -235,7 +137,7 @@ class BrokerCollector(Collector):
         ends = GaugeMetricFamily(
             "kafka_log_log_logendoffset", "next offset", labels=["topic", "partition"]
         )
-        for (topic, partition), one in dict(self._node.hosted).items():
+        for (topic, partition), one in dict(self._node.table.by_name).items():
             labels = [topic, str(partition)]
             sizes.add_metric(labels, one.log.size_bytes)
             starts.add_metric(labels, one.partition.log_start)

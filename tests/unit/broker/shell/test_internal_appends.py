@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from broker.shell.own_batches import append_own
 from tidemark.codec.control_record import (
     ControlRecord,
     EndTxnMarker,
@@ -43,11 +42,11 @@ def end(
 ) -> Any:
     marker = EndTxnMarker(commits, coordinator)
     batch = build_marker(marker, producer_id=7, producer_epoch=epoch, timestamp=0)
-    return append_own(one.node, one.hosted(), batch, control=marker, bumped=bumped)
+    return one.node.appender.append_internal(one.hosted(), batch, control=marker, bumped=bumped)
 
 
 def committed(one: World, offset: int = 0) -> Any:
-    return one.node.read(one.hosted(), offset, bytes_max=1 << 20, read_committed=True)
+    return one.node.reader.read(one.hosted(), offset, bytes_max=1 << 20, read_committed=True)
 
 
 @pytest.mark.feature("M01", "M02", "M06")
@@ -113,7 +112,7 @@ def test_a_batch_that_nobody_verified_is_refused() -> None:
 
 
 def own(one: World, control: ControlRecord, batch: bytes) -> ErrorCode:
-    return append_own(one.node, one.hosted(), batch, control=control).error_code
+    return one.node.appender.append_internal(one.hosted(), batch, control=control).error_code
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_records_of_a_group_in_a_transaction_count_from_its_marker() -> None:
         producer_epoch=0,
         attributes_extra=TRANSACTIONAL_BIT,
     )
-    assert append_own(one.node, one.hosted(), batch).error_code is ErrorCode.NONE
+    assert one.node.appender.append_internal(one.hosted(), batch).error_code is ErrorCode.NONE
     assert committed(one).last_stable == 0
     end(one, commits=True)
     assert committed(one).last_stable == 2

@@ -2,14 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.core.partition import Partition, Role
-
-if TYPE_CHECKING:
-    from broker.shell.node import BrokerNode
+from broker.shell.node import BrokerNode
 
 _DOCS = {
     "leadercount": "partitions led",
@@ -21,13 +18,15 @@ _DOCS = {
 }
 
 
-def families(node: "BrokerNode") -> Iterator[Metric]:
+def families(node: BrokerNode) -> Iterator[Metric]:
     """All families, from the partitions as they stand."""
     counts: Counter[str] = Counter()
-    for hosted in node.hosted.values():
+    for hosted in node.table.by_name.values():
         counts.update(_states(node, hosted.partition))
     prefix = "kafka_server_replicamanager"
-    yield GaugeMetricFamily(f"{prefix}_partitioncount", "partitions hosted", len(node.hosted))
+    yield GaugeMetricFamily(
+        f"{prefix}_partitioncount", "partitions hosted", len(node.table.by_name)
+    )
     for name, doc in _DOCS.items():
         yield GaugeMetricFamily(f"{prefix}_{name}", doc, counts[name])
     counters = node.counters
@@ -54,15 +53,15 @@ def families(node: "BrokerNode") -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "log directories fenced, or not opened",
-        node.offline_directories,
+        node.disks.offline_directories,
     )
-    damaged = sum(1 for hosted in node.hosted.values() if hosted.log.damage is not None)
+    damaged = sum(1 for hosted in node.table.by_name.values() if hosted.log.damage is not None)
     yield GaugeMetricFamily(
         "tidemark_replicas_damaged", "hosted partitions whose log is known to be damaged", damaged
     )
 
 
-def _states(node: "BrokerNode", partition: Partition) -> list[str]:
+def _states(node: BrokerNode, partition: Partition) -> list[str]:
     """Which of the counts this partition belongs to."""
     if partition.role is not Role.LEADER:
         return [] if partition.role is Role.FOLLOWER else ["offlinereplicacount"]
@@ -80,14 +79,14 @@ def _states(node: "BrokerNode", partition: Partition) -> list[str]:
     return [name for name, does in belongs.items() if does]
 
 
-def _follower_lags(node: "BrokerNode") -> GaugeMetricFamily:
+def _follower_lags(node: BrokerNode) -> GaugeMetricFamily:
     """Of each follower of each led partition."""
     lags = GaugeMetricFamily(
         "tidemark_follower_lag_offsets",
         "offsets between the log's end and what a follower has",
         labels=["topic", "partition", "replica"],
     )
-    for hosted in node.hosted.values():
+    for hosted in node.table.by_name.values():
         name, number = hosted.topic_partition
         for replica, progress in hosted.partition.progress.items():
             lag = hosted.partition.log_end - max(progress.log_end, 0)

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from broker.shell.rpc.log_bytes import (
+from broker.shell.partitions.log_bytes import (
     DamagedBatchError,
     VoidSliceError,
     first_damage,

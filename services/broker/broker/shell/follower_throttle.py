@@ -2,16 +2,14 @@
 the replicas that follower.replication.throttled.replicas of their topic names (KIP-73).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.model.metadata import ClusterImage
 
+from broker.config import BrokerConfig
 from broker.core.replication_throttle import ReplicationThrottle, is_named, rate_in_force
-
-if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.shell.hosted import HostedPartition
+from broker.shell.hosted import HostedPartition
 
 RATE_KEY: Final = "follower.replication.throttled.rate"
 
@@ -19,7 +17,7 @@ RATE_KEY: Final = "follower.replication.throttled.rate"
 class FollowerThrottle:
     """One broker's, over all leaders that it follows."""
 
-    def __init__(self, config: "BrokerConfig") -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self._rate_at_start = config.follower_replication_throttled_rate
         self._broker_id = BrokerId(config.broker_id)
         self._throttle = ReplicationThrottle(self._rate_at_start)
@@ -32,12 +30,12 @@ class FollowerThrottle:
             )
         )
 
-    def names(self, hosted: "HostedPartition") -> bool:
+    def names(self, hosted: HostedPartition) -> bool:
         """Whether what is fetched of this partition counts, and may have to wait."""
         named = hosted.log.config.follower_replication_throttled_replicas
         return is_named(named, hosted.topic_partition.partition, self._broker_id)
 
-    def fetched(self, hosted: "HostedPartition", size_bytes: int, now: InstantMs) -> None:
+    def fetched(self, hosted: HostedPartition, size_bytes: int, now: InstantMs) -> None:
         """Count what came; in sync or not, as Kafka does."""
         if self.names(hosted):
             self._throttle.transferred(size_bytes, now)

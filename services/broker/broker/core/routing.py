@@ -1,0 +1,14 @@
+"""The error for a partition that this broker does not host."""
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerId
+from tidemark.model.metadata import TopicImage
+
+
+def error_elsewhere(topic: TopicImage, partition: int, broker_id: BrokerId) -> ErrorCode:
+    """For a topic of the metadata whose ``partition`` is not hosted here."""
+    if not 0 <= partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.partitions[partition].leader == broker_id:
+        return ErrorCode.KAFKA_STORAGE_ERROR  # it belongs here, yet no log directory could take it
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,68 @@
+"""ConnectionHost: a listener as its connections use it.
+
+A protocol, so that a connection does not import the listener that makes it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.runtime.send_queue import SendQueue
+from tidemark.runtime.transport_queue import TransportQueue
+
+from broker.core.parked import Parked
+from broker.shell.counters import BrokerCounters
+from broker.shell.limits import ConnectionLimits
+
+ConnectionT = TypeVar("ConnectionT", contravariant=True)
+
+
+class HandlesFrames(Protocol[ConnectionT]):
+    """The router of requests."""
+
+    def handle(self, connection: ConnectionT, frame: memoryview) -> None:
+        """Take one frame to its handler. Never raises for what a client sent."""
+
+    def served(self) -> list[ApiKey]:
+        """The APIs that have a handler and are for clients."""
+
+
+class ConnectionHost(Protocol[ConnectionT]):
+    """What a connection reads of its listener, and calls."""
+
+    name: str
+    loop: asyncio.AbstractEventLoop
+    limits: ConnectionLimits
+    counters: BrokerCounters
+    frame_bytes_max: int
+    queued_bytes_max: int
+    requests_in_flight_max: int
+
+    @property
+    def router(self) -> HandlesFrames[ConnectionT]:
+        """The handler of every frame."""
+
+    @property
+    def parked(self) -> Parked:
+        """The requests that wait, of all connections."""
+
+    def admit(self, connection: ConnectionT) -> bool:
+        """Count a new connection, unless a limit is reached."""
+
+    def make_queue(
+        self,
+        transport: asyncio.Transport,
+        on_drained: Callable[[], None],
+        on_broken: Callable[[str], None],
+    ) -> SendQueue | TransportQueue:
+        """The way out for a connection's answers. Raises OSError without a descriptor."""
+
+    def drained(self, connection: ConnectionT) -> None:
+        """A connection has sent all its answers."""
+
+    def gone(self, connection: ConnectionT) -> None:
+        """A connection is closed."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a slow handler to its end."""
