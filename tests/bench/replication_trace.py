@@ -19,12 +19,11 @@ from typing import Any, Final, NamedTuple
 
 from broker.__main__ import main
 from broker.core.partition import Role
-from broker.shell import replica_reads
 from broker.shell.hosted import HostedPartition
 from broker.shell.kafka import replica_fetch
-from broker.shell.node import BrokerNode
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.replication import fetcher
+from broker.shell.replication.replica_reader import ReplicaReader
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Member
 
@@ -72,7 +71,7 @@ def _note(point: str, hosted: HostedPartition, offset: int, replica: int = -1) -
 
 
 def _trace_leader() -> None:
-    append, take = PartitionAppender.append_batch, replica_reads.take_progress
+    append, take = PartitionAppender.append_batch, ReplicaReader.take_progress
     write_answer = replica_fetch.ReplicaFetch.answer
 
     def append_batch(
@@ -82,10 +81,10 @@ def _trace_leader() -> None:
         _note("appended", hosted, hosted.partition.log_end)
         return outcome
 
-    def take_progress(node: BrokerNode, hosted: HostedPartition, fetch: Any, now: Any) -> None:
+    def take_progress(reader: ReplicaReader, hosted: HostedPartition, fetch: Any, now: Any) -> None:
         before = hosted.partition.high_watermark
         _note("heard", hosted, fetch.log_end, fetch.broker_id)
-        take(node, hosted, fetch, now)
+        take(reader, hosted, fetch, now)
         after = hosted.partition.high_watermark
         if after != before:
             _note("committed", hosted, after)
@@ -99,7 +98,7 @@ def _trace_leader() -> None:
 
     for owner, wrapper in (
         (PartitionAppender, append_batch),
-        (replica_reads, take_progress),
+        (ReplicaReader, take_progress),
         (replica_fetch.ReplicaFetch, answer),
     ):
         setattr(owner, wrapper.__name__, wrapper)

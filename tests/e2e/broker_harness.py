@@ -197,7 +197,7 @@ async def serve(
     controller.on_image = server.node.metadata.take
     try:
         endpoints = await server.open()
-        server.node.broker_epoch = 1
+        server.node.registration.broker_epoch = 1
         image = ClusterImage(
             position=FeedPosition(ControllerEpoch(1), 0),
             cluster_id=CLUSTER_ID,

@@ -224,7 +224,9 @@ class BrokerProcess:
         """Whether it is registered, and has seen it in the feed."""
         shown = self.node.image.brokers.get(self.node.broker_id)
         return (
-            shown is not None and not shown.fenced and shown.broker_epoch == self.node.broker_epoch
+            shown is not None
+            and not shown.fenced
+            and shown.broker_epoch == self.node.registration.broker_epoch
         )
 
     def _listen(self, make_protocol: Callable[[], Any], port: int) -> SimServer:

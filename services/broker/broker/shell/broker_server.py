@@ -18,12 +18,12 @@ from broker.shell import producer_ids
 from broker.shell.apis import make_router
 from broker.shell.cleaning import Cleaning
 from broker.shell.hosting import Hosting
-from broker.shell.isr_sender import IsrSender
 from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
-from broker.shell.node import LISTENERS, BrokerNode, no_lease_needed
+from broker.shell.node import BrokerNode, no_lease_needed
 from broker.shell.replication.manager import ReplicationManager
 from broker.shell.seams import Seams
+from broker.shell.subscribers import LISTENERS
 from broker.shell.txn_relay import TxnRelay
 from broker.shell.txn_verifier import TxnVerifier
 from broker.storage.log_manager import LogManager
@@ -79,8 +79,7 @@ class BrokerServer:
         self.node.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
-        self.replication = ReplicationManager(self.node, seams.connect_leader)
-        self.isr_sender = IsrSender(self.node)
+        self.replication = ReplicationManager(self.node.fetcher_parts(), seams.connect_leader)
         self.cleaning = Cleaning(self.node, seams.make_workers(jobs_max=1), seams.opener)
         self.hosting = Hosting(self.node, self.replication, on_new_log=self.cleaning.forget)
         self.maintenance = Maintenance(
@@ -116,7 +115,7 @@ class BrokerServer:
         )
 
     def _registration(self) -> tuple[int, int]:
-        return self.node.registration()
+        return self.node.registration.current()
 
     async def open(self) -> tuple[Endpoint, ...]:
         """Bind every listener; answers what is to be advertised. Nothing is accepted yet."""
@@ -130,7 +129,7 @@ class BrokerServer:
 
     def not_ready(self) -> str | None:
         """Why clients are not served yet; None when they are."""
-        if self.node.broker_epoch < 0:
+        if self.node.registration.broker_epoch < 0:
             return "not registered with a controller yet"
         if not all(listener.serving.is_set() for listener in self.listeners):
             return "no metadata from the controller yet"
@@ -150,7 +149,7 @@ class BrokerServer:
             loops = [
                 *self.maintenance.start(tasks),
                 *self.cleaning.start(tasks),
-                tasks.create_task(self.isr_sender.run(), name="isr-sender"),
+                tasks.create_task(self.node.isr_sender.run(), name="isr-sender"),
             ]
             groups = tasks.create_task(self.node.groups.run(), name="groups")
             if self.node.txn_verifier is not None:
@@ -192,7 +191,9 @@ class BrokerServer:
         for manager in self.node.disks.log_managers:
             if manager.fenced is None:
                 manager.checkpoint(high_watermarks)
-            manager.close(clean=manager.fenced is None, broker_epoch=self.node.broker_epoch)
+            manager.close(
+                clean=manager.fenced is None, broker_epoch=self.node.registration.broker_epoch
+            )
 
 
 def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:

@@ -24,7 +24,8 @@ from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import HOSTING, PARKED_REQUESTS, BrokerNode
+from broker.shell.node import BrokerNode
+from broker.shell.subscribers import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.recompression import rule_for

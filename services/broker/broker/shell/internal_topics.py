@@ -73,7 +73,7 @@ async def ensure_internal_topic(
     if name in node.image.topics:
         return None
     words = f"{name} is being created; ask again"
-    if not node.live:
+    if not node.live.epochs:
         return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
     wanted = wanted_topics(node.config)[name]
     new = NewTopic(name, wanted.partition_count, wanted.replication_factor, (), wanted.configs)
@@ -92,7 +92,7 @@ async def ensure_internal_topic(
 
 def _too_few_brokers(node: BrokerNode, name: str, wanted: Wanted) -> str:
     """What to say; it is logged once for each number of brokers, however often clients ask."""
-    live, factor = len(node.live), wanted.replication_factor
+    live, factor = len(node.live.epochs), wanted.replication_factor
     words = (
         f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its own,"
         f" and {live} brokers are alive. Start more brokers, or lower {wanted.factor_key}."

@@ -33,7 +33,8 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.shell.held_logs import held_logs
 from broker.shell.internal_topics import wanted_topics
-from broker.shell.node import MEMBERSHIP, BrokerNode
+from broker.shell.node import BrokerNode
+from broker.shell.subscribers import MEMBERSHIP
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Membership:
             self._controller,
             self._node.metadata,
             subscriber=f"broker-{self._node.broker_id}",
-            broker_epoch=lambda: BrokerEpoch(self._node.broker_epoch),
+            broker_epoch=lambda: BrokerEpoch(self._node.registration.broker_epoch),
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -129,7 +130,7 @@ class Membership:
         if self._live is None or not self._is_registered:
             return
         shown = change.image.brokers.get(self._node.broker_id)
-        if shown is not None and shown.broker_epoch == self._node.broker_epoch:
+        if shown is not None and shown.broker_epoch == self._node.registration.broker_epoch:
             self._on_live(*self._live)
             self._live = None
 
@@ -234,7 +235,7 @@ class Membership:
         request = pb.RegisterBrokerRequest(
             broker=pb.BrokerInfo(
                 broker_id=node.broker_id,
-                broker_epoch=node.broker_epoch,
+                broker_epoch=node.registration.broker_epoch,
                 incarnation_id=self._incarnation_id,
                 endpoints=[
                     pb.Endpoint(
@@ -250,8 +251,8 @@ class Membership:
                 node=said.machine,
             ),
             previous_broker_epoch=said.previous_broker_epoch
-            if node.broker_epoch < 0
-            else node.broker_epoch,
+            if node.registration.broker_epoch < 0
+            else node.registration.broker_epoch,
             clean_stop=said.clean_stop,
             boot_id=said.boot_id,
             log_dir_ids=list(said.log_dir_ids),
@@ -282,7 +283,7 @@ class Membership:
                 f"broker {node.broker_id} may not join: {refused.message}",
                 _EXIT_CODES.get(refused.code, ExitCode.UNAVAILABLE),
             ) from refused
-        node.broker_epoch = epoch
+        node.registration.broker_epoch = epoch
         self.cluster_id = cluster_id
         self._on_joined(cluster_id)
         log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))

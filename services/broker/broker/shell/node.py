@@ -3,11 +3,10 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.backoff import Dice
-from tidemark.model.ids import BrokerEpoch, BrokerId
+from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime.channel_pool import ChannelPool
@@ -23,33 +22,29 @@ from broker.core.fetch_sessions import FetchSessions
 from broker.core.quotas import Quotas
 from broker.shell.counters import BrokerCounters
 from broker.shell.disk_health import DiskHealth
-from broker.shell.follower_throttle import FollowerThrottle
+from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_log import GroupLog
 from broker.shell.hosted import HostedPartition
-from broker.shell.leader_throttle import LeaderThrottle
 from broker.shell.limits import connection_limits
+from broker.shell.live_brokers import LiveBrokers
 from broker.shell.parking_lot import ParkingLot, parked_limits
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.registration import Registration
+from broker.shell.replication.fetcher import FetcherParts
+from broker.shell.replication.follower_throttle import FollowerThrottle
+from broker.shell.replication.isr_sender import IsrSender
+from broker.shell.replication.leader_throttle import LeaderThrottle
+from broker.shell.replication.replica_reader import ReplicaReader
+from broker.shell.subscribers import ACT_FIRST, ACT_THEN, GROUPS, THROTTLES
 from broker.shell.suspects import Suspects
 from broker.shell.txn_relay import TxnRelay
 from broker.shell.txn_verifier import TxnVerifier
 from broker.storage.log_manager import LogManager
-
-HOSTING: Final = "hosting"
-PARKED_REQUESTS: Final = "parked-requests"
-LIVE_BROKERS: Final = "live-brokers"
-THROTTLES: Final = "throttles"
-GROUPS: Final = "groups"
-LISTENERS: Final = "listeners"
-MEMBERSHIP: Final = "membership"
-ACT_FIRST: Final = (HOSTING,)
-"""Subscribers of the metadata that act before a new image is shown: partitions of it are hosted."""
-ACT_THEN: Final = (LIVE_BROKERS, THROTTLES, PARKED_REQUESTS, GROUPS, LISTENERS, MEMBERSHIP)
 
 
 def no_lease_needed() -> bool:
@@ -88,7 +83,8 @@ class BrokerNode:
         """
         self.config = config
         self.broker_id = BrokerId(config.broker_id)
-        self.broker_epoch = -1
+        self.facts = BrokerFacts(self.broker_id, config, clock, dice)
+        self.registration = Registration(self.broker_id)
         self.metadata = MetadataCache(first=ACT_FIRST, then=ACT_THEN)
         self.table = PartitionTable(self.broker_id, self.metadata)
         self.clock = clock
@@ -122,10 +118,9 @@ class BrokerNode:
         self.appender = self._make_appender()
         self.log_moves = LogMoves(self.parked)
         self.suspects = Suspects()
-        self.live: dict[BrokerId, BrokerEpoch] = {}
-        """Brokers that may be in an ISR: registered, neither fenced nor stopping."""
-        self.on_follower: Callable[[HostedPartition], None] = _not_noticed
-        """Called when a follower outside the ISR made progress."""
+        self.live = LiveBrokers(self.metadata)
+        self.isr_sender = self._make_isr_sender()
+        self.replica_reader = self._make_replica_reader()
         self.txn = TxnRelay(self.metadata, ChannelPool() if channels is None else channels, dice)
         self.txn_verifier = make_verifier(self.txn)
         """Asked about transactional batches; None: transaction.partition.verification.enable is
@@ -134,7 +129,6 @@ class BrokerNode:
         self.groups = self._make_groups()
         self.topics_being_created: dict[str, asyncio.Future[None]] = {}
         """Automatic creations under way, by topic name."""
-        self.metadata.subscribe(LIVE_BROKERS, Kind.BROKERS, self._note_live)
         self.metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, self.groups.follow)
         self.metadata.subscribe(THROTTLES, Kind.BROKER_CONFIGS, self._set_throttles)
 
@@ -173,23 +167,43 @@ class BrokerNode:
             timeout_ms=self.config.offsets_commit_timeout_ms,
         )
 
-    def registration(self) -> tuple[int, int]:
-        """Broker id and current broker epoch."""
-        return self.broker_id, self.broker_epoch
+    def _make_isr_sender(self) -> IsrSender:
+        return IsrSender(
+            self.facts,
+            self.registration,
+            self.controller,
+            metadata=self.metadata,
+            live=self.live,
+            table=self.table,
+            parked=self.parked,
+            counters=self.counters,
+        )
+
+    def _make_replica_reader(self) -> ReplicaReader:
+        return ReplicaReader(
+            self.reader,
+            clock=self.clock,
+            throttle=self.leader_throttle,
+            suspects=self.suspects,
+            parked=self.parked,
+            on_follower=self.isr_sender.consider,
+        )
+
+    def fetcher_parts(self) -> FetcherParts:
+        """Parts for the fetchers of what this broker follows."""
+        return FetcherParts(
+            facts=self.facts,
+            registration=self.registration,
+            metadata=self.metadata,
+            throttle=self.follower_throttle,
+            appender=self.appender,
+            group_commits=self.group_commits,
+            disks=self.disks,
+            log_moves=self.log_moves,
+        )
 
     # -- metadata
-
-    def _note_live(self, change: MetadataChange) -> None:
-        self.live = {
-            one.broker_id: one.broker_epoch
-            for one in change.image.brokers.values()
-            if not one.fenced and not one.shutting_down
-        }
 
     def _set_throttles(self, change: MetadataChange) -> None:
         self.leader_throttle.configure(change.image)
         self.follower_throttle.configure(change.image)
-
-
-def _not_noticed(_: HostedPartition) -> None:
-    """No one replicates."""

@@ -55,7 +55,7 @@ class ReplicaReports:
         clock = self._node.clock
         due = clock.now_ms() + limit_ms
         self._look()  # what storage has met a moment ago is to be reported as well
-        while self._node.broker_epoch < 0 or any(True for _ in self._unsound()):
+        while self._node.registration.broker_epoch < 0 or any(True for _ in self._unsound()):
             if clock.now_ms() >= due:
                 return False
             await asyncio.sleep(SETTLE_LOOK_MS / 1_000)
@@ -66,7 +66,7 @@ class ReplicaReports:
         while True:
             self._look()
             trouble.clear()  # what _look found is seen below
-            unsound = tuple(self._unsound()) if self._node.broker_epoch >= 0 else ()
+            unsound = tuple(self._unsound()) if self._node.registration.broker_epoch >= 0 else ()
             request = self._reports.next_request(unsound, clock.now_ms())
             if request:
                 await self._ask(request)
@@ -100,7 +100,11 @@ class ReplicaReports:
                 continue
             is_offline = hosted.partition.role is Role.FAILED
             if must_report(
-                state, node.broker_id, unsound_since=since, is_offline=is_offline, live=node.live
+                state,
+                node.broker_id,
+                unsound_since=since,
+                is_offline=is_offline,
+                live=node.live.epochs,
             ):
                 yield Unsound(
                     hosted.topic_id,
@@ -121,7 +125,7 @@ class ReplicaReports:
         node, clock = self._node, self._node.clock
         try:
             answer = await node.controller.report_replicas(
-                _write(node.broker_id, node.broker_epoch, replicas), CALL_TIMEOUT_S
+                _write(node.broker_id, node.registration.broker_epoch, replicas), CALL_TIMEOUT_S
             )
         except TidemarkError as failure:
             log.warning("unsound replicas not reported", extra=fields(reason=failure.message))

@@ -30,7 +30,7 @@ async def hand_over(node: BrokerNode, *, deadline_ms: int) -> None:
     """
     clock = node.clock
     deadline = InstantMs(clock.now_ms() + deadline_ms)
-    if node.broker_epoch < 0:
+    if node.registration.broker_epoch < 0:
         return
     asked_since = clock.now_ms()
     while (left_ms := deadline - clock.now_ms()) > 0:
@@ -55,7 +55,7 @@ async def _ask(node: BrokerNode, timeout_ms: int) -> int | None:
     deadline = InstantMs(node.clock.now_ms() + timeout_ms)
     try:
         answer = await node.controller.controlled_shutdown(
-            node.broker_id, BrokerEpoch(node.broker_epoch), timeout_ms / 1_000
+            node.broker_id, BrokerEpoch(node.registration.broker_epoch), timeout_ms / 1_000
         )
     except TidemarkError as failure:
         log.warning("controlled shutdown not heard", extra=fields(reason=failure.message))
@@ -74,7 +74,7 @@ def led_count(node: BrokerNode) -> int:
 
 def movable_count(node: BrokerNode) -> int:
     """Those of them that another broker could lead: one that is in sync, and lives on."""
-    others = {broker for broker in node.live if broker != node.broker_id}
+    others = {broker for broker in node.live.epochs if broker != node.broker_id}
     return sum(1 for state in _led(node) if not others.isdisjoint(state.isr))
 
 

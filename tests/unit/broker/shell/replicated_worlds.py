@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from broker.shell.hosted import ReadOutcome
-from broker.shell.node import no_lease_needed
-from broker.shell.replica_reads import Replica, read_replica
+from broker.shell.hosted import HostedPartition, ReadOutcome
+from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.replication.replica_reader import Replica, ReplicaReader
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch
 from tidemark.model.metadata import BrokerImage, PartitionImage, TopicImage
@@ -54,6 +54,20 @@ def broker(number: int, *, fenced: bool = False, shutting_down: bool = False) ->
     )
 
 
+def replica_reader(
+    node: BrokerNode, on_follower: Callable[[HostedPartition], None]
+) -> ReplicaReader:
+    """As the node's own, but for ``on_follower``."""
+    return ReplicaReader(
+        node.reader,
+        clock=node.clock,
+        throttle=node.leader_throttle,
+        suspects=node.suspects,
+        parked=node.parked,
+        on_follower=on_follower,
+    )
+
+
 class LeaderWorld(World):
     """A node that leads ``orders-0``."""
 
@@ -66,6 +80,7 @@ class LeaderWorld(World):
     ) -> None:
         super().__init__(has_lease=has_lease)
         self.node.parked._on_earlier = None  # no loop here: deadlines do not pass
+        self.node.replica_reader = replica_reader(self.node, on_follower=lambda _: None)
         self.show(replicated(state or partition(), **configs))
         self.change(brokers_changed=tuple(map(broker, (1, 2, 3))))
 
@@ -75,8 +90,8 @@ class LeaderWorld(World):
         want = want._replace(**fields)
         replica = Replica(BrokerId(follower), BrokerEpoch(follower * 10))
         now = InstantMs(self.clock.now_ms())
-        return read_replica(
-            self.node, self.hosted(), want, replica, bytes_max=1 << 20, arrived_at=now
+        return self.node.replica_reader.read(
+            self.hosted(), want, replica, bytes_max=1 << 20, arrived_at=now
         )
 
     @property

@@ -81,4 +81,4 @@ def test_who_is_fenced_or_stopping_may_not_join() -> None:
     world = World()
     world.show(topic(leader=OTHER))
     world.change(brokers_changed=(broker(1), broker(2, fenced=True), broker(3, shutting_down=True)))
-    assert world.node.live == {1: 10}
+    assert world.node.live.epochs == {1: 10}

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from broker.shell.isr_sender import IsrSender
+from broker.shell.replication.isr_sender import IsrSender
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_wire import write_partition
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.broker.shell.replicated_worlds import LeaderWorld, partition
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replica_reader
 from virtual_time import run_virtual
 
 Answer = Callable[[pb.AlterPartitionsRequest], pb.AlterPartitionsResponse]
@@ -69,12 +69,28 @@ def times_out(_: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
     raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
 
 
+def sender_of(world: LeaderWorld, controller: Controller) -> IsrSender:
+    """A sender to which the followers' fetches are shown."""
+    node = world.node
+    sender = IsrSender(
+        node.facts,
+        node.registration,
+        cast("ControllerClient", controller),
+        metadata=node.metadata,
+        live=node.live,
+        table=node.table,
+        parked=node.parked,
+        counters=node.counters,
+    )
+    node.replica_reader = replica_reader(node, sender.consider)
+    return sender
+
+
 def run(world: LeaderWorld, controller: Controller, come: Callable[[], bool]) -> None:
     """The sender runs until ``come()``, while a follower outside the ISR fetches."""
-    world.node.controller = cast("ControllerClient", controller)
+    sender = sender_of(world, controller)
 
     async def main() -> None:
-        sender = IsrSender(world.node)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(sender.run())
             while not come():
@@ -115,7 +131,7 @@ def test_a_refused_proposal_is_no_longer_counted_for_the_watermark() -> None:
 def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> None:
     world, controller = LeaderWorld(), Controller(agrees)
     world.append(acks=-1)
-    sender = IsrSender(world.node)
+    sender = sender_of(world, controller)
     sender.consider(world.hosted())
     world.clock.advance(6_000)
     world.fetch(3, 1)
@@ -126,7 +142,6 @@ def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> Non
     pending = world.hosted().partition.pending
     assert pending is not None
     assert pending.members == (1, 3)
-    world.node.controller = cast("ControllerClient", controller)
     asyncio.run(sender._ask((pending,)))
     assert (world.high_watermark, world.node.counters.isr_shrinks) == (1, 1)
 

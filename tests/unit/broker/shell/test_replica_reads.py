@@ -5,7 +5,7 @@ from broker.core.partition import Role
 from broker.shell.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
-from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replica_reader, replicated
 
 
 def bytes_of(outcome: object) -> int:
@@ -87,7 +87,7 @@ def test_refusals_name_what_is_wrong() -> None:
 def test_a_follower_outside_the_isr_is_noticed() -> None:
     world = LeaderWorld(partition(isr=(1, 2)))
     noticed: list[HostedPartition] = []
-    world.node.on_follower = noticed.append
+    world.node.replica_reader = replica_reader(world.node, noticed.append)
     world.fetch(3, 0)
     world.change(topics_changed=(replicated(partition(version=1)),))
     world.fetch(3, 0)

@@ -29,7 +29,7 @@ class Controller:
 
 def hand_over_of(world: LeaderWorld, controller: Controller, deadline_ms: int = 5_000) -> None:
     world.node.clock = LoopClock()
-    world.node.broker_epoch = 10
+    world.node.registration.broker_epoch = 10
     world.node.controller = cast("ControllerClient", controller)
     run_virtual(hand_over(world.node, deadline_ms=deadline_ms))
 

@@ -47,7 +47,7 @@ class Controller:
 def led(controller: Controller) -> LeaderWorld:
     world = LeaderWorld()
     world.node.controller = cast("ControllerClient", controller)
-    world.node.broker_epoch = 10
+    world.node.registration.broker_epoch = 10
     return world
 
 
@@ -171,13 +171,13 @@ def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> Non
 def test_a_broker_that_is_not_registered_has_told_nobody() -> None:
     async def story() -> None:
         world = led(Controller())
-        world.node.broker_epoch = -1
+        world.node.registration.broker_epoch = -1
         world.node.disks.log_managers[0].fence(EIO)
         reports = ReplicaReports(world.node, world.hosting)
         assert not await reports.settle(0)
         world.change(topics_changed=(moved(),))
         assert not await reports.settle(0)
-        world.node.broker_epoch = 10
+        world.node.registration.broker_epoch = 10
         assert await reports.settle(0)
 
     run_virtual(story())

@@ -91,7 +91,7 @@ def broker_of_transactional_id(node: BrokerNode, transactional_id: str) -> Broke
     """The broker that is named for a transactional id: any could serve it, but the clients of one
     id come to one broker. None while no broker is live.
     """
-    live = sorted(node.live)
+    live = sorted(node.live.epochs)
     return node.image.brokers[live[shard_for_name(transactional_id, len(live))]] if live else None
 
 

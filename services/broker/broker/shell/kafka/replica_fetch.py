@@ -16,7 +16,7 @@ from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka.fetching import Fetch, Reads
 from broker.shell.node import BrokerNode
 from broker.shell.parking_lot import Follower
-from broker.shell.replica_reads import Replica, read_replica
+from broker.shell.replication.replica_reader import Replica
 
 
 class ReplicaFetch(Fetch):
@@ -62,8 +62,7 @@ class ReplicaFetch(Fetch):
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
     ) -> ReadOutcome:
-        return read_replica(
-            self._node,
+        return self._node.replica_reader.read(
             hosted,
             want,
             self._replica,

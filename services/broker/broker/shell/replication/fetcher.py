@@ -6,6 +6,7 @@ for what comes next.
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
@@ -14,14 +15,21 @@ from tidemark.model.backoff import Backoff, RetryDelays
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import BrokerImage
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
+from broker.shell.disk_health import DiskHealth
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import BrokerNode
+from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.registration import Registration
 from broker.shell.replication.applying import set_log_start, truncate
+from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 from broker.storage.directory import LogDamagedError
 
@@ -39,12 +47,26 @@ _SESSION_ERRORS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class FetcherParts:
+    """Parts of the broker that every fetcher uses."""
+
+    facts: BrokerFacts
+    registration: Registration
+    metadata: MetadataCache
+    throttle: FollowerThrottle
+    appender: PartitionAppender
+    group_commits: GroupCommits
+    disks: DiskHealth
+    log_moves: LogMoves
+
+
 class LeaderFetcher:
     """What is followed at one leader."""
 
     def __init__(
         self,
-        node: BrokerNode,
+        parts: FetcherParts,
         leader: BrokerId,
         *,
         flush_group: bool,
@@ -52,14 +74,17 @@ class LeaderFetcher:
     ) -> None:
         self.leader = leader
         self._connect = connect
-        self._node = node
+        self._parts = parts
+        self._config = config = parts.facts.config
+        self._clock = parts.facts.clock
+        self._dice = parts.facts.dice
         self._flush_group = flush_group
         self._hosted: dict[PartitionKey, HostedPartition] = {}
-        self._plan = ReplicaFetcher(partition_bytes_max=node.config.replica_fetch_max_bytes)
+        self._plan = ReplicaFetcher(partition_bytes_max=config.replica_fetch_max_bytes)
         self._news = asyncio.Event()
         self._synced = asyncio.Event()
-        self._reconnect = RetryDelays(RECONNECT, node.dice)
-        longest_ms = node.config.replica_fetch_backoff_ms
+        self._reconnect = RetryDelays(RECONNECT, self._dice)
+        longest_ms = config.replica_fetch_backoff_ms
         self._backoff = Backoff(min(BACKOFF_MS_FIRST, longest_ms), longest_ms)
         self._failures: dict[PartitionKey, int] = {}
         """Failures in a row of each partition that its leader failed."""
@@ -122,8 +147,8 @@ class LeaderFetcher:
             return
 
     async def _follow(self) -> None:
-        config = self._node.config
-        broker = self._node.image.brokers.get(self.leader)
+        config = self._config
+        broker = self._parts.metadata.image.brokers.get(self.leader)
         if broker is None:
             raise ConnectionError("no such broker is registered")
         point = broker.replication_endpoint()
@@ -133,7 +158,7 @@ class LeaderFetcher:
         connection = await self._connect(
             point.host,
             point.port,
-            client_id=f"broker-{self._node.broker_id}-replica",
+            client_id=f"broker-{self._parts.registration.broker_id}-replica",
             answer_bytes_max=config.replica_fetch_response_max_bytes + FRAME_SLACK_BYTES,
             timeout_s=timeout_s,
         )
@@ -145,7 +170,7 @@ class LeaderFetcher:
             self._plan.failed()
 
     async def _exchange(self, connection: LeaderConnection, timeout_s: float) -> None:
-        clock = self._node.clock
+        clock = self._clock
         if self._flush_group:
             await self._await_flush()
         self._hold_throttled(clock.now_ms())
@@ -160,10 +185,10 @@ class LeaderFetcher:
         self._take(response)
 
     def _request(self, ask: FetchAsk) -> FetchRequest:
-        config = self._node.config
+        config, registration = self._config, self._parts.registration
         return FetchRequest(
-            replica_id=self._node.broker_id,
-            replica_epoch=self._node.broker_epoch,
+            replica_id=registration.broker_id,
+            replica_epoch=registration.broker_epoch,
             wait_ms_max=config.replica_fetch_wait_max_ms,
             bytes_min=1,
             bytes_max=config.replica_fetch_response_max_bytes,
@@ -178,7 +203,7 @@ class LeaderFetcher:
 
     def _hold_throttled(self, now: InstantMs) -> None:
         """While the allowance is overdrawn, ask only for what is not throttled, or in sync."""
-        throttle = self._node.follower_throttle
+        throttle = self._parts.throttle
         rest_ms = throttle.rest_ms(now)
         if rest_ms:
             named = [key for key, hosted in self._hosted.items() if throttle.names(hosted)]
@@ -188,7 +213,7 @@ class LeaderFetcher:
         """Until all that we follow here is on disk: that is what the next fetch may tell."""
         while any(_is_unsynced(one) for one in self._hosted.values()):
             self._synced.clear()
-            self._node.group_commits.request()
+            self._parts.group_commits.request()
             await self._synced.wait()
 
     # -- answers
@@ -228,10 +253,10 @@ class LeaderFetcher:
         try:
             problem = self._apply(hosted, result, records)
         except DiskError as failure:
-            self._node.disks.fence_directory(hosted.manager, failure)
+            self._parts.disks.fence_directory(hosted.manager, failure)
             self._back_off(key, hosted, f"its log directory took nothing: {failure}")
         except LogDamagedError as damage:
-            self._node.disks.note_damage(hosted, damage)
+            self._parts.disks.note_damage(hosted, damage)
             self._back_off(key, hosted, "its log is damaged")
         else:
             if problem is None:
@@ -244,7 +269,7 @@ class LeaderFetcher:
         self, hosted: HostedPartition, result: FetchPartitionResult, records: memoryview | None
     ) -> str | None:
         """Do what the leader says; why it cannot be followed for now, or None."""
-        node, code = self._node, ErrorCode(result.error_code)
+        parts, code = self._parts, ErrorCode(result.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset >= 0:
             set_log_start(hosted, result.log_start_offset)
             return None
@@ -255,8 +280,8 @@ class LeaderFetcher:
             return None
         problem = None
         if records:
-            node.follower_throttle.fetched(hosted, len(records), node.clock.now_ms())
-            problem = node.appender.append_replicated(
+            parts.throttle.fetched(hosted, len(records), self._clock.now_ms())
+            problem = parts.appender.append_replicated(
                 hosted, records, hosted.partition.leader_epoch
             )
         partition = hosted.partition
@@ -264,14 +289,14 @@ class LeaderFetcher:
         partition.leader_told(result.high_watermark)
         if result.log_start_offset > partition.log_start:
             hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))
-            node.log_moves.log_start_moved(hosted)
+            parts.log_moves.log_start_moved(hosted)
         return problem
 
     def _back_off(self, key: PartitionKey, hosted: HostedPartition, reason: str) -> None:
         """Leave it out for a while, at each failure longer; news from the feed ends that."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay_ms = round(self._backoff.delay_ms(failures, self._node.dice()))
-        self._plan.back_off(key, InstantMs(self._node.clock.now_ms() + delay_ms))
+        delay_ms = round(self._backoff.delay_ms(failures, self._dice()))
+        self._plan.back_off(key, InstantMs(self._clock.now_ms() + delay_ms))
         if failures > 1 and not self._backoff.is_longest(failures):
             return
         log.info(

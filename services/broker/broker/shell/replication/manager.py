@@ -13,8 +13,7 @@ from tidemark.model.metadata import ClusterImage
 from broker.core.partition import Role
 from broker.core.replica_fetcher import PartitionKey
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import BrokerNode
-from broker.shell.replication.fetcher import LeaderFetcher
+from broker.shell.replication.fetcher import FetcherParts, LeaderFetcher
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 
 
@@ -28,8 +27,8 @@ class FetcherKey(NamedTuple):
 class ReplicationManager:
     """Everything this broker follows. Called on the loop."""
 
-    def __init__(self, node: BrokerNode, connect: Connect = LeaderConnection.open) -> None:
-        self._node = node
+    def __init__(self, parts: FetcherParts, connect: Connect = LeaderConnection.open) -> None:
+        self._parts = parts
         self._connect = connect
         self._fetchers: dict[FetcherKey, LeaderFetcher] = {}
         self._of: dict[PartitionKey, FetcherKey] = {}
@@ -49,7 +48,7 @@ class ReplicationManager:
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = LeaderFetcher(
-                self._node, key.leader, flush_group=key.flush_group, connect=self._connect
+                self._parts, key.leader, flush_group=key.flush_group, connect=self._connect
             )
             self._start(key, fetcher)
         fetcher.add(hosted)

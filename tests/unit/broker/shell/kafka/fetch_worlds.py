@@ -25,7 +25,7 @@ from tidemark.model.ids import BrokerId, InstantMs, LeaderEpoch, PartitionEpoch,
 from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import TopicPartition
 from unit.broker.shell.node_worlds import ME, World
-from unit.broker.shell.replicated_worlds import THREE, broker
+from unit.broker.shell.replicated_worlds import THREE, broker, replica_reader
 
 VERSION = 18
 LAG_MS = 1_000
@@ -47,7 +47,7 @@ class FetchWorld(World):
         node.fetch_sessions._draw_id = lambda: next(numbers)
         if scans:
             cast("Any", node.fetch_sessions).rest = lambda *_: False
-        node.on_follower = self.consider
+        node.replica_reader = replica_reader(node, self.consider)
         self.calls: list[Callable[[], None]] = []
         self.topic = TopicImage("orders", TOPIC_ID, {}, ())
         self.show(self.topic)
@@ -137,7 +137,7 @@ class FetchWorld(World):
     def consider(self, hosted: HostedPartition) -> None:
         """As the ISR sender does, with a controller that agrees at once."""
         partition, node = hosted.partition, self.node
-        proposal = partition.propose(InstantMs(node.clock.now_ms()), node.live, LAG_MS)
+        proposal = partition.propose(InstantMs(node.clock.now_ms()), node.live.epochs, LAG_MS)
         if proposal is None:
             return
         before = partition.high_watermark

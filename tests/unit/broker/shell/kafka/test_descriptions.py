@@ -160,7 +160,7 @@ def test_access_control_has_no_handler_yet() -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_without_a_controller_nobody_coordinates(node: BrokerNode, ask: Ask, version: int) -> None:
-    node.live = {}
+    node.live.epochs = {}
     fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
     answer = ask(ApiKey.FIND_COORDINATOR, fields, version)
     told = answer.coordinators[0] if version >= 4 else answer

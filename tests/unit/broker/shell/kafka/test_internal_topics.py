@@ -16,7 +16,7 @@ from unit.broker.shell.kafka.conftest import Ask, StubController
 
 @pytest.fixture(autouse=True)
 def _two_brokers_live(node: BrokerNode) -> None:
-    node.live = {BrokerId(one): BrokerEpoch(1) for one in (1, 2)}
+    node.live.epochs = {BrokerId(one): BrokerEpoch(1) for one in (1, 2)}
 
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}

@@ -60,7 +60,7 @@ def coordinator(node: BrokerNode) -> StubClient:
     """That of ``node``, whose internal topics exist."""
     stub = StubClient()
     node.txn.client = cast("CoordinatorClient", stub)
-    node.live = {BrokerId(1): BrokerEpoch(1), BrokerId(2): BrokerEpoch(1)}
+    node.live.epochs = {BrokerId(1): BrokerEpoch(1), BrokerId(2): BrokerEpoch(1)}
     internal = [
         topic_image(f"__{one}", [1], {}) for one in ("transaction_state", "consumer_offsets")
     ]

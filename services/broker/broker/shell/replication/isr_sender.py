@@ -7,17 +7,23 @@ import logging
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.channel_pool import read_error_code
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_partition, read_position
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.isr_proposals import IsrProposals
 from broker.core.partition import IsrProposal, Role
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import BrokerNode
+from broker.shell.live_brokers import LiveBrokers
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.table import PartitionTable
+from broker.shell.registration import Registration
 
 log = logging.getLogger(__name__)
 
@@ -30,17 +36,35 @@ LOOK_MS_MIN: Final = 50
 class IsrSender:
     """Proposals of every partition that one broker leads."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        registration: Registration,
+        controller: ControllerClient,
+        *,
+        metadata: MetadataCache,
+        live: LiveBrokers,
+        table: PartitionTable,
+        parked: ParkingLot,
+        counters: BrokerCounters,
+    ) -> None:
+        self._clock = facts.clock
+        self._dice = facts.dice
+        self._lag_ms = facts.config.replica_lag_time_max_ms
+        self._registration = registration
+        self._controller = controller
+        self._metadata = metadata
+        self._live = live
+        self._table = table
+        self._parked = parked
+        self._counters = counters
         self._proposals = IsrProposals()
         self._proposed = asyncio.Event()
-        self._lag_ms = node.config.replica_lag_time_max_ms
-        node.on_follower = self.consider
 
     def consider(self, hosted: HostedPartition) -> None:
         """A follower of this partition moved, or time has: propose what follows from that."""
-        node = self._node
-        proposal = hosted.partition.propose(node.clock.now_ms(), node.live, self._lag_ms)
+        now = self._clock.now_ms()
+        proposal = hosted.partition.propose(now, self._live.epochs, self._lag_ms)
         if proposal is not None:
             self._proposals.add(proposal)
             self._proposed.set()
@@ -56,14 +80,14 @@ class IsrSender:
         pause_s = max(LOOK_MS_MIN, self._lag_ms // 2) / 1_000
         while True:
             await asyncio.sleep(pause_s)
-            for hosted in tuple(self._node.table.by_name.values()):
+            for hosted in tuple(self._table.by_name.values()):
                 partition = hosted.partition
                 if partition.role is Role.LEADER and len(partition.replicas) > 1:
                     self.consider(hosted)
 
     async def _send(self) -> None:
         """One request in flight; whatever is proposed meanwhile goes into the next one."""
-        clock = self._node.clock
+        clock = self._clock
         while True:
             self._proposed.clear()
             proposals = self._proposals.next_request(clock.now_ms())
@@ -79,22 +103,21 @@ class IsrSender:
 
     async def _ask(self, proposals: tuple[IsrProposal, ...]) -> None:
         """Without an answer every proposal stays pending: it may have been agreed."""
-        node = self._node
-        request = _write(node.broker_id, node.broker_epoch, proposals)
+        request = _write(self._registration, proposals)
         try:
-            answer = await node.controller.alter_partitions(request, CALL_TIMEOUT_S)
+            answer = await self._controller.alter_partitions(request, CALL_TIMEOUT_S)
         except TidemarkError as failure:
             log.warning("ISR proposals not answered", extra=fields(reason=failure.message))
-            self._proposals.failed(node.clock.now_ms(), node.dice())
+            self._failed()
             return
         if answer.error_code != ErrorCode.NONE:
             self._refused(proposals, answer)
             return
         # Not ahead of the feed: what the state rests on (min.insync.replicas, say) is told there.
         position = read_position(answer.position)
-        if not await node.metadata.wait_for(position, FEED_WAIT_MS / 1_000):
+        if not await self._metadata.wait_for(position, FEED_WAIT_MS / 1_000):
             log.warning("ISR proposals answered ahead of the feed")
-            self._proposals.failed(node.clock.now_ms(), node.dice())
+            self._failed()
             return
         self._proposals.answered()
         self._take(proposals, answer)
@@ -105,9 +128,12 @@ class IsrSender:
             if self._is_pending(proposal):
                 self._proposals.add(proposal)
 
+    def _failed(self) -> None:
+        self._proposals.failed(self._clock.now_ms(), self._dice())
+
     def _is_pending(self, proposal: IsrProposal) -> bool:
         """Still not known to be agreed or refused."""
-        hosted = self._node.table.by_id.get((proposal.topic_id, proposal.partition))
+        hosted = self._table.by_id.get((proposal.topic_id, proposal.partition))
         return hosted is not None and hosted.partition.pending == proposal
 
     def _refused(
@@ -118,15 +144,15 @@ class IsrSender:
             "ISR proposals refused",
             extra=fields(code=read_error_code(answer.error_code).name, reason=answer.error_message),
         )
-        self._node.counters.isr_updates_failed += len(proposals)
-        self._proposals.failed(self._node.clock.now_ms(), self._node.dice())
+        self._counters.isr_updates_failed += len(proposals)
+        self._failed()
 
     def _take(self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse) -> None:
         """Tell every partition what became of its proposal; wake what that releases."""
         answered = {(one.topic_id, one.partition): one for one in answer.partitions}
         for proposal in proposals:
             key = (proposal.topic_id, proposal.partition)
-            hosted = self._node.table.by_id.get(key)
+            hosted = self._table.by_id.get(key)
             told = answered.get(key)
             if hosted is None or told is None:
                 continue
@@ -154,23 +180,23 @@ class IsrSender:
             ),
         )
         if partition.high_watermark != high_watermark:
-            self._node.parked.moved(hosted, gained_bytes)
+            self._parked.moved(hosted, gained_bytes)
         else:
-            self._node.parked.has_news(hosted)
+            self._parked.has_news(hosted)
 
     def _count(self, error_code: ErrorCode, grown: int) -> None:
-        counters = self._node.counters
+        counters = self._counters
         counters.isr_updates_failed += error_code is not ErrorCode.NONE
         counters.isr_expands += grown > 0
         counters.isr_shrinks += grown < 0
 
 
 def _write(
-    broker_id: BrokerId, broker_epoch: int, proposals: tuple[IsrProposal, ...]
+    registration: Registration, proposals: tuple[IsrProposal, ...]
 ) -> pb.AlterPartitionsRequest:
     return pb.AlterPartitionsRequest(
-        broker_id=broker_id,
-        broker_epoch=broker_epoch,
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
         partitions=[
             pb.AlterPartitionsRequest.Partition(
                 topic_id=one.topic_id,

@@ -1,0 +1,111 @@
+"""ReplicaReader: a follower's fetch at its leader. It says how far the follower is, and reads up to
+the end of the log.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidemark.kafka.fetch import FetchPartition
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
+from tidemark.runtime.clock import Clock
+
+from broker.core.partition import FollowerFetch
+from broker.shell.hosted import HostedPartition, ReadOutcome
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.reader import PartitionReader
+from broker.shell.replication.leader_throttle import LeaderThrottle
+from broker.shell.suspects import Suspects
+
+_NO_ERROR = ErrorCode.NONE
+
+
+class Replica(NamedTuple):
+    """The follower that fetches. Its broker epoch is -1 where the request's version has none."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+class ReplicaReader:
+    """Fetches of all followers of one broker."""
+
+    __slots__ = ("_clock", "_on_follower", "_parked", "_reader", "_suspects", "_throttle")
+
+    def __init__(
+        self,
+        reader: PartitionReader,
+        *,
+        clock: Clock,
+        throttle: LeaderThrottle,
+        suspects: Suspects,
+        parked: ParkingLot,
+        on_follower: Callable[[HostedPartition], None],
+    ) -> None:
+        """``on_follower`` is called when a follower outside the ISR made progress."""
+        self._reader = reader
+        self._clock = clock
+        self._throttle = throttle
+        self._suspects = suspects
+        self._parked = parked
+        self._on_follower = on_follower
+
+    def read(
+        self,
+        hosted: HostedPartition,
+        want: FetchPartition,
+        replica: Replica,
+        *,
+        bytes_max: int,
+        arrived_at: InstantMs | None = None,
+    ) -> ReadOutcome:
+        """Slices from the follower's end on, committed or not; or where its log parted from ours.
+        ``arrived_at``: when the fetch came, at the first look at it; a later one takes no progress.
+        """
+        partition = hosted.partition
+        fetch = FollowerFetch(
+            replica.broker_id,
+            replica.broker_epoch,
+            want.fetch_offset,
+            want.synced_end,
+            want.last_fetched_epoch,
+        )
+        error_code, diverging = partition.judge_fetch(fetch, want.current_leader_epoch)
+        if arrived_at is not None and not error_code and diverging is None:
+            self.take_progress(hosted, fetch, arrived_at)
+        high_watermark, log_start = partition.high_watermark, partition.log_start
+        if error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return ReadOutcome(error_code, None, high_watermark, high_watermark, log_start)
+        if error_code:
+            return ReadOutcome(error_code, None, -1, -1, -1)
+        if diverging is not None or want.fetch_offset >= partition.log_end:
+            return ReadOutcome(
+                _NO_ERROR, None, high_watermark, high_watermark, log_start, diverging
+            )
+        throttle, now = self._throttle, self._clock.now_ms()
+        is_throttled = throttle.concerns(hosted, replica.broker_id)
+        if is_throttled and not throttle.may_send(now):
+            return ReadOutcome(_NO_ERROR, None, high_watermark, high_watermark, log_start)
+        outcome = self._reader.read_log(
+            hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end
+        )
+        if outcome.read is not None:
+            known = partition.progress.get(replica.broker_id)
+            if known is None:  # its directory failed under what this fetch released
+                return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
+            if arrived_at is not None and known.sent_from == want.fetch_offset:
+                self._suspects.add(hosted, want.fetch_offset, outcome.read)
+            known.sent_from = want.fetch_offset
+        if is_throttled and outcome.read is not None:
+            throttle.sent(outcome.read.length_bytes, now)
+        return outcome
+
+    def take_progress(self, hosted: HostedPartition, fetch: FollowerFetch, now: InstantMs) -> None:
+        """The follower has all below its end. Wakes what the high watermark releases."""
+        partition = hosted.partition
+        before = partition.high_watermark
+        gained_bytes = partition.follower_fetched(fetch, now)
+        if partition.high_watermark != before:
+            self._parked.moved(hosted, gained_bytes)
+        if len(partition.isr) < len(partition.replicas):
+            self._on_follower(hosted)

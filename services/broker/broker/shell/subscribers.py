@@ -1,0 +1,14 @@
+"""Names of the subscribers of the metadata, in the order in which they act on a change."""
+
+from typing import Final
+
+HOSTING: Final = "hosting"
+PARKED_REQUESTS: Final = "parked-requests"
+LIVE_BROKERS: Final = "live-brokers"
+THROTTLES: Final = "throttles"
+GROUPS: Final = "groups"
+LISTENERS: Final = "listeners"
+MEMBERSHIP: Final = "membership"
+ACT_FIRST: Final = (HOSTING,)
+"""Subscribers that act before a new image is shown: partitions of it are hosted."""
+ACT_THEN: Final = (LIVE_BROKERS, THROTTLES, PARKED_REQUESTS, GROUPS, LISTENERS, MEMBERSHIP)
