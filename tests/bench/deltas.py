@@ -127,7 +127,16 @@ def node_with(image: ClusterImage | None) -> BrokerNode:
         workers=nobody,
         draw_session_id=lambda: 1,
     )
-    Hosting(node, on_new_log=lambda *_: None)
+    Hosting(
+        node.facts,
+        metadata=node.metadata,
+        table=node.table,
+        disks=node.disks,
+        parked=node.parked,
+        group_commits=node.group_commits,
+        counters=node.counters,
+        on_new_log=lambda *_: None,
+    )
     if image is not None:
         node.metadata.take(image)
     return node

@@ -21,6 +21,7 @@ from broker.shell.hosting import Hosting
 from broker.shell.listener import KafkaListener
 from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.replica_reports import ReplicaReports
 from broker.shell.replication.manager import ReplicationManager
 from broker.shell.seams import Seams
 from broker.shell.subscribers import LISTENERS
@@ -80,11 +81,15 @@ class BrokerServer:
             report.damage is not None for manager in log_managers for report in manager.reports
         )
         self.replication = ReplicationManager(self.node.fetcher_parts(), seams.connect_leader)
-        self.cleaning = Cleaning(self.node, seams.make_workers(jobs_max=1), seams.opener)
-        self.hosting = Hosting(self.node, self.replication, on_new_log=self.cleaning.forget)
-        self.maintenance = Maintenance(
-            self.node, self.hosting, on_replica_synced=self.replication.synced
+        self.cleaning = Cleaning(
+            self.node.facts,
+            seams.make_workers(jobs_max=1),
+            seams.opener,
+            table=self.node.table,
+            disks=self.node.disks,
         )
+        self.hosting = self._make_hosting()
+        self.maintenance = self._make_maintenance()
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
         router = make_router(self.node)
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
@@ -104,6 +109,44 @@ class BrokerServer:
         ]
         self._has_image = asyncio.Event()
         self.node.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
+
+    def _make_hosting(self) -> Hosting:
+        node = self.node
+        return Hosting(
+            node.facts,
+            self.replication,
+            metadata=node.metadata,
+            table=node.table,
+            disks=node.disks,
+            parked=node.parked,
+            group_commits=node.group_commits,
+            counters=node.counters,
+            on_new_log=self.cleaning.forget,
+        )
+
+    def _make_maintenance(self) -> Maintenance:
+        node = self.node
+        reports = ReplicaReports(
+            node.facts,
+            node.registration,
+            node.controller,
+            metadata=node.metadata,
+            live=node.live,
+            table=node.table,
+            disks=node.disks,
+            suspects=node.suspects,
+            hosting=self.hosting,
+        )
+        return Maintenance(
+            node.facts,
+            self.hosting,
+            reports,
+            table=node.table,
+            disks=node.disks,
+            log_moves=node.log_moves,
+            group_commits=node.group_commits,
+            on_replica_synced=self.replication.synced,
+        )
 
     def _make_verifier(self, relay: TxnRelay) -> TxnVerifier | None:
         config = self.config

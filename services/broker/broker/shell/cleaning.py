@@ -19,8 +19,10 @@ from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, Work
 from tidemark.storage.batch_walk import Damage
 from tidemark.storage.disk import Disk, DiskError
 
+from broker.shell.disk_health import DiskHealth
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import BrokerNode
+from broker.shell.partitions.table import PartitionTable
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError
 from broker.storage.compaction import (
@@ -49,10 +51,19 @@ class Cleaning:
     """The loops that reread logs."""
 
     def __init__(
-        self, node: BrokerNode, worker: WorkerPool, opener: Callable[[Disk], Callable[[], Disk]]
+        self,
+        facts: BrokerFacts,
+        worker: WorkerPool,
+        opener: Callable[[Disk], Callable[[], Disk]],
+        *,
+        table: PartitionTable,
+        disks: DiskHealth,
     ) -> None:
         """``opener`` makes the function with which ``worker`` opens a disk of this broker."""
-        self._node = node
+        self._config = facts.config
+        self._clock = facts.clock
+        self._table = table
+        self._disks = disks
         self._worker = worker
         self._opener = opener
         self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
@@ -60,7 +71,7 @@ class Cleaning:
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start the loops that are configured; the caller cancels them."""
-        config = self._node.config
+        config = self._config
         loops = []
         if config.log_cleaner_enable:
             loops.append(tasks.create_task(self._clean(), name="compaction"))
@@ -79,18 +90,18 @@ class Cleaning:
         while True:
             due = self._dirtiest()
             if due is None or not await self._is_cleaned(*due):
-                await asyncio.sleep(self._node.config.log_cleaner_backoff_ms / 1_000)
+                await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1_000)
 
     async def _is_cleaned(self, hosted: HostedPartition, plan: CleaningPlan) -> bool:
         """Clean one partition; whether the round came to its end."""
         try:
             await self._clean_one(hosted, plan)
         except LogDamagedError as damage:
-            self._node.disks.note_damage(hosted, damage)
+            self._disks.note_damage(hosted, damage)
         except (DiskError, FileNotFoundError, WorkerDiedError, JobTooLargeError) as failure:
             # A partition that went meanwhile took its files along; that is no fault of the disk.
             if isinstance(failure, DiskError) and self._is_hosted(hosted):
-                self._node.disks.fence_directory(hosted.manager, failure)
+                self._disks.fence_directory(hosted.manager, failure)
             log.warning(
                 "compaction cut short",
                 extra=fields(partition=str(hosted.topic_partition), reason=str(failure)),
@@ -100,15 +111,15 @@ class Cleaning:
         return False
 
     def _is_hosted(self, hosted: HostedPartition) -> bool:
-        return self._node.table.by_name.get(hosted.topic_partition) is hosted
+        return self._table.by_name.get(hosted.topic_partition) is hosted
 
     def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
         best: tuple[HostedPartition, CleaningPlan] | None = None
-        for hosted in self._node.table.by_name.values():
+        for hosted in self._table.by_name.values():
             try:
                 plan = self._plan(hosted)
             except DiskError as failure:
-                self._node.disks.fence_directory(hosted.manager, failure)
+                self._disks.fence_directory(hosted.manager, failure)
                 continue
             if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
                 best = hosted, plan
@@ -127,7 +138,7 @@ class Cleaning:
             last_stable=min(hosted.partition.last_stable, hosted.log.synced_end),
             checkpoint=self._checkpoints(hosted.manager).get(hosted.topic_partition),
             config=config,
-            now_ms=self._node.clock.wall_ms(),
+            now_ms=self._clock.wall_ms(),
             first_timestamps=self._first_timestamps(hosted, segments),
         )
         return plan if plan is not None and plan.is_due(config) else None
@@ -169,7 +180,7 @@ class Cleaning:
             plan,
             hosted.topic_partition,
             hosted.log.config,
-            now_ms=self._node.clock.wall_ms(),
+            now_ms=self._clock.wall_ms(),
             last_data_offsets=last_data_offsets(
                 hosted.log.producers.entries(), synced_end=hosted.log.synced_end
             ),
@@ -217,9 +228,9 @@ class Cleaning:
     # -- scrubbing
 
     async def _scrub(self) -> None:
-        scrubber = Scrubber(bytes_per_second=self._node.config.log_scrub_bytes_per_s)
+        scrubber = Scrubber(bytes_per_second=self._config.log_scrub_bytes_per_s)
         while True:
-            now = self._node.clock.now_ms()
+            now = self._clock.now_ms()
             task = scrubber.next_task(list(self._scrubbable()), now)
             if task is None:
                 await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
@@ -227,7 +238,7 @@ class Cleaning:
             await self._scrub_one(scrubber, task)
 
     async def _scrub_one(self, scrubber: Scrubber, task: ScrubTask) -> None:
-        hosted = self._node.table.by_name.get(task.segment.topic_partition)
+        hosted = self._table.by_name.get(task.segment.topic_partition)
         if hosted is None:
             await asyncio.sleep(0)
             return
@@ -238,16 +249,16 @@ class Cleaning:
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)  # retention or compaction took it
             return
         except DiskError as failure:
-            self._node.disks.fence_directory(hosted.manager, failure)
+            self._disks.fence_directory(hosted.manager, failure)
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
             return
-        damage = scrubber.finished(task, outcome, self._node.clock.now_ms())
+        damage = scrubber.finished(task, outcome, self._clock.now_ms())
         if damage is not None and task.segment in self._scrubbable():  # else it was cut meanwhile
             self._found(hosted, damage)
 
     def _scrubbable(self) -> Iterator[ScrubSegment]:
         """Rolled segments, whole. The active one is checked once it is rolled."""
-        for topic_partition, hosted in tuple(self._node.table.by_name.items()):
+        for topic_partition, hosted in tuple(self._table.by_name.items()):
             if hosted.manager.fenced is not None or hosted.log.damage is not None:
                 continue
             for one in hosted.log.segments():
@@ -255,4 +266,4 @@ class Cleaning:
                     yield ScrubSegment.of(TopicPartition(*topic_partition), one)
 
     def _found(self, hosted: HostedPartition, damage: Damage) -> None:
-        self._node.disks.found_damage(hosted, str(damage), damage.offset)
+        self._disks.found_damage(hosted, str(damage), damage.offset)

@@ -17,14 +17,20 @@ from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError, ExhaustedError
 
 from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
+from broker.shell.counters import BrokerCounters
+from broker.shell.disk_health import DiskHealth
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
-from broker.shell.node import BrokerNode
+from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.subscribers import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -56,15 +62,29 @@ class Hosting:
 
     def __init__(
         self,
-        node: BrokerNode,
+        facts: BrokerFacts,
         following: Following | None = None,
         *,
+        metadata: MetadataCache,
+        table: PartitionTable,
+        disks: DiskHealth,
+        parked: ParkingLot,
+        group_commits: GroupCommits,
+        counters: BrokerCounters,
         on_new_log: Callable[[LogManager, TopicPartition], None],
     ) -> None:
         """``on_new_log`` is called before a log is made: nothing kept under its name is true of
         it.
         """
-        self._node = node
+        self._broker_id = facts.broker_id
+        self._config = facts.config
+        self._clock = facts.clock
+        self._metadata = metadata
+        self._table = table
+        self._disks = disks
+        self._parked = parked
+        self._group_commits = group_commits
+        self._counters = counters
         self._on_new_log = on_new_log
         self._following = following
         self._is_hosting = False
@@ -76,8 +96,8 @@ class Hosting:
         """Whose leader changed by the image that is being taken."""
         kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
         kinds |= Kind.BROKERS | Kind.BROKER_CONFIGS | Kind.FIRST
-        node.metadata.subscribe(HOSTING, kinds, self._host)
-        node.metadata.subscribe(PARKED_REQUESTS, kinds, self._wake_changed)
+        metadata.subscribe(HOSTING, kinds, self._host)
+        metadata.subscribe(PARKED_REQUESTS, kinds, self._wake_changed)
 
     def _host(self, change: MetadataChange) -> Iterator[None]:
         """Host by an image that is not shown yet, in bounded steps."""
@@ -114,9 +134,9 @@ class Hosting:
 
     def _retry_one(self, topic_id: TopicId, number: int) -> None:
         self._unfinished.pop((topic_id, number), None)
-        topic = self._node.image.topics_by_id.get(topic_id)
+        topic = self._metadata.image.topics_by_id.get(topic_id)
         if topic is not None:
-            defaults = self._defaults(self._node.image)
+            defaults = self._defaults(self._metadata.image)
             for _ in self._host_partitions(topic, (number,), defaults):
                 pass
             self._wake_changed()
@@ -129,7 +149,7 @@ class Hosting:
         """Who is parked hears who leads now: by the new image."""
         changed, self._changed = self._changed, []
         for hosted in changed:
-            self._node.parked.gone(hosted)
+            self._parked.gone(hosted)
 
     # -- topics
 
@@ -137,8 +157,8 @@ class Hosting:
         """What this broker was started with, under what was set for all brokers, under what was set
         for this one.
         """
-        defaults = self._node.config.topic_defaults()
-        for owner in ("", str(self._node.broker_id)):
+        defaults = self._config.topic_defaults()
+        for owner in ("", str(self._broker_id)):
             dynamic = image.broker_configs.get(owner, {})
             for key in TOPIC_CONFIG_KEYS.values():
                 if key.broker_name in dynamic:
@@ -149,11 +169,11 @@ class Hosting:
         self, topic: TopicImage, numbers: Sequence[int], defaults: dict[str, str]
     ) -> Iterator[None]:
         """Host these partitions of a topic as the image has them; remove those that moved away."""
-        node, config, hosted_now = self._node, None, 0
+        config, hosted_now = None, 0
         for number in numbers:
             state = topic.partitions[number]
-            hosted = node.table.by_id.get((topic.topic_id, number))
-            if node.broker_id not in state.replicas:
+            hosted = self._table.by_id.get((topic.topic_id, number))
+            if self._broker_id not in state.replicas:
                 if hosted is not None:
                     self._remove_one(hosted)
                 continue
@@ -171,7 +191,6 @@ class Hosting:
         self, topic: TopicImage, state: PartitionImage, config: TopicConfig
     ) -> HostedPartition | None:
         """Take up a partition: from the directory that has it, else in a new one."""
-        node = self._node
         topic_partition = TopicPartition(topic.name, state.partition)
         try:
             manager, found = self._directory(topic_partition, topic, state, config)
@@ -185,7 +204,7 @@ class Hosting:
         partition = Partition(
             topic_partition,
             topic.topic_id,
-            node.broker_id,
+            self._broker_id,
             limits=self._limits(config),
             state=LogState(
                 found.log_start,
@@ -197,16 +216,16 @@ class Hosting:
             producers=found.producers,
         )
         hosted = HostedPartition(topic, partition, found, manager)
-        hosted.counters = node.counters.topic(topic.name)
+        hosted.counters = self._counters.topic(topic.name)
         if found.damage is not None:
             hosted.unsound_since = FOUND_AT_START
         if manager.failure is not None:
             partition.become_failed()
-        node.table.add(hosted)
+        self._table.add(hosted)
         return hosted
 
     def _limits(self, config: TopicConfig) -> PartitionLimits:
-        return PartitionLimits.of(config, records_max=self._node.config.batch_records_max)
+        return PartitionLimits.of(config, records_max=self._config.batch_records_max)
 
     def _directory(
         self,
@@ -216,8 +235,7 @@ class Hosting:
         config: TopicConfig,
     ) -> tuple[LogManager, Log]:
         """Raises DiskError when no directory can take it, or it may be in one that failed."""
-        node = self._node
-        for manager in node.disks.log_managers:
+        for manager in self._disks.log_managers:
             found = manager.logs.get(topic_partition)
             if found is None:
                 continue
@@ -226,19 +244,19 @@ class Hosting:
                 return manager, found
             log.warning("stray log set aside", extra=fields(partition=str(topic_partition)))
             manager.mark_stray(topic_partition)
-        if node.disks.lacks_directory and not is_new_here(state, node.broker_id):
+        if self._disks.lacks_directory and not is_new_here(state, self._broker_id):
             raise DiskError("log.dirs", "its log may be in a directory that is out of service")
-        usable = [manager for manager in node.disks.log_managers if manager.fenced is None]
+        usable = [manager for manager in self._disks.log_managers if manager.fenced is None]
         failure: DiskError | None = None
         for manager in sorted(usable, key=lambda one: len(one.logs)):
             try:
                 manager.disk.expect_room()  # what is half made would be a stray of the next try
                 self._on_new_log(manager, topic_partition)
                 return manager, manager.create(
-                    topic_partition, topic.topic_id, config, node.clock.wall_ms()
+                    topic_partition, topic.topic_id, config, self._clock.wall_ms()
                 )
             except DiskError as error:
-                node.disks.fence_directory(manager, error)
+                self._disks.fence_directory(manager, error)
                 failure = error
         raise failure or DiskError("log.dirs", "every log directory is fenced")
 
@@ -249,7 +267,7 @@ class Hosting:
         config: TopicConfig,
     ) -> None:
         """Take over role and configuration as the image has them."""
-        node, partition = self._node, hosted.partition
+        partition = hosted.partition
         if hosted.log.config != config:
             hosted.log.update_config(config)
         was = (partition.role, partition.leader, partition.leader_epoch)
@@ -260,14 +278,14 @@ class Hosting:
         self._take_role(hosted, state)
         is_repaired = self._maybe_repair(hosted, state, last_epoch=was[2])
         if partition.high_watermark != high_watermark:
-            node.parked.moved(hosted, UNKNOWN_BYTES)
+            self._parked.moved(hosted, UNKNOWN_BYTES)
         elif (partition.isr, partition.replicas) != members:
-            node.parked.has_news(hosted)
+            self._parked.has_news(hosted)
         if not set(replicas) <= set(partition.replicas):
-            node.parked.replicas_left(hosted)
+            self._parked.replicas_left(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # It is not readable before a round has been: do not wait for a write.
-            node.group_commits.request()
+            self._group_commits.request()
         is_same = was == (partition.role, partition.leader, partition.leader_epoch)
         if is_same and not is_repaired:
             return
@@ -289,9 +307,9 @@ class Hosting:
 
     def _take_role(self, hosted: HostedPartition, state: PartitionImage) -> None:
         """Lead, follow or neither, as the image says."""
-        node, partition, epochs = self._node, hosted.partition, hosted.log.epochs
-        if state.leader == node.broker_id:
-            if partition.lead(state, node.clock.now_ms()):
+        partition, epochs = hosted.partition, hosted.log.epochs
+        if state.leader == self._broker_id:
+            if partition.lead(state, self._clock.now_ms()):
                 # Followers ask by epoch at once; on disk it is needed with its first record.
                 epochs.assign(partition.leader_epoch, partition.log_end)
             return
@@ -323,13 +341,13 @@ class Hosting:
             return False
         if hosted.unsound_since is None:
             hosted.unsound_since = last_epoch
-        if not may_repair(state, self._node.broker_id, unsound_since=hosted.unsound_since):
+        if not may_repair(state, self._broker_id, unsound_since=hosted.unsound_since):
             return False
         damage, before = hosted.log.damage, hosted.partition.log_end
         try:
             hosted.log.repair()
         except DiskError as failure:
-            self._node.disks.fence_directory(hosted.manager, failure)
+            self._disks.fence_directory(hosted.manager, failure)
             self._not_finished(hosted.topic_id, state.partition, failure)
             return False
         if hosted.log.log_start == hosted.partition.log_start:
@@ -354,39 +372,39 @@ class Hosting:
     def _remove(self, topic: TopicImage, numbers: Iterable[int]) -> Iterator[None]:
         """Delete what is hosted here of a topic that is gone."""
         for number in numbers:
-            hosted = self._node.table.by_id.get((topic.topic_id, number))
+            hosted = self._table.by_id.get((topic.topic_id, number))
             if hosted is not None:
                 self._remove_one(hosted)
                 if number % HOSTED_AT_ONCE == 0:
                     yield
 
     def _remove_one(self, hosted: HostedPartition) -> None:
-        node, topic_partition = self._node, hosted.topic_partition
-        node.table.remove(hosted)
+        topic_partition = hosted.topic_partition
+        self._table.remove(hosted)
         hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
         self._changed.append(hosted)
         if self._following is not None:
             self._following.remove(hosted)
         log.info("partition deleted", extra=fields(partition=str(topic_partition)))
         try:
-            hosted.manager.delete(topic_partition, node.clock.wall_ms())
+            hosted.manager.delete(topic_partition, self._clock.wall_ms())
         except DiskError as failure:
-            node.disks.fence_directory(hosted.manager, failure)
+            self._disks.fence_directory(hosted.manager, failure)
 
     def _set_strays_aside(self) -> None:
         """At start: directories of topics that are no more, or not ours."""
-        for manager in self._node.disks.log_managers:
+        for manager in self._disks.log_managers:
             strays = [
                 topic_partition
                 for topic_partition in manager.logs
-                if topic_partition not in self._node.table.by_name
+                if topic_partition not in self._table.by_name
             ]
             for topic_partition in strays:
                 log.warning("stray log set aside", extra=fields(partition=str(topic_partition)))
                 try:
                     manager.mark_stray(topic_partition)
                 except DiskError as failure:
-                    self._node.disks.fence_directory(manager, failure)
+                    self._disks.fence_directory(manager, failure)
 
 
 def _places(change: MetadataChange) -> Iterator[tuple[TopicImage, Sequence[int]]]:

@@ -15,9 +15,13 @@ from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
+from broker.shell.disk_health import DiskHealth
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
 from broker.shell.hosting import Hosting
-from broker.shell.node import BrokerNode
+from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.replica_reports import ReplicaReports
 from broker.storage.log_manager import LogManager
 
@@ -37,22 +41,32 @@ class Maintenance:
 
     def __init__(
         self,
-        node: BrokerNode,
+        facts: BrokerFacts,
         hosting: Hosting,
+        reports: ReplicaReports,
         *,
+        table: PartitionTable,
+        disks: DiskHealth,
+        log_moves: LogMoves,
+        group_commits: GroupCommits,
         on_replica_synced: Callable[[HostedPartition], None],
     ) -> None:
         """``on_replica_synced`` is called when a flush round reached more of a followed log."""
-        self._node = node
+        self._config = facts.config
+        self._clock = facts.clock
+        self._table = table
+        self._disks = disks
+        self._log_moves = log_moves
+        self._group_commits = group_commits
         self._on_replica_synced = on_replica_synced
         self._hosting = hosting
-        self._rounds = {manager: asyncio.Lock() for manager in node.disks.log_managers}
+        self._rounds = {manager: asyncio.Lock() for manager in disks.log_managers}
         """A manager has one flush round at a time; the next waits for it."""
-        self._reports = ReplicaReports(node, hosting)
+        self._reports = reports
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every loop; the caller cancels them."""
-        config, managers = self._node.config, self._node.disks.log_managers
+        config, managers = self._config, self._disks.log_managers
         flush_ms = min(config.log_flush_interval_ms, FLUSH_LOOK_MS)
         # A disk that hangs, as many do before they fail, holds up its own rounds alone.
         flushes = [self._flush_groups(one) for one in managers]
@@ -89,15 +103,15 @@ class Maintenance:
                 try:
                     await work(manager)
                 except DiskError as failure:
-                    self._node.disks.fence_directory(manager, failure)
+                    self._disks.fence_directory(manager, failure)
 
     # -- flushing
 
     async def _flush_groups(self, manager: LogManager) -> None:
         """Group commit: one round covers all that was written since the last one began."""
-        pause_s = self._node.config.log_flush_group_interval_ms / 1_000
+        pause_s = self._config.log_flush_group_interval_ms / 1_000
         while True:
-            await self._node.group_commits.wait(manager)
+            await self._group_commits.wait(manager)
             if pause_s:
                 await asyncio.sleep(pause_s)
             if manager.fenced is None or manager.is_full:
@@ -108,23 +122,22 @@ class Maintenance:
             await self._flush(manager, only_group=only_group)
 
     async def _flush(self, manager: LogManager, *, only_group: bool) -> None:
-        node = self._node
         try:
-            begun = manager.begin_flush(only_group=only_group, now_ms=node.clock.wall_ms())
+            begun = manager.begin_flush(only_group=only_group, now_ms=self._clock.wall_ms())
             if begun is None:
                 return
             await asyncio.to_thread(begun.run)
             finished = manager.finish_flush(begun)
             if not finished and begun.error is not None:
-                node.disks.fence_directory(manager, begun.error)
+                self._disks.fence_directory(manager, begun.error)
             for flushed, end in finished:
-                hosted = node.table.by_name.get(flushed.topic_partition)
+                hosted = self._table.by_name.get(flushed.topic_partition)
                 if hosted is not None and hosted.log is flushed:
-                    node.log_moves.synced(hosted, end)
+                    self._log_moves.synced(hosted, end)
                     if hosted.partition.role is Role.FOLLOWER:
                         self._on_replica_synced(hosted)
         except DiskError as failure:
-            node.disks.fence_directory(manager, failure)
+            self._disks.fence_directory(manager, failure)
 
     async def _flush_all(self, manager: LogManager) -> None:
         await self._flush_round(manager, only_group=False)
@@ -136,18 +149,18 @@ class Maintenance:
 
     async def _tick(self, manager: LogManager) -> None:
         """Retention, rolls, removals; then tell the partitions whose logs begin later."""
-        manager.tick(self._node.clock.wall_ms(), self._high_watermarks(manager))
+        manager.tick(self._clock.wall_ms(), self._high_watermarks(manager))
         self._tell_log_starts(manager)
 
     def _tell_log_starts(self, manager: LogManager) -> None:
-        for hosted in self._node.table.by_name.values():
+        for hosted in self._table.by_name.values():
             if hosted.manager is manager:
-                self._node.log_moves.log_start_moved(hosted)
+                self._log_moves.log_start_moved(hosted)
 
     def _high_watermarks(self, manager: LogManager) -> dict[TopicPartition, int]:
         return {
             hosted.topic_partition: hosted.partition.high_watermark
-            for hosted in self._node.table.by_name.values()
+            for hosted in self._table.by_name.values()
             if hosted.manager is manager
         }
 
@@ -158,17 +171,15 @@ class Maintenance:
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
             await self._hosting.retry_due()
-            for manager in self._node.disks.log_managers:
+            for manager in self._disks.log_managers:
                 if manager.fenced is None:
                     continue
-                healed = manager.try_heal(
-                    self._node.clock.wall_ms(), self._high_watermarks(manager)
-                )
+                healed = manager.try_heal(self._clock.wall_ms(), self._high_watermarks(manager))
                 self._tell_log_starts(manager)  # retention may have made the room
                 if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     await self._hosting.retry()
-            if all(one.failure is not None for one in self._node.disks.log_managers):
+            if all(one.failure is not None for one in self._disks.log_managers):
                 await self._tell_of_failure()
                 raise ServiceError(
                     "every log directory has failed; see the log above, replace the disks and"
@@ -183,9 +194,7 @@ class Maintenance:
         as it takes.
         """
         while not await self._reports.settle(FAILED_REPORT_MS):
-            noted = [
-                await asyncio.to_thread(_is_noted, one) for one in self._node.disks.log_managers
-            ]
+            noted = [await asyncio.to_thread(_is_noted, one) for one in self._disks.log_managers]
             if all(noted):
                 return
             log.error("failed log directories neither reported nor noted: waiting for a controller")
@@ -194,13 +203,11 @@ class Maintenance:
         """Forget idempotent producers that were silent for long; a few partitions at a time."""
         while True:
             await asyncio.sleep(EXPIRY_INTERVAL_MS / 1_000)
-            hosted_now = list(self._node.table.by_name.values())
+            hosted_now = list(self._table.by_name.values())
             for first in range(0, len(hosted_now), EXPIRED_AT_ONCE):
-                now = self._node.clock.wall_ms()
+                now = self._clock.wall_ms()
                 for hosted in hosted_now[first : first + EXPIRED_AT_ONCE]:
-                    hosted.partition.producers.expire(
-                        now, self._node.config.producer_id_expiration_ms
-                    )
+                    hosted.partition.producers.expire(now, self._config.producer_id_expiration_ms)
                 await asyncio.sleep(0)
 
 

@@ -1,7 +1,7 @@
 """ReplicaReports: names replicas whose disk failed or lost bytes to the controller, until none of
 them is in an ISR or an ELR.
 
-Everything follows from what is there at each look (the node's partitions, the image), so that no
+Everything follows from what is there at each look (the hosted partitions, the image), so that no
 finding is forgotten, whoever made it.
 """
 
@@ -13,6 +13,8 @@ from typing import Final
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.channel_pool import read_error_code
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
@@ -20,10 +22,15 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.partition import Role
 from broker.core.unsound import Unsound, UnsoundReports, must_report
+from broker.shell.disk_health import DiskHealth
+from broker.shell.facts import BrokerFacts
 from broker.shell.hosted import HostedPartition
 from broker.shell.hosting import Hosting
-from broker.shell.node import BrokerNode
+from broker.shell.live_brokers import LiveBrokers
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
+from broker.shell.partitions.table import PartitionTable
+from broker.shell.registration import Registration
+from broker.shell.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +44,28 @@ _STAYS: Final = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 class ReplicaReports:
     """Of one broker."""
 
-    def __init__(self, node: BrokerNode, hosting: Hosting) -> None:
-        self._node = node
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        registration: Registration,
+        controller: ControllerClient,
+        *,
+        metadata: MetadataCache,
+        live: LiveBrokers,
+        table: PartitionTable,
+        disks: DiskHealth,
+        suspects: Suspects,
+        hosting: Hosting,
+    ) -> None:
+        self._clock = facts.clock
+        self._dice = facts.dice
+        self._registration = registration
+        self._controller = controller
+        self._metadata = metadata
+        self._live = live
+        self._table = table
+        self._disks = disks
+        self._suspects = suspects
         self._hosting = hosting
         self._reports = UnsoundReports()
 
@@ -52,21 +79,21 @@ class ReplicaReports:
         """Wait until this broker is registered and nothing is left to report, for so long at most;
         whether that is so.
         """
-        clock = self._node.clock
+        clock = self._clock
         due = clock.now_ms() + limit_ms
         self._look()  # what storage has met a moment ago is to be reported as well
-        while self._node.registration.broker_epoch < 0 or any(True for _ in self._unsound()):
+        while self._registration.broker_epoch < 0 or any(True for _ in self._unsound()):
             if clock.now_ms() >= due:
                 return False
             await asyncio.sleep(SETTLE_LOOK_MS / 1_000)
         return True
 
     async def _report(self) -> None:
-        clock, trouble = self._node.clock, self._node.disks.trouble
+        clock, trouble = self._clock, self._disks.trouble
         while True:
             self._look()
             trouble.clear()  # what _look found is seen below
-            unsound = tuple(self._unsound()) if self._node.registration.broker_epoch >= 0 else ()
+            unsound = tuple(self._unsound()) if self._registration.broker_epoch >= 0 else ()
             request = self._reports.next_request(unsound, clock.now_ms())
             if request:
                 await self._ask(request)
@@ -82,18 +109,16 @@ class ReplicaReports:
 
     def _look(self) -> None:
         """Storage may have fenced a directory, or met damage, on any path."""
-        node = self._node
-        for manager in node.disks.log_managers:
+        for manager in self._disks.log_managers:
             if manager.failure is not None:
-                node.disks.fence_directory(manager, manager.failure)
-        for hosted in node.table.by_name.values():
+                self._disks.fence_directory(manager, manager.failure)
+        for hosted in self._table.by_name.values():
             if hosted.is_unsound:
                 self._hosting.note_unsound(hosted)
 
     def _unsound(self) -> Iterator[Unsound]:
         """What the controller is still to hear of."""
-        node = self._node
-        for hosted in node.table.by_name.values():
+        for hosted in self._table.by_name.values():
             since = hosted.unsound_since
             state = None if since is None else self._state(hosted)
             if since is None or state is None:
@@ -101,10 +126,10 @@ class ReplicaReports:
             is_offline = hosted.partition.role is Role.FAILED
             if must_report(
                 state,
-                node.broker_id,
+                self._registration.broker_id,
                 unsound_since=since,
                 is_offline=is_offline,
-                live=node.live.epochs,
+                live=self._live.epochs,
             ):
                 yield Unsound(
                     hosted.topic_id,
@@ -115,21 +140,21 @@ class ReplicaReports:
                 )
 
     def _state(self, hosted: HostedPartition) -> PartitionImage | None:
-        topic = self._node.image.topics_by_id.get(hosted.topic_id)
+        topic = self._metadata.image.topics_by_id.get(hosted.topic_id)
         number = hosted.topic_partition.partition
         return None if topic is None else topic.partitions[number]
 
     # -- the controller
 
     async def _ask(self, replicas: tuple[Unsound, ...]) -> None:
-        node, clock = self._node, self._node.clock
+        clock = self._clock
         try:
-            answer = await node.controller.report_replicas(
-                _write(node.broker_id, node.registration.broker_epoch, replicas), CALL_TIMEOUT_S
+            answer = await self._controller.report_replicas(
+                _write(self._registration, replicas), CALL_TIMEOUT_S
             )
         except TidemarkError as failure:
             log.warning("unsound replicas not reported", extra=fields(reason=failure.message))
-            self._reports.failed(clock.now_ms(), node.dice())
+            self._reports.failed(clock.now_ms(), self._dice())
             return
         if answer.error_code != ErrorCode.NONE:
             code = read_error_code(answer.error_code).name
@@ -137,25 +162,29 @@ class ReplicaReports:
                 "report of unsound replicas refused",
                 extra=fields(code=code, reason=answer.error_message),
             )
-            self._reports.failed(clock.now_ms(), node.dice())
+            self._reports.failed(clock.now_ms(), self._dice())
             return
         log.warning(
             "unsound replicas reported",
             extra=fields(
-                replicas=[_name(node, one) for one in replicas[:10]],
+                replicas=[self._name(one) for one in replicas[:10]],
                 count=len(replicas),
                 stay=sum(one.error_code == _STAYS for one in answer.replicas),
                 reason=replicas[0].reason,
             ),
         )
-        await node.metadata.wait_for(read_position(answer.position), FEED_WAIT_S)
-        self._reports.answered(clock.now_ms(), node.dice())
+        await self._metadata.wait_for(read_position(answer.position), FEED_WAIT_S)
+        self._reports.answered(clock.now_ms(), self._dice())
+
+    def _name(self, one: Unsound) -> str:
+        hosted = self._table.by_id.get(one.key)
+        return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
 
     # -- what a follower could not use
 
     async def _check_suspects(self) -> None:
         """A follower asked again for what it was sent: see whether that is what was written."""
-        suspects = self._node.suspects
+        suspects = self._suspects
         while True:
             await suspects.wait()
             hosted, offset, found = suspects.take()
@@ -164,22 +193,15 @@ class ReplicaReports:
             except VoidSliceError:
                 continue
             except DamagedBatchError as damage:
-                self._node.disks.found_damage(hosted, str(damage), damage.offset)
+                self._disks.found_damage(hosted, str(damage), damage.offset)
             except DiskError as failure:
-                self._node.disks.fence_directory(hosted.manager, failure)
+                self._disks.fence_directory(hosted.manager, failure)
 
 
-def _name(node: BrokerNode, one: Unsound) -> str:
-    hosted = node.table.by_id.get(one.key)
-    return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
-
-
-def _write(
-    broker_id: int, broker_epoch: int, replicas: tuple[Unsound, ...]
-) -> pb.ReportReplicasRequest:
+def _write(registration: Registration, replicas: tuple[Unsound, ...]) -> pb.ReportReplicasRequest:
     return pb.ReportReplicasRequest(
-        broker_id=broker_id,
-        broker_epoch=broker_epoch,
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
         replicas=[
             pb.ReportReplicasRequest.Replica(
                 topic_id=one.topic_id,

@@ -7,7 +7,6 @@ from typing import TypeVar, cast
 
 import pytest
 from broker.config import BrokerConfig, Listener
-from broker.shell.hosting import Hosting
 from broker.shell.listener import KafkaListener
 from broker.shell.node import BrokerNode
 from broker.shell.request_router import RequestRouter
@@ -20,6 +19,7 @@ from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
 from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.worker_pool import WorkerPool
+from unit.broker.shell.node_worlds import hosting_of
 
 MakeNode = Callable[[Mapping[str, str]], BrokerNode]
 Kind = TypeVar("Kind")
@@ -86,7 +86,7 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
             topics={topic.name: topic},
             topics_by_id={topic.topic_id: topic},
         )
-        Hosting(node, on_new_log=lambda *_: None)
+        hosting_of(node)
         node.metadata.take(image)
         return node
 

@@ -10,6 +10,7 @@ from broker.shell.hosted import HostedPartition
 from broker.shell.hosting import Following, Hosting
 from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.replica_reports import ReplicaReports
 from broker.storage.log_manager import LogManager
 from manual_clock import ManualClock
 from tidemark.codec.records import build_batch
@@ -58,6 +59,25 @@ def topic(
     )
 
 
+def hosting_of(
+    node: BrokerNode,
+    following: Following | None = None,
+    on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
+) -> Hosting:
+    """Hosts what the metadata of ``node`` shows."""
+    return Hosting(
+        node.facts,
+        following,
+        metadata=node.metadata,
+        table=node.table,
+        disks=node.disks,
+        parked=node.parked,
+        group_commits=node.group_commits,
+        counters=node.counters,
+        on_new_log=on_new_log,
+    )
+
+
 class World:
     """One broker and what it is told."""
 
@@ -82,7 +102,7 @@ class World:
             draw_session_id=lambda: 1,
             has_lease=has_lease,
         )
-        self.hosting = Hosting(self.node, following, on_new_log=on_new_log)
+        self.hosting = hosting_of(self.node, following, on_new_log)
         self._image = ClusterImage()
 
     def open(self, disk: MemDisk) -> LogManager:
@@ -129,6 +149,32 @@ class World:
         return self.node.reader.read(self.hosted(), offset, bytes_max=1 << 20)
 
 
+def reports_of(world: World) -> ReplicaReports:
+    """Reports of unsound replicas to the controller of ``world``."""
+    node = world.node
+    return ReplicaReports(
+        node.facts,
+        node.registration,
+        node.controller,
+        metadata=node.metadata,
+        live=node.live,
+        table=node.table,
+        disks=node.disks,
+        suspects=node.suspects,
+        hosting=world.hosting,
+    )
+
+
 def maintenance(world: World) -> Maintenance:
     """The loops over the disks of ``world``."""
-    return Maintenance(world.node, world.hosting, on_replica_synced=lambda _: None)
+    node = world.node
+    return Maintenance(
+        node.facts,
+        world.hosting,
+        reports_of(world),
+        table=node.table,
+        disks=node.disks,
+        log_moves=node.log_moves,
+        group_commits=node.group_commits,
+        on_replica_synced=lambda _: None,
+    )

@@ -27,7 +27,7 @@ def test_a_recreated_topic_is_not_taken_for_clean() -> None:
     disk, orders = one.disks[0], TopicPartition("orders", 0)
     one.show(topic())
     checkpoint.write_offsets(disk, CHECKPOINT_NAME, {orders: 7}, sync=False)
-    cleanings.append(Cleaning(one.node, WorkerPool(), lambda disk: lambda: disk))
+    cleanings.append(cleaning(one, WorkerPool()))
     one.change(topics_changed=(topic(number=2),), topics_deleted=(topic().topic_id,))
     assert orders not in checkpoint.read_offsets(disk, CHECKPOINT_NAME)
 
@@ -64,7 +64,8 @@ def rolled(shown: Any = COMPACTED) -> World:
 
 
 def cleaning(world: World, worker: object = None) -> Cleaning:
-    return Cleaning(world.node, cast("WorkerPool", worker), lambda disk: lambda: disk)
+    node, pool = world.node, cast("WorkerPool", worker)
+    return Cleaning(node.facts, pool, lambda disk: lambda: disk, table=node.table, disks=node.disks)
 
 
 EIO = DiskError("orders-0/0.log", "Input/output error")

@@ -3,12 +3,12 @@ counts nowhere, and makes nothing anew that may still be somewhere.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from broker.core.partition import Role
 from broker.shell.held_logs import held_logs
-from broker.shell.replica_reports import ReplicaReports
 from broker.storage.disk_failures import DiskFailures
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TopicImage
@@ -17,7 +17,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.broker.shell.node_worlds import World, maintenance, topic
+from unit.broker.shell.node_worlds import World, maintenance, reports_of, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 from unit.broker.shell.test_hosting_roles import Followed
 from virtual_time import LoopClock, run_virtual
@@ -57,7 +57,7 @@ async def until_reported(world: World, controller: Controller) -> None:
         return controller.reached.is_set()
 
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(ReplicaReports(world.node, world.hosting).run())
+        running = tasks.create_task(reports_of(world).run())
         await until(has_come)
         running.cancel()
 
@@ -160,7 +160,7 @@ def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> Non
     async def story() -> None:
         world = led(Controller())
         world.node.disks.log_managers[0].fence(EIO)  # by storage itself: nobody told the node
-        reports = ReplicaReports(world.node, world.hosting)
+        reports = reports_of(world)
         assert not await reports.settle(0), "the image still counts on it"
         world.change(topics_changed=(moved(),))
         assert await reports.settle(0)
@@ -173,7 +173,7 @@ def test_a_broker_that_is_not_registered_has_told_nobody() -> None:
         world = led(Controller())
         world.node.registration.broker_epoch = -1
         world.node.disks.log_managers[0].fence(EIO)
-        reports = ReplicaReports(world.node, world.hosting)
+        reports = reports_of(world)
         assert not await reports.settle(0)
         world.change(topics_changed=(moved(),))
         assert not await reports.settle(0)
@@ -188,7 +188,7 @@ class Ending:
 
     def __init__(self, *, takes_note: bool) -> None:
         self.world = led(Controller(answers_after=1_000_000))
-        self.world.node.clock = LoopClock()
+        self.world.node.facts = replace(self.world.node.facts, clock=LoopClock())
         self.world.disks[0].writes_fail = not takes_note
         self.world.node.disks.log_managers[0].fence(EIO)
         healing = maintenance(self.world)._heal()
