@@ -33,7 +33,7 @@ _KEYS: Final = (
         "group.consumer.heartbeat.interval.ms",
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.max.heartbeat.interval.ms",
-        "how often the group's members are told to call",
+        "heartbeat interval of the group's members",
     ),
     GroupConfigKey(
         SESSION_TIMEOUT,
@@ -41,7 +41,7 @@ _KEYS: Final = (
         "group.consumer.session.timeout.ms",
         "group.consumer.min.session.timeout.ms",
         "group.consumer.max.session.timeout.ms",
-        "a member of the group that is silent for so long is gone",
+        "a member of the group without a heartbeat for this long is removed",
     ),
 )
 GROUP_CONFIG_KEYS: Final[Mapping[str, GroupConfigKey]] = {key.name: key for key in _KEYS}

@@ -95,7 +95,7 @@ CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 
 
 class ServiceConfig(BaseSettings):
-    """What every service can be told.
+    """Options of every service.
 
     Subclass it; give each field a default, bounds and a description.
 
@@ -108,21 +108,22 @@ class ServiceConfig(BaseSettings):
     )
 
     log_level: LogLevel = Field(
-        default="INFO", description="what is logged; can be changed while running: PUT /loglevel"
+        default="INFO",
+        description="lowest level that is logged; PUT /loglevel changes it at run time",
     )
     log_format: Literal["json", "text"] = Field(
-        default="text", description="form of a log line: json for machines, text for people"
+        default="text", description="format of log lines: json for machines, text for people"
     )
     ops_listen: Address = Field(
         default="127.0.0.1:0",
-        description="where /metrics, /livez, /readyz and /loglevel are served",
+        description="address of /metrics, /livez, /readyz and /loglevel",
     )
     event_loop_stall_ms: int = Field(
         default=5_000,
         ge=100,
         le=600_000,
-        description="an event loop that has not turned for so long is logged with its stack and"
-        " counted: longer than any work it is given, shorter than a prober's patience",
+        description="an event loop that is blocked for this long is logged with its stack and"
+        " counted; longer than any regular work, shorter than the timeout of a liveness probe",
     )
     zookeeper_connect: str = Field(
         default="127.0.0.1:2181",
@@ -133,12 +134,13 @@ class ServiceConfig(BaseSettings):
         default=9_000,
         ge=1_000,
         le=120_000,
-        description="after so long without a sign of life it is gone",
+        description="ZooKeeper ends a session without a heartbeat after this time",
     )
     shutdown_deadline_ms: int = Field(
         default=20_000,
         ge=0,
-        description="SIGTERM drains for at most so long, then what is left is cut off",
+        description="time that draining may take after SIGTERM; after that the process ends at"
+        " once",
     )
 
     @classmethod
@@ -158,22 +160,24 @@ class ServiceConfig(BaseSettings):
 
 
 class TlsServiceConfig(ServiceConfig):
-    """What a service that speaks TLS can be told besides: PEM files, with librdkafka's names;
-    ``tls.tls_settings`` makes something of it.
+    """Options of a service with TLS: PEM files, with librdkafka's names. ``tls.tls_settings`` reads
+    them.
     """
 
     ssl_certificate_location: str = Field(
-        "", description="PEM file with this server's certificate, the intermediate ones after it"
+        "", description="PEM file with the server's certificate, followed by the intermediate ones"
     )
     ssl_key_location: str = Field(
-        "", description="PEM file with its private key; default: in ssl.certificate.location, too"
+        "", description="PEM file with the private key; default: ssl.certificate.location"
     )
-    ssl_key_password: str = Field("", repr=False, description="of the private key, if it has one")
+    ssl_key_password: str = Field(
+        "", repr=False, description="password of the private key, if it has one"
+    )
     ssl_ca_location: str = Field(
-        "", description="PEM file with the authorities that clients' certificates come from"
+        "", description="PEM file with the authorities of clients' certificates"
     )
     ssl_client_auth: Literal["none", "requested", "required"] = Field(
-        "none", description="whether clients are asked for a certificate of their own"
+        "none", description="request or require a certificate from clients"
     )
 
 
@@ -268,7 +272,7 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
         "",
         f"usage: tidemark-{service} [--config FILE] [--KEY VALUE]... | --help | --version",
         "",
-        f"A key may stand in the file, in the environment ({variable}) or as a",
+        f"A key can be set in the file, in the environment ({variable}) or as a",
         f"flag (--{first} VALUE); a flag overrides the environment, which overrides the file.",
         "",
     ]
@@ -328,7 +332,9 @@ def _read_file(path: Path) -> dict[str, _Setting]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError([f"{path} must hold 'key: value' lines, not a {type(content).__name__}"])
+        raise ConfigError(
+            [f"{path} must contain 'key: value' lines, not a {type(content).__name__}"]
+        )
     found: dict[str, _Setting] = {}
     for key, value in _flatten(content):
         name = _field_name(key)
@@ -376,7 +382,7 @@ def _bad_values(
             problems.append(f"{dotted(name)} must be set: {accepts}")
             continue
         item = settings.get(name, _Setting(detail.get("input"), f"{dotted(name)}'s default"))
-        problems.append(f"{item.origin}: {item.value!r} cannot stand here; expected {accepts}")
+        problems.append(f"{item.origin}: {item.value!r} is not valid; expected {accepts}")
     return problems
 
 

@@ -53,10 +53,12 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     """A broker's configuration."""
 
     broker_id: int = Field(
-        ge=0, description="unique in the cluster, and kept for the life of its disks"
+        ge=0,
+        description="number of this broker, unique in the cluster; it stays the same as long as"
+        " its disks",
     )
     log_dirs: CommaList = Field(
-        ("data",), min_length=1, description="directories that hold partitions, best one a device"
+        ("data",), min_length=1, description="directories for partitions, best one on each device"
     )
     listeners: CommaList = Field(
         ("CLIENT://127.0.0.1:9092",),
@@ -64,193 +66,222 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         description="Kafka listeners: NAME://host:port,...",
     )
     advertised_listeners: CommaList = Field(
-        (), description="what clients are told instead, by listener name; default: listeners"
+        (), description="addresses that clients get, NAME://host:port,...; default: listeners"
     )
     listener_security_protocol_map: CommaList = Field(
         (),
-        description="NAME:PLAINTEXT or NAME:SSL for each listener; default: SSL for one of that"
-        " name, else PLAINTEXT",
+        description="NAME:PLAINTEXT or NAME:SSL for each listener; default: SSL for a listener"
+        " of that name, else PLAINTEXT",
     )
-    grpc_listen: Address = Field("127.0.0.1:9292", description="where gRPC is served")
+    grpc_listen: Address = Field("127.0.0.1:9292", description="address of the gRPC server")
     grpc_advertised: str = Field(
-        "", description="host:port that peers are told; default: grpc.listen"
+        "", description="host:port that other processes use for gRPC; default: grpc.listen"
     )
     rack: str = Field(
         "", description="failure domain; replicas of a partition are spread over racks"
     )
     node: str = Field(
-        "", description="machine; replicas of a partition never share one; default: host name"
+        "",
+        description="machine; two replicas of a partition are never on the same one; default:"
+        " host name",
     )
 
     auto_create_topics_enable: bool = Field(
-        default=True, description="whether asking for metadata of an unknown topic creates it"
+        default=True, description="create an unknown topic when a client requests its metadata"
     )
     num_partitions: int | None = Field(
         None,
         ge=1,
         le=10_000,
-        description="partitions of a topic that asking for its metadata creates; default: the"
+        description="partitions of a topic that is created automatically; default: the"
         " controller's num.partitions",
     )
     default_replication_factor: int | None = Field(
         None,
         ge=1,
         le=32_767,
-        description="replicas of its partitions; default: the controller's"
-        " default.replication.factor",
+        description="replicas of a topic that is created automatically; default: the"
+        " controller's default.replication.factor",
     )
 
     max_connections: int = Field(
-        10_000, ge=1, description="open connections, all listeners together"
+        10_000, ge=1, description="maximum number of open connections, all listeners together"
     )
     max_connections_per_ip: int = Field(
-        10_000, ge=1, description="open connections from one address"
+        10_000, ge=1, description="maximum number of open connections from one address"
     )
     connections_max_idle_ms: int = Field(
-        600_000, ge=1_000, description="a connection silent for so long is closed"
+        600_000, ge=1_000, description="a connection without traffic for this long is closed"
     )
     socket_request_max_bytes: int = Field(
-        100 * _MIB, ge=1_024, le=2**31 - 1, description="largest request frame; a larger one closes"
+        100 * _MIB,
+        ge=1_024,
+        le=2**31 - 1,
+        description="maximum size of a request frame; a larger one closes its connection",
     )
     frame_deadline_ms: int = Field(
         30_000,
         ge=100,
-        description="how long a frame may take from its first byte to its last, in addition to what"
-        " frame.min.bytes.per.s allows; then its connection is closed, so that its buffer is free",
+        description="time that a frame may take from its first byte to its last, in addition to"
+        " what frame.min.bytes.per.s allows; after that its connection is closed, so that its"
+        " buffer is freed",
     )
     frame_min_bytes_per_s: int = Field(
         256 * 1024,
         ge=1,
-        description="rate at which a frame must come, beyond frame.deadline.ms: at 256 KB/s 100 MB"
-        " may take seven minutes; lower it for clients with slower links and large requests",
+        description="minimum rate at which a frame must arrive after frame.deadline.ms: at 256"
+        " KB/s a frame of 100 MB may take seven minutes; lower it for clients with slow links"
+        " and large requests",
     )
     requests_in_flight_max: int = Field(
-        64, ge=1, description="unanswered requests of one connection; beyond it is not read from"
+        64,
+        ge=1,
+        description="maximum number of unanswered requests of a connection; beyond it, nothing"
+        " is read from the connection",
     )
     connection_queued_max_bytes: int = Field(
         4 * _MIB,
         ge=65_536,
-        description="answers in memory for one connection; beyond it is not read from",
+        description="maximum size of unsent answers of a connection; beyond it, nothing is read"
+        " from the connection",
     )
     buffers_max_bytes: int = Field(
         512 * _MIB,
         ge=_MIB,
-        description="receive buffers of all connections; beyond it large frames wait",
+        description="maximum size of the receive buffers of all connections; beyond it, large"
+        " frames wait",
     )
     grpc_bulk_bytes_in_flight_max: int = Field(
-        64 * _MIB, ge=_MIB, description="bytes of batches that all gRPC streams together hold"
+        64 * _MIB,
+        ge=_MIB,
+        description="maximum size of the batches in memory of all gRPC streams together",
     )
     batch_records_max: int = Field(
         BATCH_RECORDS_MAX,
         ge=1,
         le=2**31 - 1,
-        description="largest number of records of one batch; a larger one is refused as"
-        " MESSAGE_TOO_LARGE, and clients that can split it do",
+        description="maximum number of records in a batch; a larger batch is refused with"
+        " MESSAGE_TOO_LARGE, and clients that can split it do so",
     )
     batch_inspection_deadline_ms: int = Field(
         30_000,
         ge=100,
-        description="how long a worker may walk the records of one batch, for a compacted or"
-        " recompressing topic or to look up a time; then it is killed and the request refused",
+        description="time that a worker may take for the records of one batch, on a compacted"
+        " topic, to recompress, or to look up a time; after that the worker is killed and the"
+        " request refused",
     )
     parked_requests_max: int = Field(
         16_384,
         ge=1,
-        description="long polls of clients held; a further one is answered at once",
+        description="maximum number of waiting long polls of clients; another one is answered"
+        " at once",
     )
     parked_writes_max: int = Field(
         16_384,
         ge=1,
-        description="produces held that wait for replicas; a further one is not taken from its"
-        " connection",
+        description="maximum number of produce requests that wait for replicas; another one is"
+        " not read from its connection",
     )
     parked_followers_max: int = Field(
         1_024,
         ge=1,
-        description="long polls of followers held; a further one is answered at once. A few for"
-        " each broker of the cluster",
+        description="maximum number of waiting long polls of followers, a few for each broker"
+        " of the cluster; another one is answered at once",
     )
 
     fetch_max_bytes: int = Field(
-        55 * _MIB, ge=1_024, description="largest fetch answer, whatever is asked"
+        55 * _MIB,
+        ge=1_024,
+        description="maximum size of a fetch response, whatever the client requests",
     )
     max_incremental_fetch_session_cache_slots: int = Field(
-        1_000, ge=0, description="fetch sessions kept"
+        1_000, ge=0, description="maximum number of fetch sessions"
     )
 
     replica_lag_time_max_ms: int = Field(
         10_000,
         ge=100,
-        description="a follower that was not caught up for so long leaves the ISR",
+        description="a follower that has not been caught up for this long leaves the ISR",
     )
     replica_fetch_wait_max_ms: int = Field(
-        500, ge=1, description="how long a follower's fetch waits at its leader for records"
+        500, ge=1, description="time that a follower's fetch waits at the leader for records"
     )
     replica_fetch_max_bytes: int = Field(
-        _MIB, ge=1_024, description="of one partition in one fetch of a follower"
+        _MIB, ge=1_024, description="maximum size of one partition in a follower's fetch"
     )
     replica_fetch_response_max_bytes: int = Field(
-        10 * _MIB, ge=1_024, description="of one fetch of a follower, all partitions together"
+        10 * _MIB,
+        ge=1_024,
+        description="maximum size of a follower's fetch, all partitions together",
     )
     replica_fetch_backoff_ms: int = Field(
         1_000,
         ge=1,
-        description="longest pause of a follower after its leader failed it, before 20 % of jitter",
+        description="longest pause of a follower after a failed fetch, before 20 % of jitter",
     )
     replica_socket_timeout_ms: int = Field(
-        30_000, ge=100, description="a leader silent for so long is connected to anew"
+        30_000,
+        ge=100,
+        description="a follower reconnects to a leader that has not answered for this long",
     )
     leader_replication_throttled_rate: int = Field(
         2**63 - 1,
         ge=1,
-        description="bytes/s sent to throttled followers while replicas move; may change at run"
-        " time",
+        description="bytes/s sent to throttled followers while replicas move; may be changed at"
+        " run time",
     )
     follower_replication_throttled_rate: int = Field(
         2**63 - 1,
         ge=1,
-        description="bytes/s fetched of throttled replicas while they move; may change at run time",
+        description="bytes/s fetched for throttled replicas while they move; may be changed at"
+        " run time",
     )
     lease_ms: int = Field(
         3_000,
         ge=300,
-        description="how long a controller waits before it replaces a leader it cannot reach; the"
-        " same on every broker and controller",
+        description="time that a controller waits before it replaces a leader that cannot be"
+        " reached; the same on all brokers and controllers",
     )
     controlled_shutdown_enable: bool = Field(
-        default=True, description="whether a stopping broker hands its partitions over first"
+        default=True, description="hand over leadership of all partitions before stopping"
     )
     controlled_shutdown_deadline_ms: int = Field(
         15_000,
         ge=0,
-        description="how long handing over may take; never more than 0.4 of shutdown.deadline.ms",
+        description="time that handing over may take, at most 0.4 of shutdown.deadline.ms",
     )
 
     log_flush_interval_ms: int = Field(
-        10_000, ge=100, description="dirty logs are fsynced so often in the background (flush=os)"
+        10_000, ge=100, description="interval at which logs are synced in the background (flush=os)"
     )
     log_flush_group_interval_ms: int = Field(
-        2, ge=0, le=1_000, description="how long a group-commit round gathers writes (flush=group)"
+        2,
+        ge=0,
+        le=1_000,
+        description="time for which a group commit gathers writes before it syncs them"
+        " (flush=group)",
     )
     log_flush_offset_checkpoint_interval_ms: int = Field(
         10_000,
         ge=100,
-        description="recovery point, high watermark and log start are written so often",
+        description="interval at which recovery points, high watermarks and log starts are written",
     )
     log_retention_check_interval_ms: int = Field(
-        60_000, ge=100, description="retention, rolls by time and removals are looked at so often"
+        60_000,
+        ge=100,
+        description="interval of the checks for retention, rolls by time and files to remove",
     )
-    log_cleaner_enable: bool = Field(default=True, description="whether compaction runs")
+    log_cleaner_enable: bool = Field(default=True, description="run compaction")
     log_cleaner_backoff_ms: int = Field(
-        15_000, ge=100, description="pause when nothing is to compact"
+        15_000, ge=100, description="pause of compaction when no log needs it"
     )
     log_scrub_bytes_per_s: int = Field(
-        8 * _MIB, ge=0, description="rate at which sealed segments are read and checked; 0: never"
+        8 * _MIB, ge=0, description="rate at which closed segments are read and checked; 0: never"
     )
     producer_id_expiration_ms: int = Field(
         24 * _HOUR_MS,
         ge=1_000,
-        description="an idempotent producer silent for so long is forgotten",
+        description="an idempotent producer that has not written for this long is forgotten",
     )
     log_cleanup_policy: Text = _for_topics("cleanup.policy")
     compression_type: Text = _for_topics("compression.type")

@@ -1,5 +1,5 @@
-"""Options of a broker as a group coordinator, and of what it makes for the coordinators: Kafka's
-names and defaults.
+"""Options of a broker as a group coordinator, and of the coordinators' internal topics. Names and
+defaults are Kafka's.
 """
 
 from typing import Self
@@ -14,97 +14,123 @@ _INT_MAX = 2**31 - 1
 
 
 class CoordinationConfig(ServiceConfig):
-    """The part of a broker's configuration that is about groups and transactions."""
+    """Options of a broker for groups and transactions."""
 
     offsets_topic_num_partitions: int = Field(
-        50, ge=1, description="partitions of __consumer_offsets; not to be changed once it is made"
+        50,
+        ge=1,
+        description="partitions of __consumer_offsets; cannot be changed after the topic was"
+        " created",
     )
     offsets_topic_replication_factor: int = Field(
         3,
         ge=1,
-        description="of __consumer_offsets: it is made once there are so many brokers, and one with"
-        " fewer replicas gets more",
+        description="replicas of __consumer_offsets: the topic is created when there are that"
+        " many brokers, and gets more replicas if it has fewer",
     )
     offsets_topic_segment_bytes: int = Field(
-        100 * _MIB, ge=1, description="segment.bytes of __consumer_offsets: it is loaded whole"
+        100 * _MIB,
+        ge=1,
+        description="segment.bytes of __consumer_offsets; small segments are compacted sooner,"
+        " and the topic loads faster",
     )
     offsets_commit_timeout_ms: int = Field(
-        5_000, ge=1, description="an offset commit that is not replicated by then has failed"
+        5_000, ge=1, description="an offset commit that is not replicated after this time fails"
     )
     offsets_retention_minutes: int = Field(
-        10_080, ge=1, description="how long offsets outlive their group's last member"
+        10_080,
+        ge=1,
+        description="time for which offsets are kept after the last member left their group",
     )
     offsets_retention_check_interval_ms: int = Field(
-        600_000, ge=1, description="how often expired offsets are looked for"
+        600_000, ge=1, description="interval of the checks for expired offsets"
     )
     offset_metadata_max_bytes: int = Field(
-        4_096, ge=0, description="of the text that a client may commit with an offset"
+        4_096, ge=0, description="maximum size of the metadata that a client commits with an offset"
     )
     group_min_session_timeout_ms: int = Field(
-        6_000, ge=1, description="the shortest session.timeout.ms of a member, classic protocol"
+        6_000, ge=1, description="lower bound of session.timeout.ms, classic protocol"
     )
     group_max_session_timeout_ms: int = Field(
-        1_800_000, ge=1, description="the longest session.timeout.ms of a member, classic protocol"
+        1_800_000, ge=1, description="upper bound of session.timeout.ms, classic protocol"
     )
     group_initial_rebalance_delay_ms: int = Field(
-        3_000, ge=0, description="how long an empty group waits for more members to join"
+        3_000, ge=0, description="time that an empty group waits for more members to join"
     )
-    group_max_size: int = Field(_INT_MAX, ge=1, description="members of one classic group")
+    group_max_size: int = Field(
+        _INT_MAX, ge=1, description="maximum number of members of a classic group"
+    )
     group_consumer_session_timeout_ms: int = Field(
-        45_000, ge=1, description="a member of the consumer protocol silent for so long is gone"
+        45_000,
+        ge=1,
+        description="a member of the consumer protocol without a heartbeat for this long is"
+        " removed",
     )
     group_consumer_min_session_timeout_ms: int = Field(
-        45_000, ge=1, description="the shortest consumer.session.timeout.ms that a group may set"
+        45_000, ge=1, description="lower bound of a group's consumer.session.timeout.ms"
     )
     group_consumer_max_session_timeout_ms: int = Field(
-        60_000, ge=1, description="the longest consumer.session.timeout.ms that a group may set"
+        60_000, ge=1, description="upper bound of a group's consumer.session.timeout.ms"
     )
     group_consumer_heartbeat_interval_ms: int = Field(
-        5_000, ge=1, description="how often members of the consumer protocol are told to call"
+        5_000, ge=1, description="heartbeat interval of members of the consumer protocol"
     )
     group_consumer_min_heartbeat_interval_ms: int = Field(
-        5_000, ge=1, description="the least consumer.heartbeat.interval.ms that a group may set"
+        5_000, ge=1, description="lower bound of a group's consumer.heartbeat.interval.ms"
     )
     group_consumer_max_heartbeat_interval_ms: int = Field(
-        15_000, ge=1, description="the greatest consumer.heartbeat.interval.ms that a group may set"
+        15_000, ge=1, description="upper bound of a group's consumer.heartbeat.interval.ms"
     )
     group_consumer_max_size: int = Field(
-        _INT_MAX, ge=1, description="members of one group of the consumer protocol"
+        _INT_MAX, ge=1, description="maximum number of members of a group of the consumer protocol"
     )
     group_consumer_assignors: CommaList = Field(
         ("uniform", "range"),
         min_length=1,
-        description="server-side assignors that members may name; the first is the default",
+        description="assignors on the broker that members may select; the first is the default",
     )
 
     transaction_state_log_num_partitions: int = Field(
-        50, ge=1, description="partitions of __transaction_state; not to be changed once it is made"
+        50,
+        ge=1,
+        description="partitions of __transaction_state; cannot be changed after the topic was"
+        " created",
     )
     transaction_state_log_replication_factor: int = Field(
         3,
         ge=1,
-        description="of __transaction_state: it is made once there are so many brokers, and one"
-        " with fewer replicas gets more",
+        description="replicas of __transaction_state: the topic is created when there are that"
+        " many brokers, and gets more replicas if it has fewer",
     )
     transaction_state_log_min_isr: int = Field(
         2,
         ge=1,
-        description="min.insync.replicas of __transaction_state; a lower one on the topic is raised"
-        " to it once so many of its replicas are in sync",
+        description="min.insync.replicas of __transaction_state; a lower value on the topic is"
+        " raised when that many replicas are in sync",
     )
     transaction_state_log_segment_bytes: int = Field(
-        100 * _MIB, ge=1, description="segment.bytes of __transaction_state: it is loaded whole"
+        100 * _MIB,
+        ge=1,
+        description="segment.bytes of __transaction_state; small segments are compacted sooner,"
+        " and the topic loads faster",
     )
     transaction_partition_verification_enable: bool = Field(
         default=True,
-        description="whether a partition asks the coordinator before a transaction begins in it",
+        description="verify with the coordinator that a partition belongs to a transaction,"
+        " before the transaction begins in it",
     )
 
     add_partitions_to_txn_retry_backoff_ms: int = Field(
-        20, ge=1, description="between two questions whether a transaction's predecessor has ended"
+        20,
+        ge=1,
+        description="pause between two requests to add a partition while the previous"
+        " transaction is ending",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = Field(
-        100, ge=0, description="how long a broker asks before it tells the producer to try again"
+        100,
+        ge=0,
+        description="time for which such requests are repeated; after that the producer is"
+        " asked to retry",
     )
 
     @model_validator(mode="after")
@@ -121,7 +147,7 @@ class CoordinationConfig(ServiceConfig):
         return self
 
     def group_settings(self) -> GroupSettings:
-        """What the group coordinator's core is told."""
+        """Return the settings of the group coordinator's core."""
         return GroupSettings(
             group_min_session_timeout_ms=self.group_min_session_timeout_ms,
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,

@@ -1,4 +1,4 @@
-"""What a controller can be told. The keys are Kafka's where Kafka has one."""
+"""Configuration of a controller. Keys have Kafka's names where Kafka has one."""
 
 from typing import Final, Self
 
@@ -10,75 +10,83 @@ _WILDCARDS: Final = ("0.0.0.0", "::")
 
 
 class ControllerConfig(ServiceConfig):
-    """Every option of the controller: unit in its name, bound, default, why."""
+    """All options of a controller, with unit, bounds, default and meaning."""
 
     controller_id: int = Field(
-        ..., ge=0, le=2**31 - 1, description="this replica's number, unlike any other's"
+        ..., ge=0, le=2**31 - 1, description="number of this controller, unique in the cluster"
     )
-    grpc_listen: Address = Field(
-        "127.0.0.1:19090", description="where the controller's gRPC service listens"
-    )
+    grpc_listen: Address = Field("127.0.0.1:19090", description="address of the gRPC server")
     grpc_advertised: str = Field(
-        "", description="host:port where brokers reach it; empty: what grpc.listen says"
+        "", description="host:port that brokers use for gRPC; default: grpc.listen"
     )
     rest_listen: Address = Field(
         "127.0.0.1:8080",
-        description="where REST, /metrics, /livez, /readyz and /loglevel are served",
+        description="address of REST, /metrics, /livez, /readyz and /loglevel",
     )
     num_partitions: int = Field(
-        1, ge=1, le=10_000, description="partitions of a topic that names no number"
+        1, ge=1, le=10_000, description="partitions of a topic whose creator sets no number"
     )
     default_replication_factor: int = Field(
-        1, ge=1, le=32_767, description="replicas of a partition for a topic that names no number"
+        1, ge=1, le=32_767, description="replicas of a topic whose creator sets no number"
     )
     partitions_per_request_max: int = Field(
-        10_000, ge=1, description="partitions that one request may create"
+        10_000, ge=1, description="maximum number of partitions that one request may create"
     )
     requests_waiting_max: int = Field(
-        4_096, ge=1, description="requests that wait for the store; beyond it callers are refused"
+        4_096,
+        ge=1,
+        description="maximum number of requests that wait for ZooKeeper; further ones are refused",
     )
     feed_subscribers_max: int = Field(
-        1_024, ge=1, description="followers of the metadata feed at a time"
+        1_024, ge=1, description="maximum number of subscribers of the metadata feed"
     )
     feed_updates_queued_max: int = Field(
-        256, ge=1, description="updates queued for one follower; beyond it it starts over"
+        256,
+        ge=1,
+        description="maximum number of updates queued for a subscriber; beyond it, the"
+        " subscriber gets a new snapshot",
     )
     lease_ms: int = Field(
         3_000,
         ge=300,
-        description="how long a leader that cannot be reached keeps its office; the same on every"
-        " broker and controller",
+        description="time for which a leader that cannot be reached may continue to lead; the"
+        " same on all brokers and controllers",
     )
     lease_ms_before: int = Field(
         0,
         ge=0,
-        description="what lease.ms is being changed from: brokers with that one are let in too, and"
-        " the longer lease is waited for; 0: it is not being changed",
+        description="previous value while lease.ms is being changed: brokers that still have it"
+        " may join, and the controller waits for the longer lease; 0: lease.ms is not being"
+        " changed",
     )
     feed_lost_fence_ms: int = Field(
         500,
         ge=0,
-        description="how long a broker's metadata stream may be broken before the broker is fenced",
+        description="time for which a broker's metadata stream may be broken before the broker"
+        " is fenced",
     )
     feed_deserted_resign_ms: int = Field(
         20_000,
         ge=0,
-        description="how long after its election a controller stays that no living broker listens"
-        " to; 0: for ever",
+        description="time after its election at which a controller resigns if no live broker"
+        " has subscribed to its feed; 0: never",
     )
     auto_leader_rebalance_enable: bool = Field(
-        default=True, description="whether preferred replicas are given their partitions back"
+        default=True, description="give leadership back to preferred replicas automatically"
     )
     leader_imbalance_check_interval_seconds: int = Field(
-        300, ge=1, description="how often preferred replicas are looked at"
+        300,
+        ge=1,
+        description="interval of the checks for partitions that their preferred replica does"
+        " not lead",
     )
     zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="how long to wait for ZooKeeper when starting"
+        30_000, ge=100, description="time to wait for ZooKeeper at the start"
     )
 
     @model_validator(mode="after")
     def _advertise_something(self) -> Self:
-        """Nobody can connect to a wildcard address."""
+        """Require an advertised address where the listener binds a wildcard address."""
         if not self.grpc_advertised and HostPort.parse(self.grpc_listen).host in _WILDCARDS:
             raise ValueError(
                 f"grpc.listen is {self.grpc_listen}: set grpc.advertised to where brokers reach it"

@@ -89,7 +89,7 @@ def test_the_addresses_kubernetes_injects_are_not_taken_for_keys() -> None:
 
 def test_a_bad_value_is_named_with_what_may_stand_there() -> None:
     assert problems("--broker.id", "-1") == (
-        "--broker.id: '-1' cannot stand here; expected a whole number at least 0",
+        "--broker.id: '-1' is not valid; expected a whole number at least 0",
     )
     assert "expected true or false" in problems("--auto.create.topics.enable=maybe")[0]
     assert "expected one of: json, text" in problems("--log.format", "xml")[0]
@@ -115,7 +115,7 @@ def test_a_malformed_command_line_is_refused(argv: list[str], said: str) -> None
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[1, 2]", "must hold 'key: value' lines"),
+        ("[1, 2]", "must contain 'key: value' lines"),
         ("a: [", "is not YAML"),
         ("broker.id: 1\nbroker_id: 2\n", "sets broker.id twice"),
     ],
