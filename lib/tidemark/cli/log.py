@@ -4,10 +4,10 @@ import typer
 
 from tidemark.cli.log_dump import dump_segment
 
-app = typer.Typer(no_args_is_help=True, help="Look into the files of a broker, for reading only.")
+app = typer.Typer(no_args_is_help=True, help="Read the files of a broker.")
 app.command("dump")(dump_segment)
 
 
 @app.callback()
 def log() -> None:
-    """Look into the files of a broker, for reading only."""
+    """Read the files of a broker."""

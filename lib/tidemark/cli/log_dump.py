@@ -72,7 +72,7 @@ def dump_segment(
     ],
     output: OutputOption = OutputFormat.TABLE,
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Show every record, not only batches.")
+        bool, typer.Option("--records", "-r", help="Show records, not only batches.")
     ] = False,
     limit: Annotated[
         int,
@@ -113,7 +113,7 @@ def _files_of(path: Path) -> list[Path]:
         found = [file for file in sorted(path.iterdir()) if file_kind(file.name) is not None]
         if not found:
             raise CommandError(
-                f"{path} holds no file of a log",
+                f"{path} contains no file of a log",
                 hint="name a partition's directory, such as .tidemark/broker-1/orders-0",
                 code=ExitCode.NO_INPUT,
             )
@@ -121,12 +121,12 @@ def _files_of(path: Path) -> list[Path]:
     if not path.exists():
         raise CommandError(
             f"{path} does not exist",
-            hint=f"tidemark log dump {path.parent} shows what is there",
+            hint=f"tidemark log dump {path.parent} lists its files",
             code=ExitCode.NO_INPUT,
         )
     if file_kind(path.name) is None:
         raise CommandError(
-            f"{path.name} is no file of a log, by its name",
+            f"{path.name} is not a file of a log, by its name",
             hint="names end in .log, .index, .timeindex, .txnindex, .snapshot or -checkpoint",
             code=ExitCode.USAGE,
         )

@@ -191,7 +191,7 @@ def _entries(layout: struct.Struct, content: bytes) -> Iterator[tuple[int, ...]]
     whole = len(content) // layout.size * layout.size
     yield from layout.iter_unpack(content[:whole])
     if whole != len(content):
-        raise DecodeError(f"{len(content) - whole} bytes at {whole} are no entry")
+        raise DecodeError(f"{len(content) - whole} bytes at {whole} are not an entry")
 
 
 def _offset_index(content: bytes, base_offset: int) -> Iterator[Row]:

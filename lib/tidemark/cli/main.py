@@ -17,7 +17,7 @@ from tidemark.cli.txn.commands import app as txn_app
 from tidemark.runtime.exit_codes import ExitCode
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 the answer is no (it exists already, it is not healthy); 64 wrong"
+    "Exit codes: 0 done; 1 negative result (it exists already, it is not healthy); 64 wrong"
     " arguments; 65 unreadable input; 66 no such input; 69 a server or tool is not there;"
     " 70 a bug; 75 out of time, try again; 77 not allowed; 130 interrupted."
 )
@@ -51,7 +51,7 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the release and stop."
+            "--version", callback=_print_version, is_eager=True, help="Print the release and exit."
         ),
     ] = False,
 ) -> None:

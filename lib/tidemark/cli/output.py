@@ -33,7 +33,7 @@ BootstrapOption = Annotated[
         "-b",
         envvar="TIDEMARK_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help="Brokers to ask first; default: an embedded cluster's.",
+        help="Addresses of some brokers; default: the development cluster's.",
     ),
 ]
 _DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"

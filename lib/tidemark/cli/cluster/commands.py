@@ -20,7 +20,9 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="The cluster: its brokers, health and leaders.")
+app = typer.Typer(
+    no_args_is_help=True, help="Show brokers and health, elect leaders, move replicas."
+)
 app.add_typer(reassign_app, name="reassign")
 
 NAMES_SHOWN_MAX = 20
@@ -70,19 +72,20 @@ def health(*, bootstrap: BootstrapOption = None, output: OutputOption = OutputFo
 def elect_leaders(
     *,
     election_type: Annotated[
-        ElectionType, typer.Option("--election-type", help="unclean may lose records.")
+        ElectionType, typer.Option("--election-type", help="An unclean election may lose records.")
     ] = ElectionType.PREFERRED,
-    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic alone.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only in this topic.")] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Of the topic; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", help="Partition of the topic; may be repeated."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "--all-topic-partitions", help="Of every partition.")
+        bool, typer.Option("--all", "--all-topic-partitions", help="In all partitions.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Give preferred replicas their partitions back, or elect where nobody leads (unclean)."""
+    """Elect preferred replicas, or (unclean) elect leaders of partitions without one."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import admin
     from tidemark.model.topics import TopicPartition
@@ -99,7 +102,7 @@ def elect_leaders(
     unclean = election_type is ElectionType.UNCLEAN
     rows = run(admin.elect_leaders(bootstrap_for(bootstrap), wanted, unclean=unclean))
     if not rows and output is OutputFormat.TABLE:
-        say("every partition is led as it should be")
+        say("every partition already has the requested leader")
         return
     print_rows(rows, ("topic", "partition", "result", "error"), output)
     if any(row["result"] == "failed" for row in rows):

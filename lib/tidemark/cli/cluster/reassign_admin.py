@@ -175,7 +175,7 @@ async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict
         if not moving:
             what = "no move is under way" + (f" of {_some(wanted)}" if wanted else "")
             raise CommandError(
-                what, hint="`tidemark cluster reassign watch` shows what is moved, if anything"
+                what, hint="`tidemark cluster reassign watch` shows the moves under way"
             )
         results = await admin.alter_partition_reassignments(dict.fromkeys(moving, None))
         failures = [problem for problem in results.values() if problem is not None]
@@ -217,7 +217,7 @@ def _require_known(leaving: Iterable[int], known: Iterable[int]) -> None:
     unknown = sorted(set(leaving) - set(known))
     if unknown:
         raise CommandError(
-            f"broker {unknown[0]} is not alive and holds no replica: nothing is to move",
+            f"broker {unknown[0]} is not alive and has no replica: no replica needs to move",
             hint="`tidemark cluster brokers` shows the brokers",
         )
 

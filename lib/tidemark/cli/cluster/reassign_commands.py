@@ -40,7 +40,7 @@ def plan(
     ] = None,
     brokers: Annotated[
         str | None,
-        typer.Option(metavar="1,2,3", help="Where replicas may be; default: all that are alive."),
+        typer.Option(metavar="1,2,3", help="Brokers for replicas; default: all live ones."),
     ] = None,
     remove_broker: Annotated[
         list[int] | None,
@@ -49,7 +49,7 @@ def plan(
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Compute what to move so that replicas and leaders are even. Changes nothing.
+    """Compute a plan that balances replicas and leaders. Changes nothing.
 
     With -o json, prints the plan in the form that apply takes.
     """
@@ -58,8 +58,8 @@ def plan(
 
     if brokers is not None and remove_broker:
         raise CommandError(
-            "--brokers and --remove-broker are two different plans",
-            hint="--brokers names all that may have replicas; --remove-broker only who may not",
+            "--brokers and --remove-broker cannot be combined",
+            hint="--brokers lists the brokers for replicas; --remove-broker the brokers without",
             code=ExitCode.USAGE,
         )
     target = reassign_admin.Target(topic or (), _broker_ids(brokers), remove_broker or ())
@@ -84,17 +84,18 @@ def apply(
     file: FileArgument,
     *,
     throttle: Annotated[
-        int | None, typer.Option(min=1, metavar="BYTES/S", help="At most, for each broker.")
+        int | None, typer.Option(min=1, metavar="BYTES/S", help="Maximum for each broker.")
     ] = None,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Even while other moves are under way.")
+        bool, typer.Option("--additional", help="Allow other moves to be under way.")
     ] = False,
     allow_rf_change: Annotated[
-        bool, typer.Option("--allow-replication-factor-change", help="More or fewer replicas.")
+        bool,
+        typer.Option("--allow-replication-factor-change", help="Allow more or fewer replicas."),
     ] = False,
     bootstrap: BootstrapOption = None,
 ) -> None:
-    """Begin the moves of a plan. Prints where the partitions were, as a plan to go back to."""
+    """Start the moves of a plan. Prints the old placement, as a plan to go back to."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import reassign_admin, reassign_file
 
@@ -113,29 +114,29 @@ def apply(
     outcome = run(reassign_admin.apply(bootstrap_for(bootstrap), order, save))
     if outcome.failures:
         raise reassign_admin.refused(outcome.failures, len(order.target))
-    say(f"{len(order.target)} moves begun; printed is where the partitions were, to go back to it")
+    say(f"{len(order.target)} moves started; the output is a plan to go back to the old placement")
     say("  watch them to the end: tidemark cluster reassign watch " + ("" if file == "-" else file))
     if throttle is not None:
-        say("  the throttle stays until then: watch removes it")
+        say("  the throttle stays until then; watch removes it")
 
 
 @app.command()
 def watch(
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="The plan; default: all that moves.")
+        str | None, typer.Argument(metavar="[FILE]", help="The plan; default: all moves.")
     ] = None,
     *,
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS")] = 1.0,
     keep_throttle: Annotated[
-        bool, typer.Option("--keep-throttle", help="Leave the throttle set at the end.")
+        bool, typer.Option("--keep-throttle", help="Do not remove the throttle at the end.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show moves until none is left, then remove the throttle. Exit code 1 when partitions of the
-    plan are elsewhere in the end.
+    """Show moves until all are done, then remove the throttle. Exit code 1 if partitions of the
+    plan are not where it puts them.
 
-    With -o json, prints a line for each look.
+    With -o json, prints a line for each check.
     """
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import reassign_file, reassign_watch
@@ -151,7 +152,7 @@ def watch(
     if ending.elsewhere and target is not None:
         raise CommandError(
             f"{len(ending.elsewhere)} partitions are not where the plan has them, and do not move",
-            hint="apply the plan; was it cancelled, or changed by another?",
+            hint="apply the plan; it may have been cancelled, or changed by another command",
         )
 
 
@@ -166,14 +167,14 @@ def cancel(
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take moves back: the new replicas go, the old ones stay. The throttle goes with the last."""
+    """Cancel moves: the old replicas stay. The throttle is removed with the last move."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import reassign_admin
 
     if everything == bool(names):
         raise CommandError(
             "name a plan, or partitions as topic:partition, or --all",
-            hint="`tidemark cluster reassign watch` shows what is moved",
+            hint="`tidemark cluster reassign watch` shows the moves under way",
             code=ExitCode.USAGE,
         )
     wanted = None if everything else _named(names or [])
@@ -238,7 +239,7 @@ def _planned_row(move: "Move") -> dict[str, object]:
 
 def _summary(moves: "Sequence[Move]") -> str:
     if not moves:
-        return "nothing is to move"
+        return "no replica needs to move"
     copies = sum(len(move.adding) for move in moves)
     leaders = sum(move.before[0] != move.after[0] for move in moves)
     return (

@@ -50,7 +50,7 @@ def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
     if not isinstance(document, dict):
         raise _bad(f"{where}: the document is not an object")
     if document.get("version", VERSION) != VERSION:
-        raise _bad(f"{where}: version is {document['version']!r}, and 1 is all there is")
+        raise _bad(f"{where}: version is {document['version']!r}, but only 1 is supported")
     listed = document.get("partitions")
     if not isinstance(listed, list):
         raise _bad(f'{where}: "partitions" is missing or not a list')
@@ -58,7 +58,7 @@ def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
     for index, each in enumerate(listed):
         partition, replicas = _entry(each, f"{where}: partitions[{index}]")
         if partition in wanted:
-            raise _bad(f"{where}: partitions[{index}]: {partition} is there twice")
+            raise _bad(f"{where}: partitions[{index}]: {partition} is listed twice")
         wanted[partition] = replicas
     return wanted
 

@@ -115,7 +115,7 @@ class DevCluster:
                         [member for member in members if member.kind == kind], deadline
                     )
             if missing:
-                self._report("waiting until every process is ready")
+                self._report("waiting until all processes are ready")
             self._wait_ready(members, deadline)
         return [member.name for member in missing]
 
@@ -147,7 +147,7 @@ class DevCluster:
         """Raises CommandError when it does not run."""
         process = self._running(self.layout.member(name).name)
         if process is None:
-            raise CommandError(f"{name} does not run", hint="tidemark dev up starts it")
+            raise CommandError(f"{name} is not running", hint="tidemark dev up starts it")
         return process.pid
 
     def configure(self, name: str, keys: Config) -> None:
@@ -165,7 +165,7 @@ class DevCluster:
         return not self._stop_together([self.layout.member(name).name], timeout_seconds)
 
     def restart(self, name: str, timeout_seconds: float = START_SECONDS) -> None:
-        """Start a process again and wait for it; one that still runs is stopped first."""
+        """Restart a process and wait until it is ready; stop it first if it is running."""
         member = self.layout.member(name)
         deadline = self._clock.now_ms() + int(timeout_seconds * 1_000)
         self._stop_together([name], timeout_seconds)
@@ -189,7 +189,7 @@ class DevCluster:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CommandError(
-                    f"another command is at work in {self.layout.directory}",
+                    f"another command is running in {self.layout.directory}",
                     hint="wait until it ends, then try again",
                     code=ExitCode.TEMPORARY,
                 ) from None
@@ -337,7 +337,7 @@ class DevCluster:
         try:
             content = self.layout.log_path(name).read_bytes()
         except FileNotFoundError:
-            return "it wrote no log"
+            return "it has no log"
         # A log that grew too large was put aside when the process started.
         position = self._log_positions.get(name, 0)
         text = content[position if position <= len(content) else 0 :].decode("utf-8", "replace")

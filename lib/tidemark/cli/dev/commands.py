@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tidemark.cli.dev.cluster import DevCluster
     from tidemark.cli.dev.layout import Layout, Shape
 
-app = typer.Typer(no_args_is_help=True, help="An embedded cluster on loopback, for development.")
+app = typer.Typer(no_args_is_help=True, help="Run a development cluster on this machine.")
 
 DirectoryOption = Annotated[
     Path,
-    typer.Option("--dir", envvar="TIDEMARK_DIR", help="Where data, logs and process files are."),
+    typer.Option("--dir", envvar="TIDEMARK_DIR", help="Directory of data, logs and process files."),
 ]
 
 
@@ -33,7 +33,8 @@ def up(
         typer.Option("--txn-coordinators", help="Default 1 where that service is installed."),
     ] = None,
     base_port: Annotated[
-        int | None, typer.Option("--base-port", help="Put all ports within a hundred from here.")
+        int | None,
+        typer.Option("--base-port", help="First port; all ports are within the next 100."),
     ] = None,
     port: Annotated[
         list[str] | None,
@@ -44,10 +45,12 @@ def up(
             " txn_grpc or txn_ops. The first of consecutive ports; may be repeated.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to become healthy.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait until the cluster is healthy.")
+    ] = 60.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Start the cluster, or what of it is not running, and wait until it is healthy."""
+    """Start the cluster, or its processes that are not running, and wait until it is healthy."""
     from tidemark.cli.dev.cluster import DevCluster
     from tidemark.cli.dev.layout import Layout, Shape
 
@@ -75,7 +78,7 @@ def down(
     directory: DirectoryOption = Path(".tidemark"),
     *,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to stop cleanly before a kill.")
+        float, typer.Option("--timeout", help="Seconds to wait for a clean stop before a kill.")
     ] = 30.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -89,7 +92,7 @@ def down(
         say(f"stopped {', '.join(stopped)}" if stopped else f"nothing is running in {directory}")
     if killed:
         raise CommandError(
-            f"had to kill {', '.join(killed)}: not stopped within {timeout:g} s",
+            f"killed {', '.join(killed)}: not stopped within {timeout:g} s",
             hint=f"see the logs in {directory / 'logs'}",
         )
 
@@ -98,10 +101,12 @@ def down(
 def status(
     directory: DirectoryOption = Path(".tidemark"), *, output: OutputOption = OutputFormat.TABLE
 ) -> None:
-    """Show every process. Exit code 0 when all are healthy, 1 when not."""
+    """Show every process. Exit code 0 if all are healthy, 1 if not."""
     cluster = existing(directory)
     if cluster is None:
-        raise CommandError(f"there is no cluster in {directory}", hint="tidemark dev up makes one")
+        raise CommandError(
+            f"there is no cluster in {directory}", hint="tidemark dev up creates one"
+        )
     members = cluster.status()
     rows = [
         {
@@ -162,7 +167,7 @@ def _wanted_shape(
 def _refuse_while_running(cluster: "DevCluster") -> None:
     if cluster.running():
         raise CommandError(
-            f"a cluster of another shape is running in {cluster.layout.directory}",
+            f"a cluster with other options is running in {cluster.layout.directory}",
             hint="tidemark dev down first; its data stays",
         )
 
@@ -172,7 +177,7 @@ def _outcome(started: list[str], cluster: "DevCluster") -> str:
         return "the cluster is already running and healthy"
     if len(started) == len(cluster.layout.members()):
         return "the cluster is up"
-    return f"the cluster was running in part; started {', '.join(started)}"
+    return f"part of the cluster was running; started {', '.join(started)}"
 
 
 def _addresses(layout: "Layout") -> dict[str, str]:

@@ -45,7 +45,7 @@ def pause(
     *,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Stop a process with SIGSTOP: it is there and does nothing."""
+    """Pause a process with SIGSTOP."""
     cluster, member = _running(directory, name)
     try:
         pause_process(cluster.pid(member))
@@ -61,7 +61,7 @@ def resume(
     *,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Let a paused process go on."""
+    """Continue a paused process."""
     cluster, member = _running(directory, name)
     os.kill(cluster.pid(member), signal.SIGCONT)
     _tell("resumed", member, output)
@@ -72,10 +72,12 @@ def restart(
     name: NameArgument,
     directory: DirectoryOption = Path(".tidemark"),
     *,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to become healthy.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait until the cluster is healthy.")
+    ] = 60.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Start a process again and wait for it; one that still runs is stopped first."""
+    """Restart a process and wait until it is ready; stop it first if it is running."""
     cluster = _cluster(directory)
     member = cluster.layout.member(_full(name)).name
     if member in cluster.running():
@@ -87,7 +89,9 @@ def restart(
 def _cluster(directory: Path) -> "DevCluster":
     cluster = existing(directory)
     if cluster is None:
-        raise CommandError(f"there is no cluster in {directory}", hint="tidemark dev up makes one")
+        raise CommandError(
+            f"there is no cluster in {directory}", hint="tidemark dev up creates one"
+        )
     return cluster
 
 

@@ -118,7 +118,7 @@ def find_jars() -> Path:
     raise CommandError(
         f"no ZooKeeper jars in {named}"
         if named
-        else "pyspark, which carries ZooKeeper, is not here",
+        else "pyspark, which contains ZooKeeper, is not installed",
         hint=f"pip install pyspark, or name a directory of ZooKeeper's jars in {JARS_VARIABLE}",
         code=ExitCode.UNAVAILABLE,
     )

@@ -17,7 +17,7 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="Consumer groups: members, lag, offsets.")
+app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
@@ -40,7 +40,7 @@ _PARTITION_COLUMNS = (
 def list_groups(
     *,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only in this state; may be repeated.")
+        list[str] | None, typer.Option("--state", help="Only those in this state; may be repeated.")
     ] = None,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", help="classic or consumer; may be repeated.")
@@ -61,17 +61,17 @@ def describe(
     groups: GroupsArgument,
     *,
     members: Annotated[
-        bool, typer.Option("--members", "-m", help="Members and what they read, too.")
+        bool, typer.Option("--members", "-m", help="Also show members and their partitions.")
     ] = False,
     stable: Annotated[
         bool,
-        typer.Option(
-            "--read-committed", help="Time lag of the first record that is committed, too."
-        ),
+        typer.Option("--read-committed", help="TIME_LAG_MS as a read_committed consumer has it."),
     ] = False,
     zookeeper: Annotated[
         str | None,
-        typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Offsets there as well."),
+        typer.Option(
+            "--zookeeper", metavar="HOST:PORT/CHROOT", help="Also show offsets in ZooKeeper."
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -108,28 +108,28 @@ def reset(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all it committed."
+            "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all committed ones."
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Log starts.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Log ends.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="Where it is, brought into the log.")
+        bool, typer.Option("--to-current", help="To the current offset, or the nearest in the log.")
     ] = False,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="This offset.")
+        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
     ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", help="First record not older (ISO 8601).")
+        str | None, typer.Option("--to-datetime", help="To the first record since then (ISO 8601).")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="Records forward; back if negative.")
+        int | None, typer.Option("--shift-by", help="By this many records; backwards if negative.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="So long before now (ISO 8601: PT2H).")
+        str | None, typer.Option("--by-duration", help="To this long before now (ISO 8601: PT2H).")
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it, or only show it (the default).")
+        bool, typer.Option("--execute/--dry-run", help="Change, or only show (the default).")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -167,7 +167,7 @@ def reset(
         )
     print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
     if not execute and output is OutputFormat.TABLE:
-        say("nothing was changed; --execute does it")
+        say("nothing was changed; pass --execute to change it")
 
 
 @app.command()
@@ -176,13 +176,13 @@ def delete(
     *,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", help="Only its offsets of this topic; may be repeated."),
+        typer.Option("--topic", "-t", help="Only the offsets in this topic; may be repeated."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Forget groups without members, and their offsets. Asks first, on a terminal."""
+    """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
 
@@ -201,19 +201,21 @@ def config(
     *,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set one; may be repeated."),
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a config; may be repeated."),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Back to the brokers'; may be repeated."),
+        typer.Option(
+            "--unset", metavar="NAME", help="Use the brokers' value again; may be repeated."
+        ),
     ] = None,
     validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check everything, change nothing.")
+        bool, typer.Option("--validate-only", help="Check only, change nothing.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show a group's configs, or change them. They are in force in the consumer protocol."""
+    """Show or change a group's configs. They apply to the consumer protocol."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
     from tidemark.cli.topic.lines import parse_pairs

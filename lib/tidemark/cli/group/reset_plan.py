@@ -74,7 +74,7 @@ def parse_scope(text: str) -> Scope:
     match = _SCOPE.fullmatch(text)
     if match is None:
         raise CommandError(
-            f"--topic {text!r} is no topic", hint="TOPIC or TOPIC:0,1,2", code=ExitCode.USAGE
+            f"--topic {text!r} is not a topic", hint="TOPIC or TOPIC:0,1,2", code=ExitCode.USAGE
         )
     numbers = match["partitions"]
     return Scope(match["topic"], tuple(map(int, numbers.split(","))) if numbers else ())
@@ -88,7 +88,7 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise CommandError(
-            f"--to-datetime {text!r} is no time",
+            f"--to-datetime {text!r} is not a time",
             hint="2026-03-01T12:00:00, with +02:00 or UTC, or @milliseconds",
             code=ExitCode.USAGE,
         ) from None
@@ -102,7 +102,9 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise CommandError(
-            f"--by-duration {text!r} is no duration", hint="P7D, PT90M, PT30S", code=ExitCode.USAGE
+            f"--by-duration {text!r} is not a duration",
+            hint="P7D, PT90M, PT30S",
+            code=ExitCode.USAGE,
         )
     parts = {name: float(count) for name, count in match.groupdict().items() if count}
     return int(1_000 * sum(_SECONDS[name] * count for name, count in parts.items()))

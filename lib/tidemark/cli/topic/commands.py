@@ -20,7 +20,7 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="Topics: make, look at, change, fill and read them.")
+app = typer.Typer(no_args_is_help=True, help="Create, describe, change, write and read topics.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
@@ -41,7 +41,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """When a record counts as sent."""
+    """Acknowledgements to wait for."""
 
     ALL = "all"
     LEADER = "1"
@@ -60,15 +60,15 @@ def create(
     ] = -1,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check everything, make nothing.")
+        bool, typer.Option("--validate-only", help="Check only, create nothing.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Make topics."""
+    """Create topics."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic import admin
     from tidemark.cli.topic.lines import parse_pairs
@@ -86,7 +86,9 @@ def create(
 @app.command(name="list")
 def list_topics(
     *,
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also show internal topics.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -103,7 +105,7 @@ def describe(
     topics: TopicsArgument,
     *,
     all_configs: Annotated[
-        bool, typer.Option("--all", "-a", help="Every config in force, not only what was set.")
+        bool, typer.Option("--all", "-a", help="Show all configs, not only those set on the topic.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -131,15 +133,16 @@ def alter(
     topic: TopicArgument,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Raise the number to this total.")
+        int | None,
+        typer.Option("--partitions", "-p", help="Increase the number of partitions to this total."),
     ] = None,
     config: ConfigOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Back to the default; may be repeated."),
+        typer.Option("--unset", metavar="NAME", help="Use the default again; may be repeated."),
     ] = None,
     validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check everything, change nothing.")
+        bool, typer.Option("--validate-only", help="Check only, change nothing.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -172,14 +175,14 @@ def alter(
 def delete(
     topics: TopicsArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A missing topic is no failure.")
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Delete topics and all their records. Asks first, on a terminal."""
+    """Delete topics and all their records. Asks for confirmation on a terminal."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic import admin
 
@@ -197,26 +200,32 @@ def produce(
         str, typer.Option("--file", "-f", help="Lines to send, plain or gzip; - is stdin.")
     ] = "-",
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-k", help="A line's key stands before it.")
+        str | None,
+        typer.Option("--key-separator", "-k", help="Separator of a line's key and value."),
     ] = None,
     key_regex: Annotated[
         str | None,
-        typer.Option("--key-regex", help="A line's key is what matches (its first group, if any)."),
+        typer.Option(
+            "--key-regex", help="Expression whose match (or first group) is a line's key."
+        ),
     ] = None,
     null_marker: Annotated[
-        str | None, typer.Option("--null", help="What stands for a null key or value.")
+        str | None, typer.Option("--null", help="Text of a null key or value.")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record."),
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="Header of every record; may be repeated."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Send all there; default: by key.")
+        int | None,
+        typer.Option("--partition", min=0, help="Partition of all records; default: by key."),
     ] = None,
     compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="Of batches.")
+        Compression, typer.Option("--compression", "-z", help="Codec of batches.")
     ] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option("--acks", help="When a record counts as sent.")] = Acks.ALL,
+    acks: Annotated[Acks, typer.Option("--acks", help="Acknowledgements to wait for.")] = Acks.ALL,
     transport: TransportOption = TransportChoice.KAFKA,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -261,14 +270,14 @@ def consume(
         ),
     ] = "latest",
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", "-e", help="Stop where the log ends now.")
+        bool, typer.Option("--until-end", "-e", help="Stop at the current end of the log.")
     ] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated."),
     ] = None,
     template: Annotated[
         str,

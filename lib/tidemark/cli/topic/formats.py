@@ -41,7 +41,7 @@ def parse_start(text: str) -> StartAt:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise CommandError(
-            f"--from {text!r} is no place in a log",
+            f"--from {text!r} is not a position in a log",
             hint="earliest, latest, an offset (42), @milliseconds, or a time (2026-03-01T12:00:00)",
             code=ExitCode.USAGE,
         ) from None

@@ -54,7 +54,7 @@ def _bad_line(number: int, line: bytes, problem: str) -> CommandError:
     shown = line[:60].decode("utf-8", "replace")
     return CommandError(
         f"line {number} {problem}: {shown!r}",
-        hint="records before it were sent; correct the line, or choose another rule for keys",
+        hint="earlier records were sent; correct the line, or choose another rule for keys",
         code=ExitCode.DATA,
     )
 
@@ -65,7 +65,7 @@ def compile_key_pattern(text: str) -> re.Pattern[bytes]:
         return re.compile(text.encode())
     except re.error as error:
         raise CommandError(
-            f"--key-regex {text!r} is no regular expression: {error}", code=ExitCode.USAGE
+            f"--key-regex {text!r} is not a regular expression: {error}", code=ExitCode.USAGE
         ) from None
 
 
@@ -73,7 +73,7 @@ def key_rule(separator: str | None, pattern: str | None, null_marker: str | None
     """The rule that options ask for. Raises CommandError when they contradict."""
     if separator is not None and pattern is not None:
         raise CommandError(
-            "--key-separator and --key-regex are two rules for one key", code=ExitCode.USAGE
+            "--key-separator and --key-regex cannot be combined", code=ExitCode.USAGE
         )
     if separator == "":
         raise CommandError("--key-separator is empty", code=ExitCode.USAGE)

@@ -112,7 +112,7 @@ async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
     async with Admin(bootstrap) as admin:
         await admin.describe_transactions([transactional_id])
         await admin.fence_producers([transactional_id])
-    return [{"transactional_id": transactional_id, "outcome": "aborted, and its producer fenced"}]
+    return [{"transactional_id": transactional_id, "outcome": "aborted, producer fenced"}]
 
 
 async def abort_at(bootstrap: str, partition: TopicPartition, start_offset: int) -> list[Row]:

@@ -18,12 +18,12 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="Transactions: open, hanging, and ending them.")
+app = typer.Typer(no_args_is_help=True, help="List, describe and end transactions.")
 
 _TIMEOUT_MS_MAX = 900_000  # transaction.max.timeout.ms
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="Look here only; may be repeated. Default: everywhere."),
+    typer.Option("--topic", "-t", help="Only in this topic; may be repeated. Default: all topics."),
 ]
 _OPEN_COLUMNS = (
     "topic",
@@ -44,30 +44,34 @@ _SINK_COLUMNS = ("query_id", "committed_batch", "open_batch")
 def list_transactions(
     *,
     hanging: Annotated[
-        bool, typer.Option("--hanging", help="Open in a partition, and nobody will end them.")
+        bool,
+        typer.Option(
+            "--hanging", help="Only transactions that no producer or coordinator will end."
+        ),
     ] = False,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only in this state; may be repeated.")
+        list[str] | None, typer.Option("--state", help="Only those in this state; may be repeated.")
     ] = None,
     pattern: Annotated[
         str | None, typer.Option("--pattern", help="Only ids that match (regular expression).")
     ] = None,
     duration_ms_min: Annotated[
-        int, typer.Option("--min-duration-ms", help="Only open for so long.")
+        int,
+        typer.Option("--min-duration-ms", help="Only transactions open for at least this long."),
     ] = -1,
     timeout_ms_max: Annotated[
         int,
         typer.Option(
             "--max-timeout-ms",
             min=0,
-            help="With --hanging: the coordinators' transaction.max.timeout.ms.",
+            help="With --hanging: transaction.max.timeout.ms of the coordinators.",
         ),
     ] = _TIMEOUT_MS_MAX,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List transactional ids, or transactions that hang. Exit code 1 when any hangs."""
+    """List transactional ids, or hanging transactions. Exit code 1 if there are hanging ones."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import admin
 
@@ -81,7 +85,7 @@ def list_transactions(
     rows = run(admin.list_hanging(servers, topic or (), timeout_ms_max=timeout_ms_max))
     print_rows(rows, _OPEN_COLUMNS, output)
     if rows:
-        say("tidemark txn abort --topic T --partition P --start-offset O ends one")
+        say("to end one: tidemark txn abort --topic T --partition P --start-offset O")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -92,7 +96,7 @@ def holders(
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show who holds back the last stable offset of each partition, and for how long."""
+    """Show the transactions that hold back last stable offsets, and for how long."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import admin
 
@@ -137,9 +141,9 @@ def forget(
     sink_id: Annotated[str, typer.Argument(metavar="SINK")],
     *,
     abort_open: Annotated[
-        bool, typer.Option("--abort-open", help="Abort the batch that is open, if one is.")
+        bool, typer.Option("--abort-open", help="Abort the open batch, if any.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Annotated[
         str | None,
         typer.Option(
@@ -147,17 +151,19 @@ def forget(
             "-b",
             envvar="TIDEMARK_GRPC_BOOTSTRAP",
             metavar="HOST:PORT,...",
-            help="gRPC addresses of brokers; default: an embedded cluster's.",
+            help="gRPC addresses of brokers; default: the development cluster's.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Forget which batches a sink has: a query that goes on or begins writes them again."""
+    """Forget which batches a sink has; a query that replays them writes them again."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import sinks
 
     if not yes and sys.stdin.isatty():
-        typer.confirm("Forget it? What is replayed is written twice then", abort=True, err=True)
+        typer.confirm(
+            "Forget it? Batches that are replayed will be written twice", abort=True, err=True
+        )
     servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
     rows = run(sinks.forget(servers, sink_id, abort_open=abort_open))
     print_rows(rows, tuple(rows[0]), output)
@@ -167,17 +173,19 @@ def forget(
 def abort(
     transactional_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     *,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of a hanging one.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic of a hanging transaction.")
+    ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
     start_offset: Annotated[int | None, typer.Option("--start-offset", min=0)] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Abort the transaction of an ID by its coordinator; or a hanging one, where it is.
+    """Abort the transaction of an ID at its coordinator, or a hanging one in its partition.
 
-    By ID its producer is fenced. By --topic, --partition and --start-offset a marker is written
-    that no coordinator decided: only for what `txn list --hanging` shows.
+    With an ID, its producer is fenced. With --topic, --partition and --start-offset a marker is
+    written without a coordinator's decision; use it only for what `txn list --hanging` shows.
     """
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import admin
@@ -188,17 +196,18 @@ def abort(
     if (transactional_id is None) == all(each is None for each in place):
         raise CommandError(
             "name either an ID, or --topic, --partition and --start-offset",
-            hint="tidemark txn list, or list --hanging",
+            hint="see tidemark txn list, or tidemark txn list --hanging",
             code=ExitCode.USAGE,
         )
     if not yes and sys.stdin.isatty():
-        typer.confirm("Abort it? Its records will never be seen", abort=True, err=True)
+        typer.confirm("Abort it? Its records will never be delivered", abort=True, err=True)
     if transactional_id is not None:
         rows = run(admin.abort_by_id(servers, transactional_id))
     else:
         if topic is None or partition is None or start_offset is None:
             raise CommandError(
-                "--topic, --partition and --start-offset go together", code=ExitCode.USAGE
+                "--topic, --partition and --start-offset must be given together",
+                code=ExitCode.USAGE,
             )
         rows = run(admin.abort_at(servers, TopicPartition(topic, partition), start_offset))
     print_rows(rows, tuple(rows[0]), output)

@@ -36,7 +36,7 @@ async def forget(bootstrap: str, sink_id: str, *, abort_open: bool) -> list[Row]
     async with SinkBatches(bootstrap) as sinks:
         if not await sinks.forget(sink_id, abort_open=abort_open):
             raise CommandError(
-                f"no batch was ever written into a sink {sink_id!r}",
-                hint="tidemark txn list shows the transactional ids that there are",
+                f"no batch was ever written to a sink {sink_id!r}",
+                hint="tidemark txn list shows all transactional ids",
             )
     return [{"sink_id": sink_id, "outcome": "forgotten"}]

@@ -197,7 +197,7 @@ def test_every_kind_of_file_that_the_broker_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("x.index", bytes(9), "1 bytes at 8 are no entry"),
+        ("x.index", bytes(9), "1 bytes at 8 are not an entry"),
         ("x.snapshot", b"\x00\x01" + bytes(8), "CRC does not match"),
         ("x.snapshot", b"\x00\x09" + bytes(8), "version 9 is not known"),
         ("x.snapshot", b"", "too short"),
@@ -220,8 +220,8 @@ def test_damaged_small_files_are_told(
     ("name", "code", "words"),
     [
         ("none.log", ExitCode.NO_INPUT, "does not exist"),
-        ("", ExitCode.NO_INPUT, "holds no file of a log"),
-        ("notes.txt", ExitCode.USAGE, "is no file of a log"),
+        ("", ExitCode.NO_INPUT, "contains no file of a log"),
+        ("notes.txt", ExitCode.USAGE, "is not a file of a log"),
     ],
 )
 def test_what_cannot_be_dumped_is_refused_with_a_hint(

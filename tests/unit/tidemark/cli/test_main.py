@@ -61,7 +61,8 @@ def test_a_failure_is_one_message_with_what_to_try(
     said = capsys.readouterr()
     assert said.out == ""
     assert (
-        said.err == f"error: there is no cluster in {tmp_path}\n  try: tidemark dev up makes one\n"
+        said.err
+        == f"error: there is no cluster in {tmp_path}\n  try: tidemark dev up creates one\n"
     )
 
 

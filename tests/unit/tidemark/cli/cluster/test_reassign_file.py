@@ -55,7 +55,7 @@ ONE = '{"topic":"a","partition":0,"replicas":[1]}'
             '{"partitions":[{"topic":"a","partition":0,"replicas":[1,1]}]}',
             "a-0 names a broker twice",
         ),
-        (f'{{"partitions":[{ONE},{ONE}]}}', r"partitions\[1\]: a-0 is there twice"),
+        (f'{{"partitions":[{ONE},{ONE}]}}', r"partitions\[1\]: a-0 is listed twice"),
         (f'{{"partitions":[{ONE[:-1]},"log_dirs":["/data"]}}]}}', "names log_dirs"),
     ],
 )

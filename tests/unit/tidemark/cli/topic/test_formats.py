@@ -59,5 +59,5 @@ def test_where_to_begin_is_read(text: str, start: StartAt) -> None:
 
 @pytest.mark.parametrize("text", ["", "begin", "-1", "@x", "2023-13-01"])
 def test_what_is_no_place_in_a_log_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="is no place in a log"):
+    with pytest.raises(CommandError, match="is not a position in a log"):
         parse_start(text)
