@@ -1,4 +1,4 @@
-# Every command a person types; bare `make` prints them. Each target sets up what it needs.
+# All commands for developers; `make` without a target lists them. Each target sets up what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup requirements proto fmt reference lint types unit test up down status demo sparkzip bench sim scenario fuzz chaos soak conformance ci clean
 
-help: ## print these lines
+help: ## print this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: requirements/dev.txt tools/venv_paths.py lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml services/txn-coordinator/pyproject.toml spark-jobs/pyproject.toml
@@ -44,16 +44,16 @@ gen/.made: $(VENV)/.installed $(wildcard proto/tidemark_wire/v1/*.proto) tools/w
 
 setup: $(VENV)/.installed gen/.made ## virtual environment, dependencies, generated code
 
-proto: ## generate the gRPC code anew
+proto: ## generate the gRPC code and the tables of Kafka's messages again
 	rm -f gen/.made && $(MAKE) --no-print-directory gen/.made
 
-requirements: $(VENV)/.installed ## lock requirements/*.in anew, with hashes
+requirements: $(VENV)/.installed ## lock requirements/*.in again, with hashes
 	for name in uv runtime dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-header --universal --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
 
 fmt: setup ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --quiet .
 
-reference: setup ## docs/reference/: every option, error, metric and API, written from the code
+reference: setup ## write docs/reference/ from the code: every option, error, metric and API
 	$(BIN)/python tools/write_reference.py
 
 lint: setup ## ruff, import contracts
@@ -74,13 +74,13 @@ else
 	$(BIN)/pytest -q tests/chaos
 endif
 
-up: setup ## start the embedded cluster on loopback and wait until it is healthy
+up: setup ## start the development cluster on loopback and wait until it is healthy
 	$(BIN)/tidemark dev up $(ARGS)
 
-down: setup ## stop the embedded cluster cleanly
+down: setup ## stop the development cluster cleanly
 	$(BIN)/tidemark dev down $(ARGS)
 
-status: setup ## what of the embedded cluster is running
+status: setup ## show the processes of the development cluster
 	$(BIN)/tidemark dev status $(ARGS)
 
 demo: setup ## the main job end to end, with kills: make demo INPUT=path FAULTS=none
@@ -92,16 +92,16 @@ sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spar
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-sim: setup ## one simulated life, an event a line: make sim SEED=7; many: make sim SEEDS=1000
+sim: setup ## simulate a cluster: make sim SEED=7 prints a line for each event; make sim SEEDS=1000 runs many seeds
 	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
 chaos: setup ## real faults on a real cluster: make chaos MINUTES=10 SEED=7
 	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-soak: setup ## more seeds, longer chaos, the suite again: make soak SEEDS=2000 MINUTES=30, make soak TIMES=10 BURN=4
+soak: setup ## more seeds, longer chaos tests, repeated suites: make soak SEEDS=2000 MINUTES=30, make soak TIMES=10 BURN=4
 	$(BIN)/python tools/soak.py $(if $(TIMES),--times $(TIMES)) $(if $(BURN),--burn $(BURN)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 renews what they expect
+scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 rewrites the expected output
 	REWRITE=$(REWRITE) $(BIN)/pytest -q tests/scenarios $(if $(S),-k $(S)) $(ARGS)
 
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
@@ -110,7 +110,7 @@ fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 conformance: setup ## Kafka's own Java clients, Kafka Streams, Spark's Kafka connector (needs a JDK 17 and Maven)
 	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)
 
-ci: lint types test ## all that a machine runs, in this order
+ci: lint types test ## everything that a machine checks, in this order
 
 clean: ## remove what the targets above made (not the cluster's data)
 	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target tests/conformance/spark/target

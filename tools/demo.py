@@ -162,7 +162,7 @@ def _wait_fed(demo: Demo, processes: Sequence["subprocess.Popen[str]"]) -> None:
             raise CommandError(f"the servers did not end within {_FEED_SECONDS_MAX:g} s")
         time.sleep(_POLL_SECONDS)
     if any(process.returncode for process in processes):
-        raise CommandError("a server failed; its own words are above")
+        raise CommandError("a server failed; its error is printed above")
 
 
 # ---- from topic A to topic B
@@ -362,7 +362,7 @@ def _faults(text: str) -> list[str]:
     names = [] if text in ("", _NO_FAULTS) else text.split(",")
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(FAULTS)}")
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is not one of {', '.join(FAULTS)}")
     return [name for name in FAULTS if name in names]
 
 
@@ -370,28 +370,33 @@ def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     add = parser.add_argument
-    add("--input", type=Path, help="a file of lines, plain or .gz; default: made-up queries")
-    add("--records", type=int, default=500_000, help="at least; a short file is repeated")
-    add("--seed", type=int, default=7, help="what queries are made up from")
-    add("--key-field", type=int, default=1, help="of the file's lines, from 1")
-    add("--separator", default=" ", help="between the file's fields; default: a space")
-    add("--feeders", type=int, default=4, help="processes that play the servers")
-    add("--source-partitions", type=int, default=8, help="of topic A")
-    add("--partitions", type=int, default=12, help="of topic B")
-    add("--batches", type=int, default=24, help="at least")
+    add("--input", type=Path, help="file of lines, plain or .gz; default: generated queries")
+    add("--records", type=int, default=500_000, help="at least this many; a short file is repeated")
+    add("--seed", type=int, default=7, help="seed of generated queries")
+    add("--key-field", type=int, default=1, help="field of a line that is the key, from 1")
+    add("--separator", default=" ", help="separator of a line's fields; default: a space")
+    add("--feeders", type=int, default=4, help="processes that act as servers")
+    add("--source-partitions", type=int, default=8, help="partitions of topic A")
+    add("--partitions", type=int, default=12, help="partitions of topic B")
+    add("--batches", type=int, default=24, help="minimum number of batches")
     add(
         "--faults",
         type=_faults,
         default=",".join(FAULTS),
-        help=f"of {', '.join(FAULTS)}, with commas; or {_NO_FAULTS}",
+        help=f"some of {', '.join(FAULTS)}, separated by commas; or {_NO_FAULTS}",
     )
-    add("--report", action=argparse.BooleanOptionalAction, default=True, help="of sessions")
-    add("--dir", type=Path, default=Path(".tidemark"), help="of the cluster")
-    add("--keep", action="store_true", help="leave a cluster started here running")
+    add(
+        "--report",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write a report of sessions",
+    )
+    add("--dir", type=Path, default=Path(".tidemark"), help="directory of the cluster")
+    add("--keep", action="store_true", help="leave the cluster running if the demo started it")
     arguments = parser.parse_args()
     numbers = ("records", "key_field", "feeders", "source_partitions", "partitions", "batches")
     if min(getattr(arguments, name) for name in numbers) < 1:
-        parser.error("numbers here start from 1")
+        parser.error("numbers start at 1")
     if arguments.faults and arguments.batches < _BATCHES_MIN:
         parser.error(f"faults need --batches {_BATCHES_MIN} or more")
     return arguments

@@ -1,6 +1,6 @@
 """``make soak``: what is slow and proves a little more each time it is run.
 
-``SEEDS=2000 MINUTES=30``: so many lives of each simulated world, from seed ``FIRST`` (1) on, then
+``SEEDS=2000 MINUTES=30``: so many seeds of each simulated world, from ``FIRST`` (1) on, then
 hostile frames, and chaos for so long. ``TIMES=10``: ``make test`` so many times in a row.
 ``BURN=4``: beside so many processes that burn CPU. Each run's output is kept under ``build/soak``,
 in a folder named by the time it began; failures are printed as they happen and again at the end,
@@ -95,10 +95,12 @@ def run(part: Part, directory: Path) -> list[str]:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--times", type=_count, default=0, help="runs of the whole suite")
+    parser.add_argument("--times", type=_count, default=0, help="number of runs of the whole suite")
     parser.add_argument("--burn", type=_count, default=0, help="processes that burn CPU meanwhile")
-    parser.add_argument("--seeds", type=_count, default=0, help="lives of each simulated world")
-    parser.add_argument("--first", type=_count, default=1, help="seed of the first life")
+    parser.add_argument(
+        "--seeds", type=_count, default=0, help="number of seeds of each simulated world"
+    )
+    parser.add_argument("--first", type=_count, default=1, help="first seed")
     parser.add_argument("--minutes", type=float, default=0, help="of chaos")
     asked = parser.parse_args()
     if not asked.times and not asked.seeds and not asked.minutes > 0:

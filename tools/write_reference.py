@@ -76,7 +76,7 @@ def service_config(service: str, config_class: type[ServiceConfig]) -> str:
         f"In a YAML file (`--config PATH`), in the environment (`{prefix}` and the key in\n"
         "capitals, with _ for dots) or as a flag (`--key value`). A flag overrides the\n"
         "environment, which overrides the file.",
-        table(("key", "accepts", "default", "what it is"), rows),
+        table(("key", "accepts", "default", "meaning"), rows),
     )
 
 
@@ -109,10 +109,10 @@ def topic_config() -> str:
     ]
     return page(
         "Configuration of a topic",
-        "Set when a topic is made (`tidemark topic create -c KEY=VALUE`) or later\n"
+        "Set when a topic is created (`tidemark topic create -c KEY=VALUE`) or later\n"
         "(`tidemark topic alter`). A topic that does not set a key takes the broker-wide one, and\n"
         "else the default.",
-        table(("key", "accepts", "default", "broker-wide key", "what it is"), rows),
+        table(("key", "accepts", "default", "broker-wide key", "meaning"), rows),
     )
 
 
@@ -163,7 +163,7 @@ def kafka_apis() -> str:
     rows = [_api_row(key, is_served=key in served) for key in ApiKey if key not in INTERNAL_APIS]
     return page(
         "Kafka APIs",
-        "What ApiVersions answers. An API that is not served is not advertised; a request for it\n"
+        "Versions of each API. An API that is not served is not advertised; a request for it\n"
         "gets UNSUPPORTED_VERSION.",
         table(("key", "API", "advertised", "served", "flexible from"), rows),
     )
