@@ -59,8 +59,8 @@ GAUGES: Final = {
 }
 BUFFERS: Final = "tidemark_buffers_bytes"
 UNEXPECTED: Final = re.compile(
-    r"Traceback|AssertionError|bug of ours|[Tt]ask exception|never retrieved|never awaited"
-    r"|Fatal error|Unhandled|ERROR|CRITICAL"
+    r"Traceback|AssertionError|bug of ours|internal error|[Tt]ask exception|never retrieved"
+    r"|never awaited|Fatal error|Unhandled|ERROR|CRITICAL"
 )
 
 

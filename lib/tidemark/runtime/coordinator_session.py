@@ -210,7 +210,7 @@ class CoordinatorSession:
             # lost.
             stat = await self._session.exists(path)
             if stat is None:
-                raise UnknownOutcomeError(f"{path} went just now") from None
+                raise UnknownOutcomeError(f"{path} was just removed") from None
             if stat.owner_session != self._session.session_id:
                 await self._session.delete(path)
                 raise UnknownOutcomeError(f"{path} belonged to an earlier session") from None

@@ -23,16 +23,16 @@ class ExitCode(IntEnum):
 
 
 MEANING: Final[Mapping[ExitCode, str]] = {
-    ExitCode.OK: "done; a service: stopped as asked, everything drained and closed",
-    ExitCode.FAILED: "the command ran and the answer is no: a topic exists already, a check failed",
+    ExitCode.OK: "done; a service: stopped on request, everything drained and closed",
+    ExitCode.FAILED: "a negative result: a topic exists already, a check failed",
     ExitCode.USAGE: "wrong arguments on the command line",
     ExitCode.DATA: "input that cannot be read: a damaged file, a line without its separator",
-    ExitCode.NO_INPUT: "an input file that is not there",
-    ExitCode.UNAVAILABLE: "something needed is not there: no server answers, a port is taken",
-    ExitCode.INTERNAL: "a bug of ours; the log has the traceback",
+    ExitCode.NO_INPUT: "an input file that does not exist",
+    ExitCode.UNAVAILABLE: "something is not available: no server answers, a port is taken",
+    ExitCode.INTERNAL: "an internal error; the log has the traceback",
     ExitCode.IO: "a disk failed, is full or belongs to another broker",
-    ExitCode.TEMPORARY: "ran out of time: a drain past its deadline; trying again is sensible",
+    ExitCode.TEMPORARY: "out of time: a drain past its deadline; try again",
     ExitCode.NO_PERMISSION: "the server or the operating system refused access",
-    ExitCode.CONFIG: "a configuration that cannot be: an unknown key, a value out of range",
+    ExitCode.CONFIG: "an invalid configuration: an unknown key, a value out of range",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }

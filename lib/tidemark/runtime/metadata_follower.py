@@ -135,7 +135,9 @@ class MetadataFollower:
         match self._core.judge(position, is_snapshot=update.HasField("snapshot")):
             case Verdict.OLDER_CONTROLLER:
                 self._controller.disprove(endpoint)
-                raise _FeedEndedError(f"an older controller: at {position}, we know {known}")
+                raise _FeedEndedError(
+                    f"an older controller: its position is {position}, the known one {known}"
+                )
             case Verdict.GAP:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
@@ -162,4 +164,4 @@ async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:
     try:
         await call.write(request)
     except asyncio.InvalidStateError:  # what gRPC says when the stream is over
-        raise _FeedEndedError("it ended before we could write") from None
+        raise _FeedEndedError("it ended before the first write") from None

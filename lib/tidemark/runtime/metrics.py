@@ -26,24 +26,24 @@ KAFKA_METRICS: Final[Mapping[str, str]] = {
     "kafka_server_brokertopicmetrics_bytesout": "bytes of record batches sent to consumers",
     "kafka_server_brokertopicmetrics_totalproducerequests": "produce requests",
     "kafka_server_brokertopicmetrics_totalfetchrequests": "fetch requests",
-    "kafka_server_brokertopicmetrics_failedproducerequests": "partitions not appended to",
-    "kafka_server_brokertopicmetrics_failedfetchrequests": "partitions not read from",
+    "kafka_server_brokertopicmetrics_failedproducerequests": "refused writes to partitions",
+    "kafka_server_brokertopicmetrics_failedfetchrequests": "refused reads of partitions",
     "kafka_network_requestmetrics_requests": "requests answered, by API and version",
     "kafka_network_requestmetrics_errors": "answers with an error code, by API and error",
     "kafka_server_replicamanager_partitioncount": "partitions hosted",
     "kafka_server_replicamanager_leadercount": "partitions led",
-    "kafka_server_replicamanager_underreplicatedpartitions": "led, ISR below replicas",
+    "kafka_server_replicamanager_underreplicatedpartitions": "led partitions, ISR incomplete",
     "kafka_server_replicamanager_offlinereplicacount": "replicas on failed log directories",
     "kafka_log_log_size": "bytes on disk, by partition",
     "kafka_log_log_logstartoffset": "first offset, by partition",
     "kafka_log_log_logendoffset": "next offset, by partition",
-    "kafka_log_logmanager_offlinelogdirectorycount": "log directories that failed",
+    "kafka_log_logmanager_offlinelogdirectorycount": "log directories that are full or have failed",
     "kafka_controller_kafkacontroller_activecontrollercount": "1 on the active controller",
     "kafka_controller_kafkacontroller_offlinepartitionscount": "partitions without a leader",
     "kafka_controller_kafkacontroller_globaltopiccount": "topics",
     "kafka_controller_kafkacontroller_globalpartitioncount": "partitions",
-    "kafka_controller_kafkacontroller_fencedbrokercount": "brokers registered but fenced",
-    "kafka_controller_kafkacontroller_activebrokercount": "brokers registered and not fenced",
+    "kafka_controller_kafkacontroller_fencedbrokercount": "registered brokers that are fenced",
+    "kafka_controller_kafkacontroller_activebrokercount": "registered brokers that are not fenced",
 }
 
 LabelValues = tuple[str, ...]
@@ -216,5 +216,5 @@ class Metrics:
 
 def _doc(name: str, doc: str) -> str:
     text = doc or KAFKA_METRICS.get(name, "")
-    assert text, f"metric {name} needs a line that says what it counts"
+    assert text, f"metric {name} needs a description"
     return text

@@ -189,7 +189,7 @@ class OpsApplication:
             "/loglevel": lambda _: _log_levels(),
         }
         if path not in readers:
-            return _text(404, f"{path} is not here; there are {', '.join(readers)}")
+            return _text(404, f"{path} does not exist; there are {', '.join(readers)}")
         if method not in ("GET", "HEAD"):
             return _text(405, f"{method} {path} is not possible")
         return readers[path](scope)
@@ -206,7 +206,7 @@ class OpsApplication:
         """
         body = await _read_body(receive)
         if body is None:
-            return _text(413, f"a body here has at most {_BODY_BYTES_MAX} bytes")
+            return _text(413, f"a body may have at most {_BODY_BYTES_MAX} bytes")
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         logger = query.get("logger", [""])[0]
         try:

@@ -249,7 +249,9 @@ class RemotePartitionLog:
                 with self._metadata.watched(look):
                     return await work
         except TimeoutError:
-            words = f"{self.at}: {leader.grpc_endpoint} leads it no longer, and has not answered"
+            words = (
+                f"{self.at}: {leader.grpc_endpoint} is no longer its leader, and has not answered"
+            )
             raise TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, words) from None
 
     def _leader(self) -> PartitionLeader:
@@ -328,7 +330,7 @@ class RemotePartitionLog:
         except CallFailedError as failure:
             raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
         answer = response.answers[0]
-        self._check(answer.error_code, "its start is not known")
+        self._check(answer.error_code, "its log start is unknown")
         return int(answer.offset)
 
     async def _pull(self, leader: PartitionLeader, position: int) -> bytes:

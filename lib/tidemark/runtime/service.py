@@ -132,7 +132,7 @@ def _code_of(error: BaseException) -> ExitCode:
     """The code of the first cause that has one, else INTERNAL, with the whole story in the log."""
     known = next((cause for cause in _causes(error) if _own_code(cause) is not None), None)
     if known is None:
-        _log.critical("failed: a bug of ours, please report it", exc_info=error)
+        _log.critical("internal error, please report it", exc_info=error)
         return ExitCode.INTERNAL
     code = _own_code(known)
     assert code is not None, "chosen because it has one"

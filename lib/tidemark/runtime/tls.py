@@ -213,7 +213,7 @@ def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
         try:
             context.load_verify_locations(cadata=pems.ca.decode("ascii", "replace"))
         except (ssl.SSLError, ValueError):
-            raise TlsError(f"{_CA}: {settings.ca} holds no usable PEM certificate") from None
+            raise TlsError(f"{_CA}: {settings.ca} contains no usable PEM certificate") from None
     if settings.certificate is not None:
         # A function: without a password OpenSSL would ask for one at the terminal.
         try:
@@ -257,9 +257,9 @@ def _why_not_loaded(settings: TlsSettings, pems: _Pems, error: Exception) -> str
     """OpenSSL's reasons do not say which file it was."""
     key_file = settings.key or settings.certificate
     if b"-----BEGIN CERTIFICATE-----" not in pems.certificate:
-        return f"{_CERTIFICATE}: {settings.certificate} holds no PEM certificate"
+        return f"{_CERTIFICATE}: {settings.certificate} contains no PEM certificate"
     if b"PRIVATE KEY-----" not in pems.key:
-        return f"{_KEY}: {key_file} holds no PEM private key"
+        return f"{_KEY}: {key_file} contains no PEM private key"
     reason = getattr(error, "reason", None) or str(error)
     if reason == "KEY_VALUES_MISMATCH":
         return (

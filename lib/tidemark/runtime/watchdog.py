@@ -29,7 +29,7 @@ class Watchdog:
     def __init__(self, metrics: Metrics, *, limit_ms: int) -> None:
         """``limit_ms``: a loop that has not run for so long is stalled."""
         self._stalls = metrics.counter(
-            "tidemark_event_loop_stalls", "times the event loop stood still"
+            "tidemark_event_loop_stalls", "stalls of the event loop"
         ).at()
         self._limit_ms = limit_ms
         self._look_ms = max(1, limit_ms // LOOKS_A_LIMIT)
@@ -69,12 +69,12 @@ class Watchdog:
             if isinstance(found, StallBegan):
                 self._stalls.value += 1
                 log.error(
-                    "the event loop stands still: nothing is served\n%s",
+                    "event loop stalled: nothing is served\n%s",
                     self._stack(),
                     extra=fields(still_ms=found.still_ms),
                 )
             elif isinstance(found, StallEnded):
-                log.warning("the event loop turns again", extra=fields(stood_ms=found.still_ms))
+                log.warning("event loop resumed", extra=fields(stood_ms=found.still_ms))
 
     def _stack(self) -> str:
         """Stack of the loop's thread, innermost frame last."""

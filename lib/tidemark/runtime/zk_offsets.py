@@ -69,5 +69,5 @@ def read_offset(path: str, content: bytes) -> int:
     """A znode's offset. Raises MalformedOffsetError."""
     text = content.decode("ascii", "replace").strip()
     if not text.isdecimal():
-        raise MalformedOffsetError(f"znode {path} holds {text!r}, which is no offset")
+        raise MalformedOffsetError(f"znode {path} holds {text!r}, which is not an offset")
     return int(text)

@@ -224,7 +224,7 @@ class ZkSession:
             await self.stop()
             raise ZkUnavailableError(
                 f"no ZooKeeper server of {self.connect} answered within {timeout_s:g} s:"
-                " is one running there, and may this host reach it?"
+                " check that ZooKeeper runs there and that this host can reach it"
             ) from None
 
     async def stop(self) -> None:

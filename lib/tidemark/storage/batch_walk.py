@@ -74,7 +74,7 @@ def walk_batches(
     position = start
     while position < end:
         if end - position < HEADER_BYTES:
-            raise FrameError(position, f"{end - position} bytes are no batch")
+            raise FrameError(position, f"{end - position} bytes are not a batch")
         header = read_header(window.view(position, HEADER_BYTES))
         problem = _framing_problem(header, end - position)
         if problem is not None:

@@ -302,7 +302,7 @@ class RangeCursor:
         if NO_TOPIC_ID not in (wanted, view.topic_id) and view.topic_id != wanted:
             problem = error_for(
                 ErrorCode.UNKNOWN_TOPIC_ID,
-                f"topic {topic!r} was deleted and made again:"
+                f"topic {topic!r} was deleted and created again:"
                 f" its id is {view.topic_id.hex()}, no longer {wanted.hex()}",
             )
             await self._on_problem(problem, deadline, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -67,11 +67,15 @@ class FollowerRead(NamedTuple):
 
 
 _BAD_SEQUENCE: Final = Refusal(ErrorCode.INVALID_RECORD, "a producer id needs a sequence from 0 on")
-_STORAGE: Final = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk did not take the batch")
+_STORAGE: Final = Refusal(
+    ErrorCode.KAFKA_STORAGE_ERROR, "the batch could not be written to the disk"
+)
 _NOT_FOLLOWER: Final = Refusal(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not follow the partition"
 )
-_NOT_A_BATCH: Final = Refusal(ErrorCode.CORRUPT_MESSAGE, "what the leader sent is no record batch")
+_NOT_A_BATCH: Final = Refusal(
+    ErrorCode.CORRUPT_MESSAGE, "the leader sent something other than a record batch"
+)
 _OUT_OF_PLACE: Final = Refusal(
     ErrorCode.CORRUPT_MESSAGE, "a batch from the leader does not continue the log"
 )

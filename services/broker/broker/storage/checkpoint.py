@@ -45,7 +45,7 @@ def check_version(path: str, text: str) -> None:
     except ValueError:
         raise CheckpointError(path, f"expected a version, found {text[:40]!r}") from None
     if version > _VERSION:
-        raise NewerVersionError(path, f"version {version} is newer than this release knows")
+        raise NewerVersionError(path, f"version {version} is newer than this release supports")
     if version < _VERSION:
         raise CheckpointError(path, f"unknown version {version}")
 

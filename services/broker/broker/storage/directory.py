@@ -88,7 +88,7 @@ class LogDirectory:
         What the process has run out of is no fault of the disk, and only logged.
         """
         if isinstance(error, ExhaustedError):
-            _log.warning("a call was refused, nothing is fenced: %s", error)
+            _log.warning("disk call refused, no log directory fenced: %s", error)
             return
         known = self.fence_error
         if known is None or (

@@ -89,7 +89,7 @@ class DiskFailures:
                 try:
                     _write(disk, written, sync=disk is not but_not_synced)
                 except DiskError as error:
-                    _log.warning("a disk's failure could not be noted: %s", error)
+                    _log.warning("failure of a disk could not be recorded: %s", error)
 
 
 def _write(disk: Disk, reasons: Mapping[str, str], *, sync: bool) -> None:

@@ -62,7 +62,7 @@ def decode_snapshot(path: str, content: bytes) -> ProducerState:
         raise CheckpointError(path, "too short for a producer snapshot")
     version, crc = _HEAD.unpack_from(content)
     if version > _VERSION:
-        raise NewerVersionError(path, f"version {version} is newer than this release knows")
+        raise NewerVersionError(path, f"version {version} is newer than this release supports")
     if version not in (_WITHOUT_TXNS, _VERSION) or crc != crc32c(memoryview(content)[_HEAD.size :]):
         raise CheckpointError(path, "not the bytes that were written")
     (count,) = _COUNT.unpack_from(content, _HEAD.size)

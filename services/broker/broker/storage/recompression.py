@@ -122,7 +122,7 @@ def apply_rule(
     where it was wrong, the highest timestamp change. ``bytes_max`` bounds what it unfolds to.
     """
     if len(batch) < HEADER_BYTES:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are no batch")
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not a batch")
     header = read_header(batch)
     if header.magic != MAGIC_V2 or header.size_bytes != len(batch):
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "magic or length of the batch is wrong")

@@ -43,6 +43,8 @@ def log_recovery(report: RecoveryReport) -> None:
             report.truncated_because,
         )
     if report.end_lost and report.damage is None:
-        _log.error("%s: end lost: no end of a process leaves such a tail", report.topic_partition)
+        _log.error(
+            "%s: end lost: more was cut off than one unfinished batch", report.topic_partition
+        )
     if report.damage is not None:
         _log.error("%s: damage found: %s", report.topic_partition, report.damage)

@@ -89,7 +89,7 @@ def walk_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchH
             chunk = file.read_at(position, min(_PEEK_BYTES, end - position))
             chunk_start, at = position, 0
             if len(chunk) < HEADER_BYTES:
-                raise FrameError(position, f"{len(chunk)} bytes are no batch")
+                raise FrameError(position, f"{len(chunk)} bytes are not a batch")
         header = read_header(chunk, at)
         problem = frame_problem(header, end - position)
         if problem is not None:

@@ -44,8 +44,8 @@ def read_stamp(disk: Disk) -> DiskStamp | None:
     version = _number(fields, "version")
     if version > FORMAT_VERSION:
         raise StampError(
-            f"{META_PROPERTIES}: format version {version} is newer than this release knows"
-            f" ({FORMAT_VERSION}); start a release that knows it"
+            f"{META_PROPERTIES}: format version {version} is newer than this release supports"
+            f" ({FORMAT_VERSION}); start a release that supports it"
         )
     missing = [key for key in _KEYS if key not in fields]
     if missing:

@@ -35,7 +35,7 @@ def decode_aborted(path: str, content: bytes) -> list[AbortedTxn]:
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     for version, *fields in _ENTRY.iter_unpack(content[:whole]):
         if version != _VERSION:
-            raise ValueError(f"{path}: version {version} is newer than this release knows")
+            raise ValueError(f"{path}: version {version} is newer than this release supports")
         txn = AbortedTxn(*fields)
         if not marker < txn.last_offset > txn.first_offset:
             break

@@ -69,4 +69,4 @@ def check_constants(constants: Constants, broker: BrokerImage) -> None:
 def _in_words(constants: Constants) -> str:
     now = f"lease.ms={constants.lease_ms}"
     before = constants.lease_ms_before
-    return f"{now} (changed from {before}, which is still let in)" if before else now
+    return f"{now} (changed from {before}, which may still join)" if before else now

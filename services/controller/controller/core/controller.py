@@ -79,7 +79,7 @@ from controller.core.topics import (
     decide_delete_topics,
 )
 
-DESERTED: Final = "no broker listens: another controller may be reached"
+DESERTED: Final = "no broker follows the feed: another controller may be reachable"
 
 
 class Role(Enum):
@@ -412,7 +412,7 @@ class Controller:
     ) -> tuple[Change | None, Reply]:
         request_id = asked.request.request_id
         if now >= asked.request.deadline:
-            words = "the controller could not begin in time"
+            words = "the controller did not start the request in time"
             return None, Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         try:
             change, result = self._dispatch(cluster, asked, now)

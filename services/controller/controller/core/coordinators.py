@@ -192,7 +192,7 @@ def _problems(
         yield TidemarkError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"{name} has no live znode for incarnation {one.incarnation_id.hex()}:"
-            " it must make one before it registers",
+            " it must create one before it registers",
         )
     known = image.coordinators.get(one.key)
     if known is not None and known.incarnation_id != one.incarnation_id and listing.has(known):
@@ -208,7 +208,7 @@ def _malformed(one: CoordinatorImage) -> str:
         kinds = ", ".join(COORDINATOR_KINDS)
         return f"there are no coordinators of kind {one.kind!r}, only: {kinds}"
     if one.coordinator_id < 0:
-        return f"a coordinator id is not negative, this one is {one.coordinator_id}"
+        return f"a coordinator id must not be negative, this one is {one.coordinator_id}"
     if not one.grpc_endpoint or not one.incarnation_id:
-        return f"{one.kind} coordinator {one.coordinator_id} says not where it is reached"
+        return f"{one.kind} coordinator {one.coordinator_id} has no gRPC endpoint"
     return ""

@@ -128,7 +128,7 @@ def _problem(
         return TidemarkError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"broker {broker.broker_id} has no live znode for incarnation"
-            f" {broker.incarnation_id.hex()}: it must make one before it registers",
+            f" {broker.incarnation_id.hex()}: it must create one before it registers",
         )
     known = image.brokers.get(broker.broker_id)
     return None if known is None else _outlived(known, broker, listing)
@@ -162,7 +162,7 @@ def _outlived(
 def _malformed(broker: BrokerImage) -> str | None:
     listeners = [point.listener for point in broker.endpoints]
     if broker.broker_id < 0:
-        return f"a broker id is not negative, this one is {broker.broker_id}"
+        return f"a broker id must not be negative, this one is {broker.broker_id}"
     if not listeners:
         return f"broker {broker.broker_id} advertises no listener"
     if len(set(listeners)) != len(listeners):

@@ -35,7 +35,7 @@ class LiveZnodes:
     def remove(self, live: zk_paths.LiveZnode) -> None:
         """Remove it soon. Beyond the bound the session's timeout has to do."""
         if not self._waiting.put_nowait(live):
-            log.warning("live znode not removed, too many wait", extra=fields(path=live.path))
+            log.warning("live znode not removed, queue full", extra=fields(path=live.path))
 
     async def run(self, term: Term) -> None:
         """Remove what is asked for, as long as the term lasts."""

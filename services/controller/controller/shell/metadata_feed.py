@@ -81,7 +81,9 @@ class Subscription:
         if self._behind:
             return
         if len(self._updates) >= self._updates_max:
-            log.warning("subscriber too slow, starts over", extra=fields(subscriber=self.name))
+            log.warning(
+                "subscriber too slow, new snapshot sent", extra=fields(subscriber=self.name)
+            )
             self.start_over()
             return
         self._updates.append(update)
@@ -244,7 +246,7 @@ class MetadataFeed:
             one.is_silent = True
         for one in silent:
             if not self._is_followed(one.broker_epoch):
-                log.warning("subscriber is silent", extra=fields(subscriber=one.name))
+                log.warning("subscriber stopped acknowledging", extra=fields(subscriber=one.name))
                 self._listener_now().lost(one.broker_epoch)
 
     def forgive(self) -> None:
@@ -259,7 +261,7 @@ class MetadataFeed:
         first = not self._is_followed(subscription.broker_epoch)
         subscription.is_silent = False
         if first and self._concerns_listener(subscription):
-            log.info("subscriber is back", extra=fields(subscriber=subscription.name))
+            log.info("subscriber acknowledges again", extra=fields(subscriber=subscription.name))
             self._listener_now().regained(subscription.broker_epoch)
 
     def acknowledge(self, subscription: Subscription, position: FeedPosition) -> None:

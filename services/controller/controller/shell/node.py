@@ -386,7 +386,7 @@ class ControllerNode:
                 self.take(make(request))
                 return await answer
         except TimeoutError:
-            words = f"the controller did not finish within {timeout_ms} ms; it may yet"
+            words = f"the controller did not finish within {timeout_ms} ms; it may still do so"
             return Reply(request.request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         finally:
             del self._replies[request.request_id]

@@ -174,7 +174,7 @@ class ZkElection:
             if _read_active(data).controller_epoch == term.controller_epoch:
                 await self._session.delete(zk_paths.CONTROLLER, version=stat.version)
         except ZkError as error:
-            log.info("not resigned in ZooKeeper", extra=fields(reason=str(error)))
+            log.info("resignation in ZooKeeper failed", extra=fields(reason=str(error)))
 
 
 def _read_active(data: bytes) -> ActiveController:

@@ -75,7 +75,7 @@ def _end_v2(record: TransactionRecord, request: EndTransaction, wall_ms: int) ->
         next_producer_id = request.spare_producer_id
         if next_producer_id == NO_PRODUCER_ID:
             return Ruling(
-                _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id could be had")
+                _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id is available")
             )
     prepared = transaction.prepared_v2(
         record, wall_ms, commit=request.commit, next_producer_id=next_producer_id

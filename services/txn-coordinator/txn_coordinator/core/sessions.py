@@ -153,7 +153,7 @@ def _fenced(record: TransactionRecord) -> InitTransactionalIdReply:
 
 
 def _no_producer_id() -> InitTransactionalIdReply:
-    return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id could be had")
+    return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id is available")
 
 
 def _refused(code: ErrorCode, message: str) -> InitTransactionalIdReply:

@@ -200,13 +200,13 @@ def handle_problem(
 ) -> tuple[ErrorCode, str] | None:
     """Why the handle names no transaction that is known here."""
     if handle is None:
-        return ErrorCode.INVALID_REQUEST, "this is no handle of a transaction"
+        return ErrorCode.INVALID_REQUEST, "this is not a transaction handle"
     record = shared.record if shared is not None else None
     if record is None or record.created_at != handle.created_at:
         message = f"{handle.transactional_id!r} has no transactions with a handle, or they expired"
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message
     if not 1 <= handle.number <= record.number:
-        return ErrorCode.INVALID_REQUEST, f"there never was a transaction {handle.number}"
+        return ErrorCode.INVALID_REQUEST, f"there was never a transaction {handle.number}"
     return None
 
 
@@ -289,7 +289,7 @@ def _enlisted(slot: WriterRecord) -> EnlistWriterReply:
 
 
 def _no_producer_id() -> EnlistWriterReply:
-    return EnlistWriterReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id could be had")
+    return EnlistWriterReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id is available")
 
 
 def _decide(shared: SharedTransaction, request: FinishTransaction, wall_ms: int) -> Ruling:
@@ -373,7 +373,11 @@ def story_of(record: HandleRecord, number: int) -> str:
 
 
 def _story(outcome: Outcome | None) -> str:
-    return _STORIES[outcome.kind] if outcome is not None else "ended too long ago to know how"
+    return (
+        _STORIES[outcome.kind]
+        if outcome is not None
+        else "ended too long ago: its outcome is no longer known"
+    )
 
 
 def _told(record: HandleRecord, number: int, request: FinishTransaction) -> FinishTransactionReply:

@@ -84,7 +84,7 @@ def keep_alive_problem(
         story = shared_rules.story_of(record, handle.number)
         return KeepBatchAliveReply(ErrorCode.INVALID_TXN_STATE, f"the batch {story}")
     if record.sink is None:
-        return KeepBatchAliveReply(ErrorCode.INVALID_REQUEST, "this transaction is no batch")
+        return KeepBatchAliveReply(ErrorCode.INVALID_REQUEST, "this transaction is not a batch")
     return None
 
 
@@ -125,7 +125,7 @@ def forget(shared: SharedTransaction | None, request: ForgetSink, wall_ms: int) 
     if shared is None or record is None:
         return Ruling(ForgetSinkReply(ErrorCode.NONE))
     if record.sink is None:
-        message = f"{request.sink_id!r} is used for transactions that are no batches"
+        message = f"{request.sink_id!r} is used for transactions other than batches"
         return Ruling(ForgetSinkReply(ErrorCode.INVALID_REQUEST, message))
     if record.state in transaction.PREPARED:
         return Ruling(ForgetSinkReply(ErrorCode.CONCURRENT_TRANSACTIONS, _BEING_ENDED))
@@ -361,4 +361,4 @@ def _why_not_open(record: HandleRecord | None, sink: SinkState, request: FinishB
     batch = f"batch {request.batch_id} of query {request.query_id!r}"
     if record is not None and sink.batch_id == request.batch_id:
         return f"{batch} {shared_rules.story_of(record, record.number)}: write it again"
-    return f"{batch} is not open: nobody enlisted in it, or it was aborted"
+    return f"{batch} is not open: no writer enlisted in it, or it was aborted"

@@ -234,7 +234,7 @@ class MarkerSender:
                 parked.append(partition)
         if gone:
             words = fields(transactional_id=ending.effect.transactional_id, partitions=len(gone))
-            log.info("partitions of a transaction are gone", extra=words)
+            log.info("partitions of a transaction deleted", extra=words)
             self._written(ending, gone)
         if parked:
             self._park(_Part(ending, parked))
@@ -361,13 +361,13 @@ class MarkerSender:
         except CallFailedError as failure:
             if not queue.failures:
                 words = fields(broker_id=queue.broker_id, reason=str(failure))
-                log.warning("markers not taken by a broker", extra=words)
+                log.warning("markers not accepted by a broker", extra=words)
             queue.failures += 1
             for part in parts:
                 self._park(part)
         else:
             if queue.failures:
-                log.info("markers taken again", extra=fields(broker_id=queue.broker_id))
+                log.info("markers accepted again", extra=fields(broker_id=queue.broker_id))
             queue.failures = 0
 
     async def _write(self, queue: _Queue, parts: Sequence[_Part]) -> None:
@@ -427,7 +427,7 @@ class MarkerSender:
     def _give_up(self, ending: _Ending) -> None:
         """Somebody else owns the shard."""
         words = fields(shard=ending.shard, owner_epoch=ending.owner_epoch)
-        log.warning("fenced by a later owner of the shard", extra=words)
+        log.warning("fenced by a newer owner of the shard", extra=words)
         self.forget(ending.shard)
         self._listener.fenced(ending.shard, ending.owner_epoch)
 
@@ -464,4 +464,4 @@ def _report(
         producer_epoch=ending.effect.producer_epoch,
         error=code.name,
     )
-    log.log(level, "marker not taken", extra=words)
+    log.log(level, "marker not accepted", extra=words)

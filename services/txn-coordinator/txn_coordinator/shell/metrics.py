@@ -33,12 +33,12 @@ class RequestStats:
         ).at()
         self._batches: TallyFamily = metrics.counter(
             f"{_PREFIX}_sink_batches",
-            "batches of sinks that were finished, by outcome; known: committed before",
+            "finished batches of sinks, by outcome; known: committed before",
             ("outcome",),
         )
         self._refusals: TallyFamily = metrics.counter(
             f"{_PREFIX}_sink_refusals",
-            "requests for batches that will never be taken, by reason",
+            "requests for batches of sinks that were refused, by reason",
             ("reason",),
         )
         self.load_seconds: Timings = metrics.timings(
@@ -84,13 +84,15 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
         "transactional ids of the shards served that are sinks of batches",
     )
     metrics.computed_one(
-        f"{_PREFIX}_shards_owned", lambda: len(shards.owned()), "shards that are this replica's"
+        f"{_PREFIX}_shards_owned", lambda: len(shards.owned()), "shards that this replica owns"
     )
     metrics.computed_one(
-        f"{_PREFIX}_shards_serving", lambda: len(shards.serving()), "of those, loaded"
+        f"{_PREFIX}_shards_serving",
+        lambda: len(shards.serving()),
+        "shards that this replica has loaded and serves",
     )
     shards.stats.loads = metrics.counter(
-        f"{_PREFIX}_shard_loads", "shards that began to be loaded"
+        f"{_PREFIX}_shard_loads", "loads of shards that were started"
     ).at()
     shards.stats.failures = metrics.counter(
         f"{_PREFIX}_shard_failures",
@@ -109,12 +111,12 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
     metrics.computed_one(
         f"{_PREFIX}_oldest_open_seconds",
         lambda: _oldest_open_s(node),
-        "age of the transaction that is open for longest; 0: none is open",
+        "age of the oldest open transaction; 0: none is open",
     )
     metrics.computed(
         f"{_PREFIX}_markers_queued",
         lambda: _queued(node),
-        "markers that wait for the request in flight, by broker",
+        "markers that wait for the request in flight to a broker",
         ("broker",),
     )
     metrics.computed_one(

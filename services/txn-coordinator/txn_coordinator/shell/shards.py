@@ -174,7 +174,7 @@ class Shards:
             async with asyncio.timeout(timeout_s):
                 return await runtime.ask(request)
         except TimeoutError:
-            words = f"shard {shard} of transactions did not answer within {timeout_s:g} s; it may"
+            words = f"shard {shard} did not answer within {timeout_s:g} s; it may still do so"
             raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words) from None
         finally:
             self._asking_count -= 1
@@ -289,7 +289,7 @@ class Shards:
             log.error("shard cannot be loaded", extra=said, exc_info=damage)
         except* AssertionError as bugs:
             self.stats.failures.value += 1
-            log.critical("shard dropped: a bug of ours", extra=fields(**words), exc_info=bugs)
+            log.critical("shard dropped: internal error", extra=fields(**words), exc_info=bugs)
 
     async def _run(self, held: _Held) -> None:
         held.runtime = runtime = self._open_runtime(held.shard, held.owner_epoch)

@@ -128,7 +128,7 @@ def read_handle(handle: str) -> str:
     """The transactional id that a handle is of."""
     transactional_id = transactional_id_of(handle)
     if transactional_id is None:
-        raise TidemarkError(ErrorCode.INVALID_REQUEST, f"{handle!r} is no handle of a transaction")
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, f"{handle!r} is not a transaction handle")
     return transactional_id
 
 

@@ -31,7 +31,7 @@ def test_a_tail_that_no_process_tore_is_told_as_an_error(caplog: pytest.LogCaptu
     (report,) = opened(disk).reports
     assert (report.end_lost, report.damage) == (True, None)
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert "orders-0: end lost: no end of a process leaves such a tail" in told
+    assert "orders-0: end lost: more was cut off than one unfinished batch" in told
 
 
 def test_damage_of_synced_bytes_is_told_as_an_error(caplog: pytest.LogCaptureFixture) -> None:

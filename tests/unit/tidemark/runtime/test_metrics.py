@@ -52,7 +52,7 @@ def test_the_release_and_the_process_are_shown() -> None:
 
 
 def test_a_metric_must_say_what_it_counts() -> None:
-    with pytest.raises(AssertionError, match="needs a line"):
+    with pytest.raises(AssertionError, match="needs a description"):
         Metrics("broker").counter("nameless")
 
 

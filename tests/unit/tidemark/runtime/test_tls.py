@@ -154,11 +154,13 @@ def test_a_file_that_is_not_there_is_named_with_its_key(files: PemFiles) -> None
 
 def test_a_file_of_another_kind_is_named_with_its_key(files: PemFiles) -> None:
     swapped = files.identity._replace(certificate=files.key, key=files.certificate)
-    assert refused(swapped) == (f"ssl.certificate.location: {files.key} holds no PEM certificate")
+    assert refused(swapped) == (
+        f"ssl.certificate.location: {files.key} contains no PEM certificate"
+    )
     no_key = files.identity._replace(key=files.ca)
-    assert refused(no_key) == f"ssl.key.location: {files.ca} holds no PEM private key"
+    assert refused(no_key) == f"ssl.key.location: {files.ca} contains no PEM private key"
     no_ca = files.identity._replace(ca=files.key)
-    assert refused(no_ca) == f"ssl.ca.location: {files.key} holds no usable PEM certificate"
+    assert refused(no_ca) == f"ssl.ca.location: {files.key} contains no usable PEM certificate"
 
 
 def test_the_key_of_another_certificate_is_named(files: PemFiles, theirs: PemFiles) -> None:

@@ -40,11 +40,11 @@ def test_a_loop_that_stands_still_is_logged_with_its_stack_and_counted(
 
     async def stand_still() -> None:
         stage.hold_the_loop()
-        await until(lambda: "turns again" in caplog.text)
+        await until(lambda: "event loop resumed" in caplog.text)
 
     with caplog.at_level(logging.WARNING):
         stage.play(stand_still)
-    assert caplog.text.count("stands still") == stage.stalls
+    assert caplog.text.count("event loop stalled") == stage.stalls
     assert "hold_the_loop" in caplog.text
 
 
@@ -54,7 +54,7 @@ def test_each_stall_is_told_and_its_end_too(caplog: pytest.LogCaptureFixture) ->
     async def twice() -> None:
         for _ in range(2):
             stage.hold_the_loop()
-            await until(lambda: caplog.text.count("turns again") == stage.stalls)
+            await until(lambda: caplog.text.count("event loop resumed") == stage.stalls)
 
     with caplog.at_level(logging.WARNING):
         stage.play(twice)

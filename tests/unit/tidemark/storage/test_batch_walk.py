@@ -60,7 +60,7 @@ def test_a_broken_frame_ends_the_walk(position: int, patch: bytes, what: str) ->
 
 def test_a_torn_end_is_noticed() -> None:
     content = log(1)
-    with pytest.raises(FrameError, match="10 bytes are no batch"):
+    with pytest.raises(FrameError, match="10 bytes are not a batch"):
         list(walk_batches(Bytes(content + bytes(10)), 0, len(content) + 10))
     with pytest.raises(FrameError, match="too early"):
         list(walk_batches(Bytes(content[:-3]), 0, len(content)))

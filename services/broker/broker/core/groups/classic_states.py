@@ -26,7 +26,7 @@ class Cause(Enum):
 
     DISTURBED = "a member came, left, or changed what it reads"
     JOINED = "the members of the next generation are known"
-    DESERTED = "nobody joined the next generation"
+    DESERTED = "no member joined the next generation"
     ASSIGNED = "the leader's assignment is in the log"
     DELETED = "the group is deleted"
 
