@@ -152,7 +152,7 @@ class Shown:
         except OSError as problem:
             raise CommandError(
                 f"cannot read {path}: {problem.strerror}",
-                hint="run it as the user that the broker runs as",
+                hint="run it as the broker's user",
                 code=ExitCode.NO_PERMISSION
                 if isinstance(problem, PermissionError)
                 else ExitCode.IO,

@@ -135,7 +135,7 @@ async def before_order(admin: Admin, order: Order) -> Assignment:
         if replicas is None:
             raise CommandError(
                 f"there is no partition {name}",
-                hint=f"`tidemark topic describe {name.topic}` shows which there are",
+                hint=f"`tidemark topic describe {name.topic}` lists the partitions",
             )
         if name in ongoing:
             replicas = ongoing[name].original
@@ -207,7 +207,7 @@ def _require_alive(wanted: Iterable[int], alive: Sequence[int], whose: str = "")
     if dead:
         names = ", ".join(map(str, dead))
         raise CommandError(
-            (f"{whose} is to go to " if whose else "") + f"broker {names}, which is not alive",
+            (f"{whose} would go to " if whose else "") + f"broker {names}, which is not alive",
             hint=f"start it, or choose among {', '.join(map(str, sorted(alive)))}"
             " (tidemark cluster brokers)",
         )

@@ -109,7 +109,7 @@ def apply(
 
     if not order.target:
         save({})
-        say("the plan has no moves")
+        say("the plan moves nothing")
         return
     outcome = run(reassign_admin.apply(bootstrap_for(bootstrap), order, save))
     if outcome.failures:
@@ -151,7 +151,7 @@ def watch(
         say(f"{name} is on {_ids(replicas) or 'no broker'}{wanted}")
     if ending.elsewhere and target is not None:
         raise CommandError(
-            f"{len(ending.elsewhere)} partitions are not where the plan has them, and do not move",
+            f"{len(ending.elsewhere)} partitions are not where the plan puts them, and do not move",
             hint="apply the plan; it may have been cancelled, or changed by another command",
         )
 

@@ -163,7 +163,7 @@ def reset(
     if not rows:
         raise CommandError(
             f"group {group!r} has no committed offset to move",
-            hint="name --topic TOPIC to give it one",
+            hint="pass --topic TOPIC to set its offsets in a topic",
         )
     print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
     if not execute and output is OutputFormat.TABLE:

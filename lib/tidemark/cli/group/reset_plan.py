@@ -62,7 +62,7 @@ def choose(choices: Mapping[str, Target | None]) -> Target:
     if len(given) != 1:
         told = " and ".join(given) if given else "none"
         raise CommandError(
-            f"name one place to move to, not {told}",
+            f"name exactly one target, not {told}",
             hint=", ".join(choices),
             code=ExitCode.USAGE,
         )

@@ -141,7 +141,7 @@ def _at_offset(
     starts = ", ".join(str(each.current_txn_start_offset) for each in open_here)
     raise CommandError(
         f"no transaction open in {partition} begins at offset {start_offset}",
-        hint=f"open ones begin at {starts}" if starts else "none is open there",
+        hint=f"open ones begin at {starts}" if starts else "no transaction is open there",
     )
 
 

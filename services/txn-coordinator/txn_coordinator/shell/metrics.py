@@ -122,12 +122,12 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
     metrics.computed_one(
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
         lambda: markers.parked_count,
-        "markers that wait for a leader, or for another try",
+        "markers that wait for a leader or for a retry",
     )
     metrics.computed_one(
         f"{_PREFIX}_producer_ids_left",
         lambda: node.producer_ids.left_count,
-        "producer ids that can be given without asking the controller",
+        "producer ids available without a request to the controller",
     )
 
 
