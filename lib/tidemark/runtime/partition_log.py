@@ -22,6 +22,7 @@ from tidemark.codec.record_batch import iterate_headers
 from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ClusterImage
+from tidemark.model.partition_leader import PartitionLeader, find_leader
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import (
     CallFailedError,
@@ -29,7 +30,7 @@ from tidemark.runtime.channel_pool import (
     call_failures,
     read_error_code,
 )
-from tidemark.runtime.metadata_cache import MetadataCache, PartitionLeader, find_leader
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)

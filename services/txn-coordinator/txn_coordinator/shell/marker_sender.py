@@ -27,6 +27,7 @@ from tidemark.model.backoff import Backoff, Dice
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs
 from tidemark.model.metadata import START_OF_FEED
+from tidemark.model.partition_leader import find_leader, find_partition
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import (
     CallFailedError,
@@ -35,7 +36,7 @@ from tidemark.runtime.channel_pool import (
     read_error_code,
 )
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.metadata_cache import MetadataCache, find_leader, find_partition
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc

@@ -11,10 +11,11 @@ from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TXN
 from tidemark.model.metadata_change import Kind, MetadataChange
+from tidemark.model.partition_leader import find_partition
 from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.metadata_cache import MetadataCache, find_partition
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
 from tidemark.runtime.telemetry import fields

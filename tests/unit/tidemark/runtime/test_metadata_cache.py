@@ -1,22 +1,13 @@
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from tidemark.model.metadata import START_OF_FEED
 from tidemark.model.metadata_change import Kind, MetadataChange
-from tidemark.model.topics import TopicPartition
 from tidemark.runtime import metadata_cache
-from tidemark.runtime.metadata_cache import MetadataCache, find_leader, find_partition
-from unit.tidemark.runtime.memory_brokers import STATE, STATE_ID, MemoryBroker, MemoryPartition
+from tidemark.runtime.metadata_cache import MetadataCache
 from unit.tidemark.runtime.memory_brokers import image_of as image
 from virtual_time import run_virtual
-
-
-def broker(endpoint: str = "h:1") -> MemoryBroker:
-    made = MemoryBroker(1, MemoryPartition())
-    made.endpoint = endpoint
-    return made
 
 
 def test_who_waits_hears_the_first_newer_image() -> None:
@@ -69,23 +60,6 @@ def test_beyond_the_bound_of_waiters_the_loop_still_turns(monkeypatch: pytest.Mo
         assert waiting.result()
 
     run_virtual(scenario())
-
-
-def test_a_leader_is_found_with_its_endpoint_and_epoch() -> None:
-    leader = find_leader(image(1, [broker()], leader=1, leader_epoch=4), STATE)
-    assert leader == (1, "h:1", STATE_ID, 4)
-
-
-@pytest.mark.parametrize("at", [TopicPartition("other", 0), TopicPartition(STATE.topic, 1)])
-def test_an_unknown_partition_is_none(at: TopicPartition) -> None:
-    known = image(1, [broker()], leader=1)
-    assert (find_partition(known, at), find_leader(known, at)) == (None, None)
-
-
-def test_a_leader_that_cannot_be_called_is_none() -> None:
-    assert find_leader(image(1, [broker()], leader=-1), STATE) is None
-    assert find_leader(image(1, [broker(endpoint="")], leader=1), STATE) is None
-    assert find_leader(replace(image(1, [broker()], leader=1), brokers={}), STATE) is None
 
 
 # -- subscribers
