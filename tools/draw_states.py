@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.core.groups import classic_states, consumer_group_reconciliation
-from txn_coordinator.core import transaction
+from txn_coordinator.core import marker_states, transaction
 
 OUTPUT: Final = Path(__file__).parent.parent / "docs/states"
 
@@ -54,6 +54,11 @@ DIAGRAMS: Final[Mapping[str, Diagram]] = {
         first=transaction.EMPTY.title,
         last=transaction.DEAD.title,
         passing=[transaction.PREPARE_EPOCH_FENCE.title],
+    ),
+    "marker": Diagram(
+        "txn_coordinator.core.marker_states.NEXT_STATE",
+        previous_of(marker_states.NEXT_STATE),
+        first=_name(marker_states.PARKED),
     ),
     "classic-group": Diagram(
         "broker.core.groups.classic_states.NEXT_STATE",

@@ -69,7 +69,7 @@ REVIEWED: dict[str, int] = {
     "unit/tidemark/runtime/test_shard_runtime.py": 1,
     "unit/tidemark/runtime/test_transport_queue.py": 2,
     "unit/tidemark/runtime/test_zk_session.py": 1,
-    "unit/txn_coordinator/shell/test_marker_sender.py": 4,
+    "unit/txn_coordinator/shell/test_marker_sender.py": 3,
     "unit/txn_coordinator/shell/test_node.py": 1,
     "unit/txn_coordinator/shell/test_shards.py": 3,
     "unit/txn_coordinator/test_main.py": 1,

@@ -21,9 +21,10 @@ from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
 from tidemark.runtime.telemetry import fields
 
 from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.core.marker_queue import MarkerLimits
 from txn_coordinator.core.settings import TxnSettings
 from txn_coordinator.shell.authorizer import Authorizer
-from txn_coordinator.shell.marker_sender import MarkerLimits, MarkerSender
+from txn_coordinator.shell.marker_sender import MarkerSender
 from txn_coordinator.shell.metrics import RequestStats, measure
 from txn_coordinator.shell.shard_life import ShardLife, ShardWorld
 from txn_coordinator.shell.shards import Shards
@@ -96,8 +97,8 @@ class TxnCoordinatorNode:
             self.shards,
             limits=MarkerLimits(
                 targets_per_request_max=config.marker_targets_per_request_max,
-                request_timeout_ms=config.marker_request_timeout_ms,
             ),
+            request_timeout_ms=config.marker_request_timeout_ms,
             observe_s=self.stats.marker_seconds.observe,
             dice=dice,
         )

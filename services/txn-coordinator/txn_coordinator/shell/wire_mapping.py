@@ -8,10 +8,13 @@ from typing import Final
 
 from tidemark.codec.txn_handle import transactional_id_of
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.channel_pool import read_error_code
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core import requests as core
+from txn_coordinator.core.marker_inputs import WriteMarkers
 
 # Requests.
 
@@ -325,3 +328,38 @@ def _write_transaction(view: core.TransactionView) -> pb.TransactionState:
 
 def _write_partition(partition: TopicPartition) -> pb.Partition:
     return pb.Partition(topic=partition.topic, partition=partition.partition)
+
+
+# Markers.
+
+
+def write_markers(effect: WriteMarkers, image: ClusterImage) -> pb.WriteMarkersRequest:
+    """Model to wire. ``image`` has the ids of the topics."""
+    return pb.WriteMarkersRequest(
+        markers=[
+            pb.WriteMarkersRequest.Marker(
+                producer_id=part.effect.producer_id,
+                producer_epoch=part.effect.producer_epoch,
+                coordinator_epoch=part.owner_epoch,
+                commit=part.effect.commit,
+                transaction_version=part.effect.transaction_version,
+                targets=[
+                    pb.WriteMarkersRequest.Target(
+                        topic_id=image.topics[partition.topic].topic_id,
+                        topic=partition.topic,
+                        partition=partition.partition,
+                    )
+                    for partition in part.partitions
+                ],
+            )
+            for part in effect.parts
+        ]
+    )
+
+
+def read_marker_codes(response: pb.WriteMarkersResponse) -> list[list[ErrorCode]]:
+    """Wire to model: for each marker, the error of each of its targets."""
+    return [
+        [read_error_code(result.error_code) for result in marker.results]
+        for marker in response.markers
+    ]

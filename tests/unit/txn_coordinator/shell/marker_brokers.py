@@ -7,24 +7,11 @@ from typing import Any
 
 import grpc.aio
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
-)
-from tidemark.model.metadata import (
-    BrokerImage,
-    ClusterImage,
-    FeedPosition,
-    PartitionImage,
-    TopicImage,
-)
+from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
+from unit.txn_coordinator import marker_images
 
 
 class MarkerBroker(txn_pb2_grpc.TransactionMarkersServicer):
@@ -90,25 +77,6 @@ async def marker_brokers(count: int) -> AsyncIterator[list[MarkerBroker]]:
 def image_of(
     version: int, made: Sequence[MarkerBroker], leaders: Mapping[str, Sequence[int]]
 ) -> ClusterImage:
-    """Metadata: ``leaders`` has, for each topic, who leads its partitions (-1: nobody)."""
-    topics = {
-        name: TopicImage(
-            name,
-            TopicId(name.encode().ljust(16, b".")),
-            {},
-            tuple(map(_partition, *zip(*enumerate(ids), strict=True))),
-        )
-        for name, ids in leaders.items()
-    }
-    brokers = {
-        BrokerId(broker.broker_id): BrokerImage(
-            BrokerId(broker.broker_id), BrokerEpoch(1), b"", (), broker.endpoint, None, "", False
-        )
-        for broker in made
-    }
-    position = FeedPosition(ControllerEpoch(1), version)
-    return ClusterImage(position=position, brokers=brokers, topics=topics)
-
-
-def _partition(number: int, leader: int) -> PartitionImage:
-    return PartitionImage(number, (), (), BrokerId(leader), LeaderEpoch(1), PartitionEpoch(1))
+    """Metadata: ``leaders`` has the leader of each partition of each topic (-1: none)."""
+    endpoints = {broker.broker_id: broker.endpoint for broker in made}
+    return marker_images.image_of(version, endpoints, leaders)

@@ -10,10 +10,11 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
 from txn_coordinator.core.effects import SendMarkers
+from txn_coordinator.core.marker_queue import MarkerLimits
 from txn_coordinator.core.requests import MarkersWritten
-from txn_coordinator.shell.marker_sender import MarkerLimits, MarkerSender
+from txn_coordinator.shell.marker_sender import MarkerSender
 from unit.txn_coordinator.shell.marker_brokers import MarkerBroker, image_of, marker_brokers
-from waiting import PATIENCE_MS, patience, until
+from waiting import PATIENCE_MS, patience
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 SHARD = 3
@@ -75,11 +76,11 @@ class World:
             self.notes,
             limits=MarkerLimits(
                 targets_per_request_max=targets_max,
-                request_timeout_ms=PATIENCE_MS,
                 requests_in_flight_max=2,
                 patience_ms=patience_ms,
                 backoff=Backoff(1, 10),
             ),
+            request_timeout_ms=PATIENCE_MS,
             observe_s=self.seconds.append,
         )
 
@@ -177,7 +178,8 @@ def test_an_answer_that_waits_for_replicas_does_not_hold_up_the_others_for_long(
         first.gate = asyncio.Event()  # of the requests that follow
         first.gate.set()
         here.send(ending("in sync", B0))
-        await here.notes.come()
+        while not here.notes.written:
+            await here.tick()
         assert here.notes.names == ["in sync"]
 
     run(scenario, patience_ms=20)
@@ -189,9 +191,11 @@ def test_no_more_requests_wait_for_replicas_than_the_bound() -> None:
         first.gate.clear()
         for count, name in enumerate(("t", "u"), 1):
             here.send(ending(name, A0))
-            await until(lambda wanted=count: len(first.requests) == wanted)  # type: ignore[misc]
+            while len(first.requests) < count:
+                await here.tick()
         here.send(ending("v", A0))
-        await asyncio.sleep(0.03)
+        await here.tick()
+        await here.tick()
         assert len(first.requests) == 2
         first.gate.set()
         await here.notes.come(3)
