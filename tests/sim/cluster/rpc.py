@@ -11,18 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 from controller.shell.node import ControllerNode
-from controller.shell.rpc import (
-    acquire_shard,
-    allocate_producer_ids,
-    alter_partitions,
-    alter_reassignments,
-    controlled_shutdown,
-    elect_leaders,
-    register_broker,
-    register_coordinator,
-    report_replicas,
-    watch_metadata,
-)
+from controller.shell.rpc.table import HANDLERS
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.zk_session import ZkSession
@@ -32,19 +21,6 @@ from sim.cluster.network import Host, Network
 from sim.loop import SimLoop
 
 V2: Final = 2
-ControllerHandler = Callable[[ControllerNode, Any, Any], Awaitable[Any]]
-HANDLERS: Final[dict[str, ControllerHandler]] = {
-    "RegisterBroker": register_broker.handle,
-    "AlterPartitions": alter_partitions.handle,
-    "ReportReplicas": report_replicas.handle,
-    "ControlledShutdown": controlled_shutdown.handle,
-    "ElectLeaders": elect_leaders.handle,
-    "AlterReassignments": alter_reassignments.handle,
-    "WatchMetadata": watch_metadata.handle,
-    "RegisterCoordinator": register_coordinator.handle,
-    "AcquireShard": acquire_shard.handle,
-    "AllocateProducerIds": allocate_producer_ids.handle,
-}
 
 
 class Serves(Protocol):

@@ -1,11 +1,14 @@
 """Wire to inputs, replies to wire: what coordinator replicas ask for."""
 
+from collections.abc import Callable
+
+from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.model.metadata import CoordinatorImage
 from tidemark.runtime.metadata_wire import write_position
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import CoordinatorRegistered, Reply, ShardAcquired
-from controller.core.inputs import CoordinatorRef
+from controller.core.inputs import AcquireShard, AllocateProducerIds, CoordinatorRef, Request
 
 
 def read_coordinator(request: pb.RegisterCoordinatorRequest) -> CoordinatorImage:
@@ -15,9 +18,41 @@ def read_coordinator(request: pb.RegisterCoordinatorRequest) -> CoordinatorImage
     )
 
 
+def read_cluster_id(request: pb.RegisterCoordinatorRequest) -> str:
+    """Id of the cluster that it wants to join; empty: any."""
+    return request.cluster_id
+
+
 def read_acquirer(request: pb.AcquireShardRequest) -> CoordinatorRef:
     """Who wants the shard."""
     return CoordinatorRef(request.kind, request.coordinator_id, request.incarnation_id)
+
+
+def acquirer_named(request: pb.AcquireShardRequest) -> list[str]:
+    """Resource of a request for a shard."""
+    return [f"coordinator:{request.kind}:{request.coordinator_id}"]
+
+
+def read_acquisition(request: pb.AcquireShardRequest) -> Callable[[Request], AcquireShard]:
+    """A shard whose owner wants a new owner epoch."""
+    coordinator, shard = read_acquirer(request), request.shard
+    return lambda asked: AcquireShard(asked, coordinator, shard)
+
+
+def asker_named(request: pb.AllocateProducerIdsRequest) -> list[str]:
+    """Resource of a request for producer ids."""
+    if request.coordinator_kind:
+        return [f"coordinator:{request.coordinator_kind}:{request.coordinator_id}"]
+    return [f"broker:{request.broker_id}"]
+
+
+def read_allocation(
+    request: pb.AllocateProducerIdsRequest,
+) -> Callable[[Request], AllocateProducerIds]:
+    """A block of producer ids for a broker or a coordinator."""
+    coordinator = read_asker(request)
+    broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+    return lambda asked: AllocateProducerIds(asked, broker_id, broker_epoch, coordinator)
 
 
 def read_asker(request: pb.AllocateProducerIdsRequest) -> CoordinatorRef | None:

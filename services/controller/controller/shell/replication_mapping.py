@@ -1,7 +1,12 @@
 """Wire to inputs and replies to wire, of what moves leaders and replicas."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
 from tidemark.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from tidemark.runtime.metadata_wire import write_partition, write_position
+from tidemark.model.metadata import BrokerImage, InternalTopic
+from tidemark.runtime.metadata_wire import read_broker, write_partition, write_position
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import (
@@ -14,17 +19,75 @@ from controller.core.effects import (
     ShutdownProgress,
 )
 from controller.core.inputs import (
+    AlterPartitions,
+    AlterReassignments,
+    ControlledShutdown,
+    ElectLeaders,
     HeldLogs,
     IsrChange,
     IsrMember,
     LogKey,
     Move,
     PartitionRef,
+    RegisterBroker,
+    Request,
     UnsoundReplica,
 )
+from controller.core.liveness import LiveListing
 
 PREFERRED, UNCLEAN = 0, 1
 """Kafka's election types."""
+
+
+class FromBroker(Protocol):
+    """Request of a broker about itself."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+def read_broker_ref(request: FromBroker) -> tuple[BrokerId, BrokerEpoch]:
+    """Number and epoch of the broker."""
+    return BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+
+
+def broker_named(request: FromBroker) -> list[str]:
+    """Resource of a broker's request about itself."""
+    return [f"broker:{request.broker_id}"]
+
+
+def read_isr_proposals(request: pb.AlterPartitionsRequest) -> Callable[[Request], AlterPartitions]:
+    """ISRs that a leader proposes."""
+    broker_id, broker_epoch = read_broker_ref(request)
+    changes = read_isr_changes(request)
+    return lambda asked: AlterPartitions(asked, broker_id, broker_epoch, changes)
+
+
+def read_shutdown(request: pb.ControlledShutdownRequest) -> Callable[[Request], ControlledShutdown]:
+    """A broker that is about to stop."""
+    broker_id, broker_epoch = read_broker_ref(request)
+    return lambda asked: ControlledShutdown(asked, broker_id, broker_epoch)
+
+
+def read_elections(request: pb.ElectLeadersRequest) -> Callable[[Request], ElectLeaders] | None:
+    """Elections to hold; None when their type is unknown."""
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return None
+    preferred, partitions = request.election_type == PREFERRED, read_election(request)
+    return lambda asked: ElectLeaders(asked, preferred, partitions)
+
+
+def read_reassignments(
+    request: pb.AlterReassignmentsRequest,
+) -> Callable[[Request], AlterReassignments]:
+    """Moves of replicas to begin, replace or cancel."""
+    moves, may_change_factor = read_moves(request), request.allow_replication_factor_change
+    return lambda asked: AlterReassignments(asked, moves, may_change_factor)
+
+
+def read_reasons(request: pb.ReportReplicasRequest) -> list[str]:
+    """Distinct reasons of a report, sorted."""
+    return sorted({one.reason for one in request.replicas})
 
 
 def read_isr_changes(request: pb.AlterPartitionsRequest) -> tuple[IsrChange, ...]:
@@ -56,6 +119,45 @@ def read_held(held: pb.HeldLogs) -> HeldLogs:
 
     missing = frozenset((one.topic, number) for one in held.missing for number in one.partitions)
     return HeldLogs(keys("sound"), keys("damaged"), keys("lost"), missing)
+
+
+def read_registering(request: pb.RegisterBrokerRequest) -> BrokerImage:
+    """The broker as it describes itself."""
+    return read_broker(request.broker)
+
+
+def read_registration(
+    request: pb.RegisterBrokerRequest,
+    broker: BrokerImage,
+    broker_epoch: BrokerEpoch,
+    listing: LiveListing,
+) -> Callable[[Request], RegisterBroker]:
+    """A broker that was seen alive, with the epoch of its live znode."""
+    entitled = replace(
+        broker,
+        broker_epoch=broker_epoch,
+        fenced=False,
+        shutting_down=False,
+        lease_ms=request.lease_ms,
+        internal_topics=tuple(
+            InternalTopic(one.name, one.replication_factor, one.min_insync_replicas)
+            for one in request.internal_topics
+        ),
+        boot_id=request.boot_id or broker.boot_id,
+        log_dir_ids=tuple(request.log_dir_ids) or broker.log_dir_ids,
+    )
+    previous_epoch = BrokerEpoch(request.previous_broker_epoch)
+    held = read_held(request.held) if request.HasField("held") else None
+    cluster_id, clean_stop = request.cluster_id, request.clean_stop
+    return lambda asked: RegisterBroker(
+        asked,
+        entitled,
+        cluster_id,
+        listing,
+        clean_stop=clean_stop,
+        previous_broker_epoch=previous_epoch,
+        held=held,
+    )
 
 
 def read_unsound(request: pb.ReportReplicasRequest) -> tuple[UnsoundReplica, ...]:

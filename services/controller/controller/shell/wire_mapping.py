@@ -1,20 +1,28 @@
-"""Wire to inputs, replies to wire: nothing else here sees protobuf fields of a request."""
+"""Wire to inputs, replies to wire. Protobuf fields are read in the ``*_mapping`` modules only."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
-from tidemark.runtime.metadata_wire import write_position
+from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
+from tidemark.model.metadata import FeedPosition
+from tidemark.runtime.metadata_wire import read_position, write_position
+from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import ConfigResult, ProducerIds, Registered, Reply, TopicResult
 from controller.core.inputs import (
+    AlterConfigs,
     Assignment,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
     MorePartitions,
     NewTopic,
+    Request,
     TopicRef,
 )
 
@@ -25,6 +33,58 @@ TIMEOUT_MS_MAX = 300_000
 def read_timeout_ms(timeout_ms: int) -> int:
     """How long a request may take: what it says, within bounds."""
     return min(timeout_ms, TIMEOUT_MS_MAX) if timeout_ms > 0 else TIMEOUT_MS_DEFAULT
+
+
+class FromClient(Protocol):
+    """Request that a broker relays for a client."""
+
+    timeout_ms: int
+
+    @property
+    def caller(self) -> common_pb2.Caller:
+        """Principal and client of the request."""
+        ...
+
+
+def read_principal(request: FromClient) -> str:
+    """Principal of the client; empty: anonymous."""
+    return request.caller.principal
+
+
+def timeout_asked(request: FromClient) -> int:
+    """Milliseconds that the client allows; 0: the default."""
+    return request.timeout_ms
+
+
+class NamesTopic(Protocol):
+    """Part of a request about one topic."""
+
+    name: str
+
+
+class NamesTopics(Protocol):
+    """Request about topics by their names."""
+
+    @property
+    def topics(self) -> Iterable[NamesTopic]:
+        """One for each topic."""
+        ...
+
+
+def topics_named(request: NamesTopics) -> list[str]:
+    """Resources of a request about topics."""
+    return [f"topic:{topic.name}" for topic in request.topics]
+
+
+def topics_to_delete(request: pb.DeleteTopicsRequest) -> list[str]:
+    """Resources of a request that names topics, or their ids."""
+    topics = read_topic_refs(request)
+    return [f"topic:{topic.name or topic.topic_id.hex()}" for topic in topics]
+
+
+def configs_named(request: pb.AlterConfigsRequest) -> list[str]:
+    """Resources of a request about configuration."""
+    return [f"{item.resource_type}:{item.resource_name}" for item in request.resources]
 
 
 def _replicas(wire: pb.CreateTopicsRequest.Assignment) -> tuple[BrokerId, ...]:
@@ -48,6 +108,22 @@ def read_new_topics(
     )
 
 
+def read_creation(
+    request: pb.CreateTopicsRequest, topic_ids: Iterable[TopicId], dice: int
+) -> Callable[[Request], CreateTopics]:
+    """Topics to create, with one topic id for each."""
+    topics, validate_only = read_new_topics(request, topic_ids), request.validate_only
+    return lambda asked: CreateTopics(asked, topics, dice, validate_only)
+
+
+def read_growth(
+    request: pb.CreatePartitionsRequest, dice: int
+) -> Callable[[Request], CreatePartitions]:
+    """Topics whose partition counts are to be raised."""
+    topics, validate_only = read_more_partitions(request), request.validate_only
+    return lambda asked: CreatePartitions(asked, topics, dice, validate_only)
+
+
 def _assignment(wire: pb.CreateTopicsRequest.Assignment) -> Assignment:
     return wire.partition, _replicas(wire)
 
@@ -67,6 +143,23 @@ def read_more_partitions(request: pb.CreatePartitionsRequest) -> tuple[MoreParti
     )
 
 
+def read_deletion(request: pb.DeleteTopicsRequest) -> Callable[[Request], DeleteTopics]:
+    """Topics to delete."""
+    topics = read_topic_refs(request)
+    return lambda asked: DeleteTopics(asked, topics)
+
+
+def read_config_changes(
+    request: pb.AlterConfigsRequest,
+) -> Callable[[Request], AlterConfigs] | None:
+    """Changes of dynamic configuration; None when one has an unknown operation."""
+    resources = read_config_resources(request)
+    if resources is None:
+        return None
+    validate_only = request.validate_only
+    return lambda asked: AlterConfigs(asked, resources, validate_only)
+
+
 def read_config_resources(request: pb.AlterConfigsRequest) -> tuple[ConfigResource, ...] | None:
     """Changes by resource; None when an operation is not one."""
     known = {int(operation) for operation in ConfigOperation}
@@ -84,6 +177,40 @@ def read_config_resources(request: pb.AlterConfigsRequest) -> tuple[ConfigResour
             item.replace_all,
         )
         for item in request.resources
+    )
+
+
+class Subscriber(NamedTuple):
+    """First message of a subscriber to the metadata."""
+
+    name: str
+    broker_epoch: BrokerEpoch
+    answers_heartbeats: bool
+    takes_partitions: bool
+
+
+def read_subscriber(first: pb.WatchMetadataRequest) -> Subscriber:
+    """Wire to model."""
+    return Subscriber(
+        first.subscriber,
+        BrokerEpoch(first.broker_epoch),
+        first.answers_heartbeats,
+        first.takes_partitions,
+    )
+
+
+def read_applied(request: pb.WatchMetadataRequest) -> FeedPosition:
+    """Position that the subscriber acknowledges."""
+    return read_position(request.applied)
+
+
+def write_last_update(update: pb.MetadataUpdate, hint: str) -> pb.MetadataUpdate | None:
+    """The update that ends the feed, with the error and the controller to ask; None: it goes on."""
+    if not update.error_code:
+        return None
+    code = ErrorCode(update.error_code)
+    return pb.MetadataUpdate(
+        error_code=code, controller_hint=update.controller_hint or hint_for(code, hint)
     )
 
 

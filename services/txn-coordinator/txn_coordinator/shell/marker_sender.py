@@ -159,7 +159,7 @@ class MarkerSender:
                 self._listener.markers_written(shard, report)
             case Fenced(shard, owner_epoch):
                 words = fields(shard=shard, owner_epoch=owner_epoch)
-                log.warning("fenced by a later owner of the shard", extra=words)
+                log.warning("fenced by a newer owner of the shard", extra=words)
                 self._listener.fenced(shard, owner_epoch)
             case _:
                 _log(effect)

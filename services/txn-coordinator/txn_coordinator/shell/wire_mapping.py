@@ -4,19 +4,72 @@ Reading raises TidemarkError INVALID_REQUEST where a message makes no sense by i
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from tidemark.codec.txn_handle import transactional_id_of
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import read_error_code
+from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core import requests as core
 from txn_coordinator.core.marker_inputs import WriteMarkers
 
 # Requests.
+
+
+class FromCaller(Protocol):
+    """Request that names its caller."""
+
+    @property
+    def caller(self) -> common_pb2.Caller:
+        """Principal and client of the request."""
+        ...
+
+
+class OfTransaction(Protocol):
+    """Request about one transactional id."""
+
+    transactional_id: str
+
+
+class OfSink(Protocol):
+    """Request about the batches of one sink, whose id is a transactional id."""
+
+    sink_id: str
+
+
+class OfHandle(Protocol):
+    """Request about one transaction of several writers."""
+
+    handle: str
+
+
+def read_principal(request: FromCaller) -> str:
+    """Principal of the caller; empty: anonymous."""
+    return request.caller.principal
+
+
+def transaction_named(request: OfTransaction) -> str:
+    """Transactional id of a request."""
+    return request.transactional_id
+
+
+def sink_named(request: OfSink) -> str:
+    """Transactional id of a request about a sink."""
+    return request.sink_id
+
+
+def handle_named(request: OfHandle) -> str:
+    """Transactional id of a request with a handle."""
+    return read_handle(request.handle)
+
+
+def needs_spare(request: pb.EndTransactionRequest) -> bool:
+    """True if the end may need a new producer id: with v2 the epoch rises, and may overflow."""
+    return request.transactions_v2
 
 
 def read_init(request: pb.InitTransactionalIdRequest, spare: int) -> core.InitTransactionalId:
@@ -120,6 +173,16 @@ def read_finish_batch(request: pb.FinishBatchRequest) -> core.FinishBatch:
         writers=_read_counted(request.writers),
         note=request.note,
     )
+
+
+def read_keep_alive(request: pb.KeepBatchAliveRequest) -> core.KeepBatchAlive:
+    """Wire to model."""
+    return core.KeepBatchAlive(request.handle)
+
+
+def read_described(request: pb.DescribeTransactionsRequest) -> tuple[str, ...]:
+    """Wire to model: the transactional ids, in the order asked."""
+    return tuple(request.transactional_ids)
 
 
 def read_forget_sink(request: pb.ForgetSinkRequest) -> core.ForgetSink:

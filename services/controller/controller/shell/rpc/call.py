@@ -1,11 +1,10 @@
-"""What all RPCs share: authorize, ask within the caller's deadline, say who is active."""
+"""Steps that all RPCs share: authorize, ask within the caller's deadline, name the active one."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import grpc.aio
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch, BrokerId
 
 from controller.core.effects import Reply
 from controller.core.inputs import Asked, Request
@@ -32,24 +31,10 @@ async def ask(
     return reply, hint_for(reply.error, node.hint)
 
 
-async def ask_for_broker(
-    node: ControllerNode,
-    context: Any,
-    request: Any,
-    make: Callable[[Request, BrokerId, BrokerEpoch], Asked],
-) -> tuple[Reply, str]:
-    """As ``ask``, where a broker asks about itself: ``request`` names it."""
-    broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
-    denied = refused(node, "", Operation.CLUSTER_ACTION, [f"broker:{broker_id}"])
-    if denied is not None:
-        return denied, ""
-    return await ask(node, context, lambda asked: make(asked, broker_id, broker_epoch))
-
-
 def refused(
     node: ControllerNode, principal: str, operation: Operation, resources: Iterable[str]
 ) -> Reply | None:
-    """An answer for who may not; None for who may."""
+    """Reply to a caller that is not allowed; None to one that is."""
     if all(node.authorizer.authorize(principal, operation, name) for name in resources):
         return None
     words = f"{principal or 'anonymous'} may not {operation.value}"

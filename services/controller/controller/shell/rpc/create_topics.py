@@ -5,11 +5,16 @@ import secrets
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark_wire.v1 import controller_pb2 as pb
 
-from controller.core.inputs import CreateTopics
 from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import Context, ask, refused
-from controller.shell.wire_mapping import read_new_topics, write_created_topics
+from controller.shell.wire_mapping import (
+    read_creation,
+    read_principal,
+    timeout_asked,
+    topics_named,
+    write_created_topics,
+)
 
 
 def _random_topic_id() -> TopicId:
@@ -22,15 +27,10 @@ async def handle(
     node: ControllerNode, request: pb.CreateTopicsRequest, context: Context
 ) -> pb.CreateTopicsResponse:
     """Create topics, each on its own."""
-    names = [f"topic:{topic.name}" for topic in request.topics]
-    if (denied := refused(node, request.caller.principal, Operation.CREATE, names)) is not None:
+    names = topics_named(request)
+    if (denied := refused(node, read_principal(request), Operation.CREATE, names)) is not None:
         return write_created_topics(denied, "")
-    topics = read_new_topics(request, [_random_topic_id() for _ in request.topics])
-    dice = node.dice()
-    reply, hint = await ask(
-        node,
-        context,
-        lambda asked: CreateTopics(asked, topics, dice, request.validate_only),
-        request.timeout_ms,
-    )
+    topic_ids = [_random_topic_id() for _ in names]
+    make = read_creation(request, topic_ids, node.dice())
+    reply, hint = await ask(node, context, make, timeout_asked(request))
     return write_created_topics(reply, hint)

@@ -8,7 +8,11 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from controller.core.effects import Reply
 from controller.core.inputs import RegisterCoordinator
 from controller.shell.authorizer import Operation
-from controller.shell.coordinator_mapping import read_coordinator, write_coordinator_registered
+from controller.shell.coordinator_mapping import (
+    read_cluster_id,
+    read_coordinator,
+    write_coordinator_registered,
+)
 from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
 from controller.shell.wire_mapping import hint_for
@@ -28,9 +32,10 @@ async def handle(
         return write_coordinator_registered(reply, hint_for(reply.error, node.hint))
     epoch, listing = found
     entitled = replace(coordinator, coordinator_epoch=epoch)
+    cluster_id = read_cluster_id(request)
     reply, hint = await ask(
         node,
         context,
-        lambda asked: RegisterCoordinator(asked, entitled, request.cluster_id, listing),
+        lambda asked: RegisterCoordinator(asked, entitled, cluster_id, listing),
     )
     return write_coordinator_registered(reply, hint)

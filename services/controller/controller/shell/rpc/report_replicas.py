@@ -1,36 +1,46 @@
 """ReportReplicas."""
 
 import logging
+from typing import Final
 
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.inputs import ReportReplicas
+from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
-from controller.shell.replication_mapping import read_unsound, write_reported
-from controller.shell.rpc.call import Context, ask_for_broker
+from controller.shell.replication_mapping import (
+    broker_named,
+    read_broker_ref,
+    read_reasons,
+    read_unsound,
+    write_reported,
+)
+from controller.shell.rpc.call import Context, ask, refused
 
 log = logging.getLogger(__name__)
+
+_REASONS_LOGGED: Final = 3
 
 
 async def handle(
     node: ControllerNode, request: pb.ReportReplicasRequest, context: Context
 ) -> pb.ReportReplicasResponse:
     """Take replicas out of ISR and ELR whose disk failed, or lost bytes."""
+    if (denied := refused(node, "", Operation.CLUSTER_ACTION, broker_named(request))) is not None:
+        return write_reported(denied, "")
+    broker_id, broker_epoch = read_broker_ref(request)
     replicas = read_unsound(request)
-    reply, hint = await ask_for_broker(
-        node,
-        context,
-        request,
-        lambda asked, broker, epoch: ReportReplicas(asked, broker, epoch, replicas),
+    reply, hint = await ask(
+        node, context, lambda asked: ReportReplicas(asked, broker_id, broker_epoch, replicas)
     )
     if not reply.error:
         log.warning(
             "unsound replicas reported",
             extra=fields(
-                broker=request.broker_id,
+                broker=broker_id,
                 replicas=len(replicas),
-                reasons=sorted({one.reason for one in request.replicas})[:3],
+                reasons=read_reasons(request)[:_REASONS_LOGGED],
             ),
         )
     return write_reported(reply, hint)

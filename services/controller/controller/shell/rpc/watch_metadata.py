@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch
-from tidemark.runtime.metadata_wire import read_position
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.shell.metadata_feed import Subscription
 from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import Context
-from controller.shell.wire_mapping import hint_for
+from controller.shell.wire_mapping import read_applied, read_subscriber, write_last_update
 
 
 async def handle(
@@ -23,12 +20,12 @@ async def handle(
     first = await anext(aiter(requests), None)
     if first is None:
         return
-    broker_epoch = BrokerEpoch(first.broker_epoch)
+    asked = read_subscriber(first)
     with node.feed.subscribe(
-        first.subscriber,
-        broker_epoch,
-        answers_heartbeats=first.answers_heartbeats,
-        takes_partitions=first.takes_partitions,
+        asked.name,
+        asked.broker_epoch,
+        answers_heartbeats=asked.answers_heartbeats,
+        takes_partitions=asked.takes_partitions,
     ) as subscription:
         async with asyncio.TaskGroup() as tasks:
             listener = tasks.create_task(_listen(node, requests, subscription))
@@ -38,10 +35,8 @@ async def handle(
 
 async def _send(node: ControllerNode, context: Context, subscription: Subscription) -> None:
     while (update := await subscription.next_update(node.feed)) is not None:
-        if update.error_code:
-            code = ErrorCode(update.error_code)
-            hint = update.controller_hint or hint_for(code, node.hint)
-            await context.write(pb.MetadataUpdate(error_code=code, controller_hint=hint))
+        if (last := write_last_update(update, node.hint)) is not None:
+            await context.write(last)
             return
         await context.write(update)
 
@@ -52,5 +47,5 @@ async def _listen(
     subscription: Subscription,
 ) -> None:
     async for request in requests:
-        node.feed.acknowledge(subscription, read_position(request.applied))
+        node.feed.acknowledge(subscription, read_applied(request))
     subscription.leave()

@@ -7,7 +7,11 @@ from txn_coordinator.core.requests import AddOffsetsReply, AddPartitionsReply
 from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
-from txn_coordinator.shell.wire_mapping import read_add_offsets, write_add_offsets
+from txn_coordinator.shell.wire_mapping import (
+    read_add_offsets,
+    transaction_named,
+    write_add_offsets,
+)
 
 
 async def handle(
@@ -16,8 +20,8 @@ async def handle(
     """Make a group's offsets a part of the open transaction."""
 
     async def work() -> AddOffsetsReply:
-        name = request.transactional_id
-        check_allowed(node, request.caller, Operation.WRITE, name)
+        name = transaction_named(request)
+        check_allowed(node, request, Operation.WRITE, name)
         # The number of partitions is the topic's, which a shard does not know.
         asked = as_partitions(read_add_offsets(request), await node.offsets_settings())
         return as_offsets_reply(await ask(node, name, asked, AddPartitionsReply, context))

@@ -8,7 +8,11 @@ from txn_coordinator.core.requests import AddPartitions, AddPartitionsReply, Par
 from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
-from txn_coordinator.shell.wire_mapping import read_add_partitions, write_add_partitions
+from txn_coordinator.shell.wire_mapping import (
+    read_add_partitions,
+    transaction_named,
+    write_add_partitions,
+)
 
 
 async def handle(
@@ -17,8 +21,8 @@ async def handle(
     """Make partitions a part of the open transaction, or verify that they are."""
 
     async def work() -> AddPartitionsReply:
-        name = request.transactional_id
-        check_allowed(node, request.caller, Operation.WRITE, name)
+        name = transaction_named(request)
+        check_allowed(node, request, Operation.WRITE, name)
         asked = read_add_partitions(request)
         if not asked.verify_only:
             unknown = await node.unknown_partitions(asked.partitions)

@@ -1,4 +1,4 @@
-"""What all RPCs share: may they, whose shard is it, and how long may it take."""
+"""Steps that all RPCs share: authorize, find the shard, ask it within the caller's deadline."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -10,15 +10,10 @@ from tidemark.model.ids import ProducerId
 from txn_coordinator.core.requests import Request
 from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.wire_mapping import FromCaller, read_principal
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 ReplyT = TypeVar("ReplyT")
-
-
-class Caller(Protocol):
-    """As much of the wire's Caller as is looked at."""
-
-    principal: str
 
 
 class WithProducerId(Protocol):
@@ -42,14 +37,15 @@ async def answered(work: Awaitable[ReplyT], refusal: Callable[[ErrorCode, str], 
 
 
 def check_allowed(
-    node: TxnCoordinatorNode, caller: Caller, operation: Operation, transactional_id: str
+    node: TxnCoordinatorNode, request: FromCaller, operation: Operation, transactional_id: str
 ) -> None:
-    """Raises TidemarkError for who may not."""
+    """Raises TidemarkError for a caller that is not allowed."""
+    principal = read_principal(request)
     resource = f"transactional-id:{transactional_id}"
-    if not node.authorizer.authorize(caller.principal, operation, resource):
+    if not node.authorizer.authorize(principal, operation, resource):
         raise TidemarkError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"{caller.principal or 'anonymous'} may not {operation.value} {transactional_id}",
+            f"{principal or 'anonymous'} may not {operation.value} {transactional_id}",
         )
 
 

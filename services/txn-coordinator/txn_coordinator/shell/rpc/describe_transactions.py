@@ -13,7 +13,7 @@ from txn_coordinator.core.requests import (
 from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, ask_shard, check_allowed
-from txn_coordinator.shell.wire_mapping import write_described
+from txn_coordinator.shell.wire_mapping import read_described, write_described
 
 
 async def handle(
@@ -22,16 +22,17 @@ async def handle(
     """Each transactional id by itself, with an error of its own, in the order asked."""
     by_shard: dict[int, list[str]] = {}
     found: dict[str, TransactionView] = {}
-    for name in dict.fromkeys(request.transactional_ids):
+    asked = read_described(request)
+    for name in dict.fromkeys(asked):
         try:
-            check_allowed(node, request.caller, Operation.DESCRIBE, name)
+            check_allowed(node, request, Operation.DESCRIBE, name)
             by_shard.setdefault(node.shards.shard_of(name), []).append(name)
         except TidemarkError as refused:
             found[name] = TransactionView(name, refused.code, refused.message)
     for shard, names in by_shard.items():
         for view in await _describe(node, shard, tuple(names), context):
             found[view.transactional_id] = view
-    return write_described(found[name] for name in request.transactional_ids)
+    return write_described(found[name] for name in asked)
 
 
 async def _describe(

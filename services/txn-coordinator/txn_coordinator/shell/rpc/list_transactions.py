@@ -7,7 +7,7 @@ from txn_coordinator.core.requests import ListTransactionsReply, TransactionView
 from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, answered, ask_shard
-from txn_coordinator.shell.wire_mapping import read_list, write_listed
+from txn_coordinator.shell.wire_mapping import read_list, read_principal, write_listed
 
 
 async def handle(
@@ -23,7 +23,7 @@ async def handle(
             await ask_shard(node, shard, asked, ListTransactionsReply, context)
             for shard in node.shards.owned()
         ]
-        return _merge(node, request.caller.principal, replies)
+        return _merge(node, read_principal(request), replies)
 
     return write_listed(await answered(work(), ListTransactionsReply))
 

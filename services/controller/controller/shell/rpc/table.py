@@ -1,0 +1,138 @@
+"""Handlers of the Controller's RPCs, by their names on the wire.
+
+Requests that one input of the machine answers differ in the rows below only: the resources to
+authorize, the reader of the request, and the writer of the reply. The others have a module of their
+own.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from tidemark.model.errors import ErrorCode
+
+from controller.core.effects import Reply
+from controller.core.inputs import Asked, Request
+from controller.shell.authorizer import Operation
+from controller.shell.coordinator_mapping import (
+    acquirer_named,
+    asker_named,
+    read_acquisition,
+    read_allocation,
+    write_shard_acquired,
+)
+from controller.shell.node import ControllerNode
+from controller.shell.replication_mapping import (
+    broker_named,
+    read_elections,
+    read_isr_proposals,
+    read_reassignments,
+    read_shutdown,
+    write_altered_partitions,
+    write_altered_reassignments,
+    write_elected_leaders,
+    write_shutdown_progress,
+)
+from controller.shell.rpc import (
+    create_partitions,
+    create_topics,
+    register_broker,
+    register_coordinator,
+    report_replicas,
+    watch_metadata,
+)
+from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
+from controller.shell.wire_mapping import (
+    FromClient,
+    configs_named,
+    read_config_changes,
+    read_deletion,
+    read_principal,
+    timeout_asked,
+    topics_to_delete,
+    write_altered_configs,
+    write_deleted_topics,
+    write_producer_ids,
+)
+
+RequestT = TypeVar("RequestT")
+ClientRequestT = TypeVar("ClientRequestT", bound=FromClient)
+Handler = Callable[[ControllerNode, Any, Context], Awaitable[Any]]
+
+
+def _of_cluster(request: object) -> Sequence[str]:
+    del request
+    return ("cluster",)
+
+
+def _from_client(
+    operation: Operation,
+    resources: Callable[[ClientRequestT], Sequence[str]],
+    read: Callable[[ClientRequestT], Callable[[Request], Asked] | None],
+    write: Callable[[Reply, str], object],
+) -> Handler:
+    """Return the handler of requests that brokers relay. ``read`` may return None: the request is
+    invalid.
+    """
+
+    async def handle(node: ControllerNode, request: ClientRequestT, context: Context) -> object:
+        denied = refused(node, read_principal(request), operation, resources(request))
+        if denied is not None:
+            return write(denied, "")
+        make = read(request)
+        if make is None:
+            return write(Reply(NO_REQUEST, ErrorCode.INVALID_REQUEST), "")
+        reply, hint = await ask(node, context, make, timeout_asked(request))
+        return write(reply, hint)
+
+    return handle
+
+
+def _from_member(
+    resources: Callable[[RequestT], Sequence[str]],
+    read: Callable[[RequestT], Callable[[Request], Asked]],
+    write: Callable[[Reply, str], object],
+) -> Handler:
+    """Return the handler of requests of brokers and coordinators about themselves."""
+
+    async def handle(node: ControllerNode, request: RequestT, context: Context) -> object:
+        denied = refused(node, "", Operation.CLUSTER_ACTION, resources(request))
+        if denied is not None:
+            return write(denied, "")
+        reply, hint = await ask(node, context, read(request))
+        return write(reply, hint)
+
+    return handle
+
+
+HANDLERS: Final[Mapping[str, Handler]] = {
+    "RegisterBroker": register_broker.handle,
+    "WatchMetadata": watch_metadata.handle,
+    "CreateTopics": create_topics.handle,
+    # By name or by id, each topic on its own.
+    "DeleteTopics": _from_client(
+        Operation.DELETE, topics_to_delete, read_deletion, write_deleted_topics
+    ),
+    "CreatePartitions": create_partitions.handle,
+    # Both of Kafka's: the incremental one and the one that replaces all. Each resource on its own.
+    "AlterConfigs": _from_client(
+        Operation.ALTER_CONFIGS, configs_named, read_config_changes, write_altered_configs
+    ),
+    # A block of producer ids for one broker or coordinator, never given to another.
+    "AllocateProducerIds": _from_member(asker_named, read_allocation, write_producer_ids),
+    # Agreement to the ISRs that a leader proposes, each on its own.
+    "AlterPartitions": _from_member(broker_named, read_isr_proposals, write_altered_partitions),
+    # Preferred leaders, or any for partitions that have none, each partition on its own.
+    "ElectLeaders": _from_client(
+        Operation.ALTER, _of_cluster, read_elections, write_elected_leaders
+    ),
+    # Moves of replicas begin, are replaced or cancelled, each partition on its own (KIP-455).
+    "AlterReassignments": _from_client(
+        Operation.ALTER, _of_cluster, read_reassignments, write_altered_reassignments
+    ),
+    "ReportReplicas": report_replicas.handle,
+    # A stopping broker hands over its leaderships, and asks again until it leads nothing.
+    "ControlledShutdown": _from_member(broker_named, read_shutdown, write_shutdown_progress),
+    "RegisterCoordinator": register_coordinator.handle,
+    # A new owner epoch for a shard's present owner.
+    "AcquireShard": _from_member(acquirer_named, read_acquisition, write_shard_acquired),
+}
