@@ -8,7 +8,9 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Coordinators keep their state in them; clients may read, but not write."""
+"""Topics with the state of groups and transactions. Brokers create them when first needed, clients
+may before, with other counts, as in Kafka; clients may read, but not write them.
+"""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 

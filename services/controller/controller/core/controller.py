@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, InstantMs
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
+from tidemark.model.topics import INTERNAL_TOPICS
 
 from controller.core.cluster import Change, Cluster, fence, store_ops
 from controller.core.constants import Constants, check_constants
@@ -72,7 +73,6 @@ from controller.core.reassignments import decide_reassignments
 from controller.core.registration import check_predecessor, decide_registration
 from controller.core.soundness import decide_report
 from controller.core.topics import (
-    INTERNAL_TOPICS,
     TopicDefaults,
     decide_create_partitions,
     decide_create_topics,

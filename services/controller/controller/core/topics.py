@@ -8,7 +8,7 @@ from typing import Final
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import BrokerImage, ClusterDelta, TopicImage
-from tidemark.model.topics import metric_name, topic_name_problem
+from tidemark.model.topics import INTERNAL_TOPICS, metric_name, topic_name_problem
 
 from controller.core.cluster import Change, Cluster, Loads, new_partition
 from controller.core.configs import check_topic_configs
@@ -27,13 +27,6 @@ from controller.core.placement import Replicas, check_assignment, place
 UNSET: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The one name that Kafka reserves; other names with two underscores are anyone's."""
-
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""They hold the state of groups and transactions. Brokers create them when first needed;
-whoever may create topics may do so before, with other counts, as in Kafka.
-"""
 
 
 @dataclass(frozen=True, slots=True)

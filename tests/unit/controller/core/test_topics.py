@@ -10,7 +10,6 @@ from controller.core.inputs import (
 )
 from controller.core.inputs import Request as Asked
 from controller.core.topics import (
-    INTERNAL_TOPICS,
     TopicDefaults,
     decide_create_partitions,
     decide_create_topics,
@@ -18,6 +17,7 @@ from controller.core.topics import (
 )
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
+from tidemark.model.topics import INTERNAL_TOPICS
 from unit.controller.worlds import (
     NEVER,
     a_cluster,

@@ -5,15 +5,11 @@ from typing import Final, NamedTuple
 
 from tidemark.codec.group_records_consumer import TopicMetadata
 from tidemark.model.ids import TopicId
+from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.groups.requests import Topics
 from broker.core.groups.subscriptions_pattern import TopicPattern, matching
 from broker.core.groups.subscriptions_syntax import PatternError
-
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Patterns do not match these: who reads all topics does not mean ours. Names do."""
 
 _NO_TOPICS: Final = frozenset[str]()
 
@@ -54,6 +50,7 @@ class _Matches:
         if self._position == topics.position or self._pattern is None:
             return
         names = frozenset(topics.names())
+        # A subscription to all topics does not mean those; by name they can be subscribed to.
         new = names - self._names - INTERNAL_TOPICS
         self.matched = (self.matched & names) | matching(self._pattern, new)
         self._names = names
