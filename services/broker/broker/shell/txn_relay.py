@@ -18,11 +18,10 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, TxnVerifier
-from broker.shell.wire_mapping import Caller
+from broker.shell.wire_mapping import Caller, write_caller
 
 RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client waits for an answer: what is not decided by then it asks again."""
@@ -113,7 +112,7 @@ class TxnRelay:
         the coordinator learns it from what the client does then.
         """
         request = pb.InitTransactionalIdRequest(
-            caller=_wire_caller(caller),
+            caller=write_caller(caller),
             transactional_id=producer.transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
             producer_id=producer.producer_id,
@@ -132,7 +131,7 @@ class TxnRelay:
     ) -> dict[TopicPartition, ErrorCode]:
         """AddPartitionsToTxn of one transactional id: the outcome of each partition."""
         request = pb.AddPartitionsRequest(
-            caller=_wire_caller(caller),
+            caller=write_caller(caller),
             transactional_id=producer.transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
@@ -154,7 +153,7 @@ class TxnRelay:
     async def add_offsets(self, caller: Caller, producer: Producer, group_id: str) -> ErrorCode:
         """AddOffsetsToTxn."""
         request = pb.AddOffsetsRequest(
-            caller=_wire_caller(caller),
+            caller=write_caller(caller),
             transactional_id=producer.transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
@@ -168,7 +167,7 @@ class TxnRelay:
     ) -> Granted:
         """EndTxn; with v2 it grants the next transaction's producer id and epoch."""
         request = pb.EndTransactionRequest(
-            caller=_wire_caller(caller),
+            caller=write_caller(caller),
             transactional_id=producer.transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
@@ -180,7 +179,7 @@ class TxnRelay:
     async def describe(self, caller: Caller, ids: Sequence[str]) -> list[Described]:
         """In the order asked."""
         try:
-            states = await self.client.describe(ids, _wire_caller(caller), RELAY_TIMEOUT_S)
+            states = await self.client.describe(ids, write_caller(caller), RELAY_TIMEOUT_S)
         except TidemarkError as failure:
             return [Described(one, told(failure.code)) for one in ids]
         return [_described(one) for one in states]
@@ -188,7 +187,7 @@ class TxnRelay:
     async def list_all(self, caller: Caller, wanted: ListingFilter) -> Listed:
         """Of every coordinator."""
         request = pb.ListTransactionsRequest(
-            caller=_wire_caller(caller),
+            caller=write_caller(caller),
             states=wanted.states,
             producer_ids=wanted.producer_ids,
             duration_ms_min=wanted.duration_ms_min,
@@ -229,12 +228,6 @@ def merge_listings(answers: Iterable[Any]) -> Any:
         if not merged.unknown_states:
             merged.unknown_states.extend(answer.unknown_states)
     return merged
-
-
-def _wire_caller(caller: Caller) -> common_pb2.Caller:
-    return common_pb2.Caller(
-        principal=caller.principal, client_id=caller.client_id, request_id=caller.request_id
-    )
 
 
 def _granted(answer: Any) -> Granted:

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, ControllerEpoch, TopicId
+from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.model.metadata import FeedPosition
+from tidemark.runtime.channel_pool import read_error_code
+from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark_wire.v1 import common_pb2, controller_pb2, partition_store_pb2
 
@@ -101,21 +103,8 @@ class Relayed(NamedTuple, Generic[Result]):
     results: tuple[Result, ...]
 
 
-def read_error(number: int) -> ErrorCode:
-    """A number that this release does not know (a newer controller's) is answered as unknown."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def read_position(position: common_pb2.FeedPosition) -> FeedPosition:
-    """A point of the metadata feed."""
-    return FeedPosition(ControllerEpoch(position.controller_epoch), position.version)
-
-
 def write_caller(caller: Caller) -> common_pb2.Caller:
-    """Who asks, as every relayed request names it."""
+    """Model to wire: the client of a relayed request."""
     return common_pb2.Caller(
         principal=caller.principal, client_id=caller.client_id, request_id=caller.request_id
     )
@@ -231,13 +220,13 @@ def read_topic_results(
 ) -> Relayed[TopicResult]:
     """The controller's answer to a change of topics."""
     return Relayed(
-        read_error(response.error_code),
+        read_error_code(response.error_code),
         read_position(response.position),
         tuple(
             TopicResult(
                 result.name,
                 TopicId(result.topic_id or NO_TOPIC_ID),
-                read_error(result.error_code),
+                read_error_code(result.error_code),
                 result.error_message or None,
                 result.partition_count,
                 result.replication_factor,
@@ -253,13 +242,13 @@ def read_alteration_results(
 ) -> Relayed[AlterationResult]:
     """The controller's answer to a change of configuration."""
     return Relayed(
-        read_error(response.error_code),
+        read_error_code(response.error_code),
         read_position(response.position),
         tuple(
             AlterationResult(
                 result.resource_type,
                 result.resource_name,
-                read_error(result.error_code),
+                read_error_code(result.error_code),
                 result.error_message or None,
             )
             for result in response.results
@@ -271,7 +260,7 @@ def read_producer_id_block(
     response: controller_pb2.AllocateProducerIdsResponse,
 ) -> ProducerIdBlock | ErrorCode:
     """A block, or why there is none."""
-    error_code = read_error(response.error_code)
+    error_code = read_error_code(response.error_code)
     if error_code is not ErrorCode.NONE:
         return error_code
     return ProducerIdBlock(response.first_producer_id, response.count)

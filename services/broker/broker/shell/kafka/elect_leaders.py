@@ -7,13 +7,14 @@ from typing import Final
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
-from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.node import BrokerNode
 from broker.shell.partition_relay import by_topic, relay_partitions
+from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
+from broker.shell.wire_mapping import write_caller
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -28,11 +29,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         return _failed(ErrorCode.INVALID_REQUEST)
     named = request.topic_partitions
     message = pb.ElectLeadersRequest(
-        caller=common_pb2.Caller(
-            principal=context.principal,
-            client_id=context.client_id or "",
-            request_id=context.request_id,
-        ),
+        caller=write_caller(caller_of(context)),
         election_type=election_type,
         all_partitions=named is None,
         partitions=[

@@ -4,7 +4,8 @@ So native clients need to know brokers only. The answer is the coordinator's own
 none in time, it is the error that says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import grpc.aio
@@ -32,72 +33,96 @@ Context = grpc.aio.ServicerContext[Any, Any]
 ResponseT = TypeVar("ResponseT")
 
 
-class TransactionRelay(txn_pb2_grpc.TransactionCoordinatorServicer):
-    """One broker's service. Whether the caller may is asked here, of who is at the other end; the
-    coordinator asks again, of whom this broker names.
+@dataclass(frozen=True, slots=True)
+class _Relayed:
+    """An RPC that the owner of one transactional id answers."""
+
+    kind: type[Any]
+    """Of the response."""
+    name_of: Callable[[Any], str]
+    """Return the transactional id of a request. Raises TidemarkError."""
+    topic: str | None = None
+    """Internal topic that is created if it does not exist."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Fields of a response that is an error."""
+    check: Callable[["_Call", Any], None] | None = None
+    """Raises TidemarkError where the caller may not use something else that the request names."""
+
+
+def _transaction(request: Any) -> str:
+    name: str = request.transactional_id
+    return name
+
+
+def _sink(request: Any) -> str:
+    name: str = request.sink_id
+    return name
+
+
+def _of_handle(request: Any) -> str:
+    return transactional_id_of(request.handle)
+
+
+def _check_topics(call: "_Call", request: pb.AddPartitionsRequest) -> None:
+    for topic in {one.topic for one in request.partitions}:
+        call.refuse_unless_topic(topic)
+
+
+def _check_group(call: "_Call", request: pb.AddOffsetsRequest) -> None:
+    call.refuse_unless_group(request.group_id)
+
+
+_NO_PRODUCER: Final = {"producer_id": -1, "producer_epoch": -1}
+# The first use of transactions creates the topic of their state.
+RELAYED: Final[Mapping[str, _Relayed]] = {
+    "InitTransactionalId": _Relayed(
+        pb.InitTransactionalIdResponse, _transaction, TRANSACTION_STATE, _NO_PRODUCER
+    ),
+    # For clients: explicit, as in transactions v1.
+    "AddPartitions": _Relayed(pb.AddPartitionsResponse, _transaction, check=_check_topics),
+    # The partition of a group's offsets, which must exist.
+    "AddOffsets": _Relayed(
+        pb.AddOffsetsResponse, _transaction, CONSUMER_OFFSETS, check=_check_group
+    ),
+    "EndTransaction": _Relayed(pb.EndTransactionResponse, _transaction, refused=_NO_PRODUCER),
+    "BeginTransaction": _Relayed(pb.BeginTransactionResponse, _transaction, TRANSACTION_STATE),
+    "EnlistWriter": _Relayed(pb.EnlistWriterResponse, _of_handle, refused=_NO_PRODUCER),
+    "FinishTransaction": _Relayed(pb.FinishTransactionResponse, _of_handle),
+    "EnlistInBatch": _Relayed(pb.EnlistInBatchResponse, _sink, TRANSACTION_STATE, _NO_PRODUCER),
+    "KeepBatchAlive": _Relayed(pb.KeepBatchAliveResponse, _of_handle),
+    # A batch that nobody wrote may be the sink's first.
+    "FinishBatch": _Relayed(pb.FinishBatchResponse, _sink, TRANSACTION_STATE),
+    "ForgetSink": _Relayed(pb.ForgetSinkResponse, _sink, TRANSACTION_STATE),
+}
+
+
+class TransactionRelay:
+    """One broker's service. The caller is authorized here by its connection, and again by the
+    coordinator, which takes this broker's word for the principal.
     """
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
+        for rpc, row in RELAYED.items():
+            setattr(self, rpc, self._relay(rpc, row))
 
-    async def InitTransactionalId(  # noqa: N802 - the name in the proto
-        self, request: pb.InitTransactionalIdRequest, context: Context
-    ) -> pb.InitTransactionalIdResponse:
-        """The first use of transactions makes the topic of their state."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.transactional_id)
-            await call.ensure(TRANSACTION_STATE)
-            return await call.relay(
-                "InitTransactionalId", request.transactional_id, pb.InitTransactionalIdResponse
-            )
-        except TidemarkError as failure:
-            return pb.InitTransactionalIdResponse(
-                **_error(failure), producer_id=-1, producer_epoch=-1
-            )
+    def _relay(self, rpc: str, row: _Relayed) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def serve(request: Any, context: Context) -> Any:
+            call = _Call(self._node, request, context)
+            try:
+                name = row.name_of(request)
+                call.refuse_unless(Operation.WRITE, name)
+                if row.check is not None:
+                    row.check(call, request)
+                if row.topic is not None:
+                    await call.ensure(row.topic)
+                return await call.relay(rpc, name, row.kind)
+            except TidemarkError as failure:
+                return row.kind(**_error(failure), **row.refused)
 
-    async def AddPartitions(  # noqa: N802
-        self, request: pb.AddPartitionsRequest, context: Context
-    ) -> pb.AddPartitionsResponse:
-        """For clients: explicit, as in transactions v1."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.transactional_id)
-            for topic in {one.topic for one in request.partitions}:
-                call.refuse_unless_topic(topic)
-            return await call.relay(
-                "AddPartitions", request.transactional_id, pb.AddPartitionsResponse
-            )
-        except TidemarkError as failure:
-            return pb.AddPartitionsResponse(**_error(failure))
+        return serve
 
-    async def AddOffsets(  # noqa: N802
-        self, request: pb.AddOffsetsRequest, context: Context
-    ) -> pb.AddOffsetsResponse:
-        """The partition of a group's offsets, which must exist."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.transactional_id)
-            call.refuse_unless_group(request.group_id)
-            await call.ensure(CONSUMER_OFFSETS)
-            return await call.relay("AddOffsets", request.transactional_id, pb.AddOffsetsResponse)
-        except TidemarkError as failure:
-            return pb.AddOffsetsResponse(**_error(failure))
-
-    async def EndTransaction(  # noqa: N802
-        self, request: pb.EndTransactionRequest, context: Context
-    ) -> pb.EndTransactionResponse:
-        """Commit or abort."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.transactional_id)
-            return await call.relay(
-                "EndTransaction", request.transactional_id, pb.EndTransactionResponse
-            )
-        except TidemarkError as failure:
-            return pb.EndTransactionResponse(**_error(failure), producer_id=-1, producer_epoch=-1)
-
-    async def DescribeTransactions(  # noqa: N802
+    async def DescribeTransactions(  # noqa: N802 - the name in the proto
         self, request: pb.DescribeTransactionsRequest, context: Context
     ) -> pb.DescribeTransactionsResponse:
         """Ids of any coordinators, in the order asked; each may have an error of its own."""
@@ -132,94 +157,6 @@ class TransactionRelay(txn_pb2_grpc.TransactionCoordinatorServicer):
             unknown_states=merged.unknown_states,
             transactions=visible,
         )
-
-    async def BeginTransaction(  # noqa: N802
-        self, request: pb.BeginTransactionRequest, context: Context
-    ) -> pb.BeginTransactionResponse:
-        """A transaction with several writers; the topic is made as for InitTransactionalId."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.transactional_id)
-            await call.ensure(TRANSACTION_STATE)
-            return await call.relay(
-                "BeginTransaction", request.transactional_id, pb.BeginTransactionResponse
-            )
-        except TidemarkError as failure:
-            return pb.BeginTransactionResponse(**_error(failure))
-
-    async def EnlistWriter(  # noqa: N802
-        self, request: pb.EnlistWriterRequest, context: Context
-    ) -> pb.EnlistWriterResponse:
-        """Hand out a slot of a transaction."""
-        call = _Call(self._node, request, context)
-        try:
-            transactional_id = transactional_id_of(request.handle)
-            call.refuse_unless(Operation.WRITE, transactional_id)
-            return await call.relay("EnlistWriter", transactional_id, pb.EnlistWriterResponse)
-        except TidemarkError as failure:
-            return pb.EnlistWriterResponse(**_error(failure), producer_id=-1, producer_epoch=-1)
-
-    async def FinishTransaction(  # noqa: N802
-        self, request: pb.FinishTransactionRequest, context: Context
-    ) -> pb.FinishTransactionResponse:
-        """End a transaction with several writers."""
-        call = _Call(self._node, request, context)
-        try:
-            transactional_id = transactional_id_of(request.handle)
-            call.refuse_unless(Operation.WRITE, transactional_id)
-            return await call.relay(
-                "FinishTransaction", transactional_id, pb.FinishTransactionResponse
-            )
-        except TidemarkError as failure:
-            return pb.FinishTransactionResponse(**_error(failure))
-
-    async def EnlistInBatch(  # noqa: N802
-        self, request: pb.EnlistInBatchRequest, context: Context
-    ) -> pb.EnlistInBatchResponse:
-        """A writer of a sink's batch; the topic is made as for InitTransactionalId."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.sink_id)
-            await call.ensure(TRANSACTION_STATE)
-            return await call.relay("EnlistInBatch", request.sink_id, pb.EnlistInBatchResponse)
-        except TidemarkError as failure:
-            return pb.EnlistInBatchResponse(**_error(failure), producer_id=-1, producer_epoch=-1)
-
-    async def KeepBatchAlive(  # noqa: N802
-        self, request: pb.KeepBatchAliveRequest, context: Context
-    ) -> pb.KeepBatchAliveResponse:
-        """An open batch outlasts its timeout."""
-        call = _Call(self._node, request, context)
-        try:
-            sink_id = transactional_id_of(request.handle)
-            call.refuse_unless(Operation.WRITE, sink_id)
-            return await call.relay("KeepBatchAlive", sink_id, pb.KeepBatchAliveResponse)
-        except TidemarkError as failure:
-            return pb.KeepBatchAliveResponse(**_error(failure))
-
-    async def FinishBatch(  # noqa: N802
-        self, request: pb.FinishBatchRequest, context: Context
-    ) -> pb.FinishBatchResponse:
-        """Commit or abort a batch; one that nobody wrote may be the sink's first."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.sink_id)
-            await call.ensure(TRANSACTION_STATE)
-            return await call.relay("FinishBatch", request.sink_id, pb.FinishBatchResponse)
-        except TidemarkError as failure:
-            return pb.FinishBatchResponse(**_error(failure))
-
-    async def ForgetSink(  # noqa: N802
-        self, request: pb.ForgetSinkRequest, context: Context
-    ) -> pb.ForgetSinkResponse:
-        """Lose what is known of a sink's batches."""
-        call = _Call(self._node, request, context)
-        try:
-            call.refuse_unless(Operation.WRITE, request.sink_id)
-            await call.ensure(TRANSACTION_STATE)
-            return await call.relay("ForgetSink", request.sink_id, pb.ForgetSinkResponse)
-        except TidemarkError as failure:
-            return pb.ForgetSinkResponse(**_error(failure))
 
 
 class _Call:
