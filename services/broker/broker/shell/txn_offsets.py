@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode
 
+from broker.core.groups.kinds import producer_problem
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.shell.hosted import HostedPartition
 from broker.shell.txn_verifier import TxnVerifier
@@ -23,9 +24,10 @@ async def refusal_of_offsets(
     """NONE: the partition is part of the producer's open transaction. What follows must be decided
     before anything else runs: a marker may come in between.
     """
+    problem = producer_problem(commit)
+    if problem is not ErrorCode.NONE:
+        return problem
     producer_id, producer_epoch = commit.producer_id, commit.producer_epoch
-    if producer_id < 0 or producer_epoch < 0:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     partition = hosted.partition
     producers = partition.producers
     if not producers.is_open(producer_id, producer_epoch) and verifier is not None:

@@ -25,10 +25,18 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if named else ErrorCode.NONE
 
 
-def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> ErrorCode:
-    """As above, for a transaction (KIP-447): its producers know generations, not epochs."""
+def producer_problem(request: TxnOffsetCommit) -> ErrorCode:
+    """Return the error of a transactional commit that names no producer, or NONE."""
     if request.producer_id < 0 or request.producer_epoch < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE
+
+
+def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> ErrorCode:
+    """As above, for a transaction (KIP-447): its producers know generations, not epochs."""
+    problem = producer_problem(request)
+    if problem is not ErrorCode.NONE:
+        return problem
     if isinstance(group, ConsumerGroup):
         if classic_requests.names_nobody(request, request.generation_id):
             return ErrorCode.NONE
