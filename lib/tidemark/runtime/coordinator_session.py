@@ -17,19 +17,16 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage, FeedPosition
 from tidemark.runtime import zk_paths
+from tidemark.runtime.cluster_membership import RETRY_S, ClusterMembership
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import (
-    NodeExistsError,
-    NoNodeError,
     SessionLostError,
     SessionState,
-    UnknownOutcomeError,
     ZkError,
     ZkSession,
 )
@@ -41,7 +38,6 @@ FEATURE_LEVEL: Final = 1
 REGISTER_TIMEOUT_S: Final = 60.0
 """How long an older incarnation's session is waited for, and a controller looked for."""
 CALL_TIMEOUT_S: Final = 5.0
-_RETRY_S: Final = 0.2
 _DUPLICATE_RETRY_S: Final = 0.2
 _REGISTERED_LATER: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 _NOT_REGISTERED: Final = BrokerEpoch(-1)
@@ -72,8 +68,7 @@ class CoordinatorSession:
         self._session = session
         self._controller = controller
         self._epoch = _NOT_REGISTERED
-        self._out = asyncio.Event()
-        self._feed: asyncio.Task[None] | None = None
+        self._membership = ClusterMembership(session, controller, self)
         self._metadata = MetadataCache()
 
     @property
@@ -84,7 +79,7 @@ class CoordinatorSession:
     @property
     def is_registered(self) -> bool:
         """Whether the controller has taken this incarnation, and dropped it not that we knew."""
-        return self._epoch != _NOT_REGISTERED
+        return self._membership.is_registered
 
     def problem(self) -> str | None:
         """Why this replica is no member of the cluster; None when it is one."""
@@ -120,31 +115,11 @@ class CoordinatorSession:
         Images are given to ``metadata``. Raises ServiceError when this replica may not join.
         """
         self._metadata = metadata
-        follower = MetadataFollower(
-            self._controller,
-            metadata,
-            subscriber=f"{self.kind}-coordinator-{self.coordinator_id}",
-            broker_epoch=lambda: self._epoch,
-        )
-        self._session.add_listener(self._on_state)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch_znode(), name="coordinator-znode")
-                while True:
-                    await self._join()
-                    self._feed = tasks.create_task(self._follow(follower), name="coordinator-feed")
-                    await self._out.wait()
-        finally:
-            self._session.remove_listener(self._on_state)
+        await self._membership.run(metadata, self._watch_znode())
 
     def rejoin(self) -> None:
-        """What the controller knows of this replica is gone: make the znode, register again."""
-        self._out.set()
-
-    def _on_state(self, state: SessionState) -> None:
-        if state is SessionState.LOST:
-            log.warning("ZooKeeper session lost")
-            self._out.set()
+        """Make the znode and register again: the controller has lost this replica."""
+        self._membership.rejoin()
 
     async def _watch_znode(self) -> None:
         """Notice that the controller has removed our znode though our session lives."""
@@ -154,89 +129,58 @@ class CoordinatorSession:
                 stat = await self._session.exists(self._live.path, changed.set)
             except ZkError:
                 await self._session.wait_connected()
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             if stat is None and self.is_registered:
                 log.warning("live znode is gone", extra=fields(path=self._live.path))
                 self.rejoin()
             await changed.wait()
 
-    async def _follow(self, follower: MetadataFollower) -> None:
-        """Until cancelled, or until the controller knows a newer registration."""
-        try:
-            await follower.run()
-        except TidemarkError as error:
-            if error.code is not ErrorCode.STALE_BROKER_EPOCH:
-                raise
-            log.warning("registration is stale", extra=fields(reason=error.message))
-            self._out.set()
+    # Member.
 
-    async def _stop_feed(self) -> None:
-        """A subscription belongs to one registration."""
-        if self._feed is not None:
-            self._feed.cancel()
-            await asyncio.wait((self._feed,))
-            self._feed = None
+    @property
+    def subscriber(self) -> str:
+        """See Member."""
+        return f"{self.kind}-coordinator-{self.coordinator_id}"
 
-    async def _join(self) -> None:
-        """Live znode first, then the registration, which the controller checks against it."""
-        self._epoch = _NOT_REGISTERED
-        while True:
-            self._out.clear()
-            await self._session.wait_connected()
-            try:
-                await self._announce_life()
-                await self._stop_feed()
-                await self._register()
-            except ZkError as failure:
-                log.info("joining again", extra=fields(reason=str(failure)))
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+    @property
+    def epoch(self) -> BrokerEpoch:
+        """See Member."""
+        return self._epoch if self.is_registered else _NOT_REGISTERED
+
+    @property
+    def live_parent(self) -> str:
+        """See Member."""
+        return zk_paths.live_coordinators(self.kind)
+
+    @property
+    def live_path(self) -> str:
+        """See Member."""
+        return self._live.path
 
     @property
     def _live(self) -> zk_paths.LiveCoordinator:
         return zk_paths.LiveCoordinator(self.kind, self.coordinator_id, self.incarnation_id)
 
-    async def _announce_life(self) -> None:
-        path = self._live.path
-        await self._session.ensure_path(zk_paths.live_coordinators(self.kind))
-        await self._bury_predecessor()
-        content = zk_paths.encode({"grpc_endpoint": self.grpc_endpoint})
-        try:
-            await self._session.create(path, content, ephemeral=True)
-        except NodeExistsError:
-            # Ours: of an earlier session that has not expired yet, or of a create whose answer was
-            # lost.
-            stat = await self._session.exists(path)
-            if stat is None:
-                raise UnknownOutcomeError(f"{path} was just removed") from None
-            if stat.owner_session != self._session.session_id:
-                await self._session.delete(path)
-                raise UnknownOutcomeError(f"{path} belonged to an earlier session") from None
+    def live_content(self) -> bytes:
+        """See Member."""
+        return zk_paths.encode({"grpc_endpoint": self.grpc_endpoint})
 
-    async def _bury_predecessor(self) -> None:
-        """Remove the znode of a process that was reached where we are reached now: it listens there
-        no more, so that nobody can ask it anything. Its session need not expire first.
-        """
-        names, _ = await self._session.children(zk_paths.live_coordinators(self.kind))
-        for name in names:
-            live = zk_paths.LiveCoordinator.parse(self.kind, name)
-            if live.coordinator_id != self.coordinator_id or (
-                live.incarnation_id == self.incarnation_id
-            ):
-                continue
-            try:
-                data, _ = await self._session.get(live.path)
-                if zk_paths.decode(live.path, data)["grpc_endpoint"] != self.grpc_endpoint:
-                    continue  # another machine claims our id: the controller will say so
-                await self._session.delete(live.path)
-            except NoNodeError:
-                continue
-            log.info("predecessor's znode removed", extra=fields(path=live.path))
+    def announced(self, version: int) -> None:
+        """See Member."""
 
-    async def _register(self) -> None:
-        """Raises ZkError: join again; ServiceError: this replica may not join."""
+    def earlier(self, name: str) -> str | None:
+        """See Member."""
+        live = zk_paths.LiveCoordinator.parse(self.kind, name)
+        is_ours = live.coordinator_id == self.coordinator_id
+        return live.path if is_ours and live.incarnation_id != self.incarnation_id else None
+
+    def is_dead(self, path: str, content: bytes) -> bool:
+        """See Member. This replica listens where the earlier one was reached."""
+        return bool(zk_paths.decode(path, content)["grpc_endpoint"] == self.grpc_endpoint)
+
+    async def register(self) -> None:
+        """See Member."""
         request = pb.RegisterCoordinatorRequest(
             kind=self.kind,
             coordinator_id=self.coordinator_id,
@@ -245,19 +189,17 @@ class CoordinatorSession:
             cluster_id=self.cluster_id,
             feature_level_max=FEATURE_LEVEL,
         )
-        try:
-            response = await self._ask_to_register(request)
-        except TidemarkError as refused:
-            if refused.code is ErrorCode.REQUEST_TIMED_OUT:
-                log.warning("no controller yet", extra=fields(reason=refused.message))
-                raise ZkError(refused.message) from refused
-            raise ServiceError(
-                f"{self.kind} coordinator {self.coordinator_id} may not join: {refused.message}"
-            ) from refused
+        response = await self._ask_to_register(request)
         self._epoch = BrokerEpoch(response.coordinator_epoch)
         self.cluster_id = response.cluster_id
         words = fields(coordinator_epoch=self._epoch, cluster_id=self.cluster_id)
         log.info("registered", extra=words)
+
+    def refusal(self, refused: TidemarkError) -> ServiceError:
+        """See Member."""
+        return ServiceError(
+            f"{self.kind} coordinator {self.coordinator_id} may not join: {refused.message}"
+        )
 
     async def _ask_to_register(self, request: pb.RegisterCoordinatorRequest) -> Any:
         """Another live incarnation of the same id is waited for. Raises TidemarkError, and
