@@ -7,21 +7,14 @@ partition do not wait.
 
 import asyncio
 from collections.abc import Hashable
-from typing import Final
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
-from tidemark.model.errors import ErrorCode
 
 from broker.core.partition import Refusal
+from broker.core.txn_checks import Ask, BatchCheck
 from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import BrokerNode
-
-_ASKS_MAX: Final = 2
-"""The marker that a question waited for voids its answer; another is rare."""
-_INTERVENED = Refusal(
-    ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction ended while the batch was verified; retry"
-)
 
 
 def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
@@ -98,29 +91,18 @@ class VerifiedAppend:
 
     async def _verify(self) -> Refusal | None:
         """Ask the coordinator, unless the batch before this one has settled it."""
-        partition, header = self._hosted.partition, self._header
-        if not partition.needs_verification(header):
-            return None
-        producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        first_sequence = 0 if self._transactions_v2 else header.base_sequence
-        if self._node.txn_verifier is None:
-            partition.verifications.answer(
-                producer_id,
-                partition.verifications.ask(producer_id, producer_epoch, first_sequence),
-            )
-            return None
-        for _ in range(_ASKS_MAX):
-            guard = partition.verifications.ask(producer_id, producer_epoch, first_sequence)
-            refused = await self._node.txn_verifier.ask(
+        verifier, header = self._node.txn_verifier, self._header
+        check = BatchCheck(self._hosted.partition, header, transactions_v2=self._transactions_v2)
+        step: Ask | Refusal | None = check.begin(can_ask=verifier is not None)
+        while isinstance(step, Ask):
+            assert verifier is not None, "only a broker that verifies asks"
+            refused = await verifier.ask(
                 self._transactional_id,
-                producer_id,
-                producer_epoch,
+                header.producer_id,
+                header.producer_epoch,
                 self._hosted.topic_partition,
                 transactions_v2=self._transactions_v2,
                 abortable_known=self._abortable_known,
             )
-            if refused is not None:
-                return refused
-            if partition.verifications.answer(producer_id, guard):
-                return None
-        return _INTERVENED
+            step = check.answered(step, refused)
+        return step
