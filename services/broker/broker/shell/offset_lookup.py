@@ -1,24 +1,16 @@
-"""Which offset a point in time has: what ListOffsets asks, over Kafka's wire and gRPC alike.
+"""Offsets of points in time, for ListOffsets over Kafka's wire and gRPC alike.
 
-Marks (latest, earliest...) are answered at once. A time is looked up in the time index, on the
-loop; the record within the batch is found by a worker, for that walks records.
+``core/list_offsets.py`` decides. A time is looked up in the time index, on the loop; the record
+within the batch is found by a worker, for that walks records.
 """
 
 import asyncio
 import logging
 from collections.abc import Hashable
-from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import read_header
 from tidemark.codec.records import RecordsError, first_at_or_after
-from tidemark.kafka.list_offsets import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-)
+from tidemark.kafka.list_offsets import MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.worker_pool import (
@@ -29,66 +21,13 @@ from tidemark.runtime.worker_pool import (
 )
 from tidemark.storage.disk import DiskError
 
-from broker.core.partition import Role
+from broker.core.list_offsets import FoundOffset, OffsetSearch, Seek
 from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice
 
 log = logging.getLogger(__name__)
-
-BATCHES_TRIED_MAX: Final = 16
-
-
-class FoundOffset(NamedTuple):
-    """An offset, or why there is none. ``offset`` -1 without an error: no record matches."""
-
-    error_code: ErrorCode = ErrorCode.NONE
-    offset: int = -1
-    timestamp: int = -1
-    leader_epoch: int = -1
-
-
-def at_mark(
-    hosted: HostedPartition,
-    timestamp: int,
-    *,
-    leader_epoch_expected: int = -1,
-    read_committed: bool = False,
-) -> FoundOffset | None:
-    """The offset at a mark, or a refusal; None when ``timestamp`` needs ``at_time``. The latest is
-    the end of what a reader of that isolation level may fetch.
-    """
-    partition = hosted.partition
-    refused = partition.epoch_refused(leader_epoch_expected)
-    if refused is not None:
-        return FoundOffset(refused.error_code)
-    if timestamp == LATEST_TIMESTAMP:
-        # A new leader's watermark may be below what its predecessor told (KIP-207).
-        if not partition.latest_known:
-            return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return _with_epoch(hosted, _end(hosted, read_committed=read_committed), -1)
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        return _with_epoch(hosted, partition.log_start, -1)
-    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        return FoundOffset()  # nothing is tiered
-    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        return None
-    return FoundOffset(ErrorCode.INVALID_REQUEST)
-
-
-def at_replica_mark(hosted: HostedPartition, timestamp: int) -> FoundOffset | None:
-    """Where this replica's own log begins or ends, committed or not, leader or not: for tools that
-    watch replicas catch up. None for any other mark, and where the log is not to be trusted.
-    """
-    partition = hosted.partition
-    if partition.role is Role.FAILED:
-        return None
-    if timestamp == LATEST_TIMESTAMP:
-        return _with_epoch(hosted, partition.log_end, -1)
-    if timestamp == EARLIEST_TIMESTAMP:
-        return _with_epoch(hosted, partition.log_start, -1)
-    return None
 
 
 async def at_time(
@@ -103,11 +42,9 @@ async def at_time(
     highest timestamp, of what a reader of that isolation level may fetch. ``lane``:
     the connection that asks; lookups of one do not hold up another's.
     """
-    end = _end(hosted, read_committed=read_committed)
+    search = OffsetSearch(hosted.partition, timestamp, read_committed=read_committed)
     try:
-        if timestamp == MAX_TIMESTAMP:
-            return await _at_maximum(node, hosted, end, lane)
-        return await _at_or_after(node, hosted, timestamp, end, lane)
+        return await _perform(node, hosted, search, timestamp, lane)
     except DiskError as failure:
         node.disks.fence_directory(hosted.manager, failure)
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -127,48 +64,30 @@ async def at_time(
         return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
 
 
-def _end(hosted: HostedPartition, *, read_committed: bool) -> int:
-    partition = hosted.partition
-    return partition.last_stable if read_committed else partition.high_watermark
-
-
-async def _at_maximum(
-    node: BrokerNode, hosted: HostedPartition, end: int, lane: Hashable
+async def _perform(
+    node: BrokerNode,
+    hosted: HostedPartition,
+    search: OffsetSearch,
+    timestamp: int,
+    lane: Hashable,
 ) -> FoundOffset:
-    if not hosted.partition.latest_known:
-        return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-    found = hosted.log.max_timestamp_batch(end=end)
-    if found is None:
-        return FoundOffset()
-    batch = await asyncio.to_thread(_read, found)
-    highest = read_header(batch).max_timestamp
-    record = await _within(node, batch, highest, lane)
-    return _with_epoch(hosted, *record) if record is not None else FoundOffset()
-
-
-async def _at_or_after(
-    node: BrokerNode, hosted: HostedPartition, timestamp: int, end: int, lane: Hashable
-) -> FoundOffset:
-    """After compaction a batch's header may promise a record that it has no more: then the next
-    batch is asked.
-    """
-    start: int | None = None
-    for _ in range(BATCHES_TRIED_MAX):
-        found = hosted.log.batch_for_timestamp(timestamp, end=end, start=start)
+    step = search.begin()
+    while isinstance(step, Seek):
+        found = _next_batch(hosted, timestamp, step)
         if found is None:
-            return _no_record(hosted)
+            return search.exhausted()
         batch = await asyncio.to_thread(_read, found)
-        record = await _within(node, batch, timestamp, lane)
-        if record is not None and record[0] >= hosted.partition.log_start:
-            return _with_epoch(hosted, *record)
-        start = read_header(batch).last_offset + 1
-    return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+        header = read_header(batch)
+        sought = header.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+        record = await _within(node, batch, sought, lane)
+        step = search.searched(header.last_offset + 1, record)
+    return step
 
 
-def _no_record(hosted: HostedPartition) -> FoundOffset:
-    """Nothing that late is committed; a new leader may not know of all that is (KIP-207)."""
-    known = hosted.partition.latest_known
-    return FoundOffset(ErrorCode.NONE if known else ErrorCode.OFFSET_NOT_AVAILABLE)
+def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice | None:
+    if timestamp == MAX_TIMESTAMP:
+        return hosted.log.max_timestamp_batch(end=seek.end)
+    return hosted.log.batch_for_timestamp(timestamp, end=seek.end, start=seek.start)
 
 
 async def _within(
@@ -190,9 +109,3 @@ def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:
 
 def _read(found: LogSlice) -> bytes:
     return found.file.read_at(found.position, found.length)
-
-
-def _with_epoch(hosted: HostedPartition, offset: int, timestamp: int) -> FoundOffset:
-    epochs, partition = hosted.partition.epochs, hosted.partition
-    epoch = epochs.epoch_of(offset) if offset < partition.log_end else partition.leader_epoch
-    return FoundOffset(ErrorCode.NONE, offset, timestamp, epoch)

@@ -5,7 +5,8 @@ to a tool that watches it catch up.
 import asyncio
 
 import pytest
-from broker.shell.offset_lookup import at_mark, at_replica_mark, at_time
+from broker.core.list_offsets import at_mark, at_replica_mark
+from broker.shell.offset_lookup import at_time
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
@@ -16,8 +17,8 @@ from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicat
 def test_a_replica_tells_its_end_before_it_is_committed() -> None:
     world = LeaderWorld()
     world.append()
-    found = at_replica_mark(world.hosted(), LATEST_TIMESTAMP)
-    committed = at_mark(world.hosted(), LATEST_TIMESTAMP)
+    found = at_replica_mark(world.hosted().partition, LATEST_TIMESTAMP)
+    committed = at_mark(world.hosted().partition, LATEST_TIMESTAMP)
     assert found is not None
     assert committed is not None
     assert (found.offset, committed.offset) == (1, 0)
@@ -28,18 +29,20 @@ def test_a_follower_tells_too() -> None:
     world.append()
     world.change(topics_changed=(replicated(partition(leader=2, epoch=4, version=1)),))
     hosted = world.hosted()
-    refused = at_mark(hosted, LATEST_TIMESTAMP)
+    refused = at_mark(hosted.partition, LATEST_TIMESTAMP)
     assert refused is not None
     assert refused.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    bounds = [at_replica_mark(hosted, mark) for mark in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+    bounds = [
+        at_replica_mark(hosted.partition, mark) for mark in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    ]
     assert [one.offset for one in bounds if one is not None] == [0, 1]
 
 
 def test_other_marks_are_the_leaders_to_tell_and_a_failed_log_tells_nothing() -> None:
     world = LeaderWorld()
-    assert at_replica_mark(world.hosted(), MAX_TIMESTAMP) is None
+    assert at_replica_mark(world.hosted().partition, MAX_TIMESTAMP) is None
     world.hosted().partition.become_failed()
-    assert at_replica_mark(world.hosted(), LATEST_TIMESTAMP) is None
+    assert at_replica_mark(world.hosted().partition, LATEST_TIMESTAMP) is None
 
 
 def with_an_open_transaction() -> World:
@@ -60,7 +63,7 @@ def test_the_latest_is_where_a_reader_of_that_isolation_level_ends(
     read_committed: bool, end: int
 ) -> None:
     hosted = with_an_open_transaction().hosted()
-    found = at_mark(hosted, LATEST_TIMESTAMP, read_committed=read_committed)
+    found = at_mark(hosted.partition, LATEST_TIMESTAMP, read_committed=read_committed)
     assert found is not None
     assert found.offset == end
 

@@ -16,11 +16,12 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.core.list_offsets import FoundOffset, at_mark, at_replica_mark
 from broker.shell.connection import Connection
 from broker.shell.hosted import HostedPartition
 from broker.shell.kafka.fetching import READ_COMMITTED
 from broker.shell.node import BrokerNode
-from broker.shell.offset_lookup import FoundOffset, at_mark, at_replica_mark, at_time
+from broker.shell.offset_lookup import at_time
 
 NOT_AVAILABLE_FROM: Final = 5
 DEBUGGING_REPLICA: Final = -2
@@ -84,11 +85,11 @@ def _at_once(
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
     if request.replica_id == DEBUGGING_REPLICA:
-        own = at_replica_mark(hosted, query.timestamp)
+        own = at_replica_mark(hosted.partition, query.timestamp)
         if own is not None:
             return own
     return at_mark(
-        hosted,
+        hosted.partition,
         query.timestamp,
         leader_epoch_expected=query.current_leader_epoch,
         read_committed=request.isolation_level == READ_COMMITTED,

@@ -4,8 +4,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
+from broker.core.list_offsets import FoundOffset, at_mark
 from broker.shell.node import BrokerNode
-from broker.shell.offset_lookup import FoundOffset, at_mark, at_time
+from broker.shell.offset_lookup import at_time
 from broker.shell.rpc.streams import Caller
 from broker.shell.wire_mapping import OffsetQuery, read_offset_query
 
@@ -43,7 +44,7 @@ async def _look_up(
     if not node.authorizer.authorize(caller.principal, Operation.DESCRIBE, resource):
         return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     marked = at_mark(
-        hosted,
+        hosted.partition,
         query.timestamp_ms,
         leader_epoch_expected=query.leader_epoch,
         read_committed=read_committed,

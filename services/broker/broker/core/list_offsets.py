@@ -1,0 +1,134 @@
+"""Offsets that ListOffsets returns: those at marks (latest, earliest...), from the state of a
+partition, and the search of a log for those of a point in time.
+
+    begin --> Seek --> a batch: searched --> Seek, or the offset
+      |         |
+      v         +----> no batch: exhausted
+    the error
+"""
+
+from typing import Final, NamedTuple
+
+from tidemark.kafka.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+from tidemark.model.errors import ErrorCode
+
+from broker.core.partition import Partition, Role
+
+BATCHES_TRIED_MAX: Final = 16
+"""For one question about a time."""
+
+
+class FoundOffset(NamedTuple):
+    """An offset, or an error. ``offset`` is -1 without an error where no record matches."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+def at_mark(
+    partition: Partition,
+    timestamp: int,
+    *,
+    leader_epoch_expected: int = -1,
+    read_committed: bool = False,
+) -> FoundOffset | None:
+    """Return the offset at a mark, or an error; None: ``timestamp`` needs an OffsetSearch. The
+    latest is the end of what a reader of that isolation level may fetch.
+    """
+    refused = partition.epoch_refused(leader_epoch_expected)
+    if refused is not None:
+        return FoundOffset(refused.error_code)
+    if timestamp == LATEST_TIMESTAMP:
+        # A new leader's watermark may be below the one that its predecessor returned (KIP-207).
+        if not partition.latest_known:
+            return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _with_epoch(partition, _readable_end(partition, read_committed=read_committed))
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return _with_epoch(partition, partition.log_start)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return FoundOffset()  # nothing is tiered
+    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        return None
+    return FoundOffset(ErrorCode.INVALID_REQUEST)
+
+
+def at_replica_mark(partition: Partition, timestamp: int) -> FoundOffset | None:
+    """Return the start or the end of this replica's own log, committed or not, leader or not: for
+    tools that watch replicas catch up. None for other marks, and where the log has failed.
+    """
+    if partition.role is Role.FAILED:
+        return None
+    if timestamp == LATEST_TIMESTAMP:
+        return _with_epoch(partition, partition.log_end)
+    if timestamp == EARLIEST_TIMESTAMP:
+        return _with_epoch(partition, partition.log_start)
+    return None
+
+
+class Seek(NamedTuple):
+    """Read the next batch that may hold the record. It begins below ``end``."""
+
+    end: int
+    start: int | None = None
+    """First offset of interest; None: the log's first."""
+
+
+class OffsetSearch:
+    """Search for the first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first
+    with the highest timestamp, of what a reader of that isolation level may fetch.
+    """
+
+    __slots__ = ("_end", "_is_for_maximum", "_partition", "_tried")
+
+    def __init__(self, partition: Partition, timestamp: int, *, read_committed: bool) -> None:
+        self._partition = partition
+        self._is_for_maximum = timestamp == MAX_TIMESTAMP
+        self._end = _readable_end(partition, read_committed=read_committed)
+        self._tried = 0
+
+    def begin(self) -> Seek | FoundOffset:
+        """Return where to look first."""
+        if self._is_for_maximum and not self._partition.latest_known:
+            return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return Seek(self._end)
+
+    def exhausted(self) -> FoundOffset:
+        """Return the answer where no batch is left. A new leader may not have all that is committed
+        yet, which may hold a record of that time (KIP-207).
+        """
+        known = self._is_for_maximum or self._partition.latest_known
+        return FoundOffset(ErrorCode.NONE if known else ErrorCode.OFFSET_NOT_AVAILABLE)
+
+    def searched(self, batch_end: int, record: tuple[int, int] | None) -> Seek | FoundOffset:
+        """Return the answer, or where to look next, after a batch: its end, offset and timestamp of
+        its first record that matches. After compaction it may lack the record that its header
+        promises.
+        """
+        partition = self._partition
+        if record is not None and (self._is_for_maximum or record[0] >= partition.log_start):
+            return _with_epoch(partition, *record)
+        if self._is_for_maximum:
+            return FoundOffset()
+        self._tried += 1
+        if self._tried >= BATCHES_TRIED_MAX:
+            return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+        return Seek(self._end, batch_end)
+
+
+def _readable_end(partition: Partition, *, read_committed: bool) -> int:
+    return partition.last_stable if read_committed else partition.high_watermark
+
+
+def _with_epoch(partition: Partition, offset: int, timestamp: int = -1) -> FoundOffset:
+    is_in_log = offset < partition.log_end
+    epoch = partition.epochs.epoch_of(offset) if is_in_log else partition.leader_epoch
+    return FoundOffset(ErrorCode.NONE, offset, timestamp, epoch)
