@@ -14,6 +14,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
+from broker.core.failed_directories import have_all_failed, may_end
 from broker.core.partition import Role
 from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
@@ -179,7 +180,7 @@ class Maintenance:
                 if healed:
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     await self._hosting.retry()
-            if all(one.failure is not None for one in self._disks.log_managers):
+            if have_all_failed([one.failure is not None for one in self._disks.log_managers]):
                 await self._tell_of_failure()
                 raise ServiceError(
                     "every log directory has failed; see the log above, replace the disks and"
@@ -188,14 +189,15 @@ class Maintenance:
                 )
 
     async def _tell_of_failure(self) -> None:
-        """Return once the controller has judged what was lost. A note on a disk will do after a
-        while, though the disk may lose it. Without either the next process would be trusted with
-        logs that may lack what was acknowledged: this one, which serves nothing, waits for as long
-        as it takes.
-        """
-        while not await self._reports.settle(FAILED_REPORT_MS):
-            noted = [await asyncio.to_thread(_is_noted, one) for one in self._disks.log_managers]
-            if all(noted):
+        """Return once this broker, which serves nothing, may end."""
+        while True:
+            is_reported = await self._reports.settle(FAILED_REPORT_MS)
+            noted: list[bool] = []
+            if not is_reported:
+                noted = [
+                    await asyncio.to_thread(_is_noted, one) for one in self._disks.log_managers
+                ]
+            if may_end(is_reported=is_reported, noted=noted):
                 return
             log.error("failed log directories neither reported nor noted: waiting for a controller")
 
