@@ -122,7 +122,7 @@ def test_a_range_that_ends_beyond_the_log(cluster: Cluster, topic_name: Name) ->
         asyncio.run(talk())
 
 
-@pytest.mark.parametrize(("partition", "says"), [(7, "t-7 does not exist"), (0, "made again")])
+@pytest.mark.parametrize(("partition", "says"), [(7, "t-7 does not exist"), (0, "created again")])
 def test_not_what_was_asked_for(
     cluster: Cluster, topic_name: Name, *, partition: int, says: str
 ) -> None:
