@@ -71,6 +71,13 @@ def cost_of(broker: BrokerProcess, work: Callable[[], object], goes: int = GOES)
     return Io(*(min(column) for column in zip(*costs, strict=True)))
 
 
+def reads_the_disk(broker: BrokerProcess, work: Callable[[], object]) -> bool:
+    """True if the work has read from the disk at least once: the kernel may keep a page that it was
+    asked to forget.
+    """
+    return any(cost_of(broker, work, goes=1).read_bytes for _ in range(GOES))
+
+
 def drop_pages(directory: Path) -> None:
     """Have the kernel forget the files of a partition."""
     drop_from_page_cache(list(directory.iterdir()))
@@ -137,7 +144,7 @@ def test_a_caught_up_consumer_causes_no_disk_read(broker: BrokerProcess, wire: W
             drop_pages(broker.data / "followed-0")
             read_batch(consumer, "followed", 0)
 
-        assert cost_of(broker, read_what_is_cold).read_bytes > 0, "a disk read is seen"
+        assert reads_the_disk(broker, read_what_is_cold), "a disk read is seen"
 
 
 @pytest.mark.feature("B08")
@@ -278,7 +285,7 @@ def test_a_position_is_fetched_from_memory(broker: BrokerProcess, wire: Wire) ->
         drop_pages(log)
         assert records_of_positions(wire)
 
-    assert cost_of(broker, read_the_log).read_bytes > 0, "a read of that log is seen"
+    assert reads_the_disk(broker, read_the_log), "a read of that log is seen"
 
 
 @pytest.mark.feature("E04", "E07", "E13")
