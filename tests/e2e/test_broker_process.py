@@ -116,6 +116,8 @@ def test_sigterm_is_a_clean_stop(brokers: list[BrokerProcess]) -> None:
     opened = [line for line in leader.logged() if line["message"] == "log directory open"]
     assert opened[-1]["clean"] is True
     with Wire(leader.port) as wire:
+        # Its registration and its election are two changes: it may be ready between them.
+        wait_for(lambda: wire.offset("stopped", 0, -1).offset == 1, "not served again")
         data = wire.fetch(("stopped", 0, 0)).topics[0].partitions[0].records
         assert read_header(data).record_count == 1
 
