@@ -25,8 +25,8 @@ class Aborted(NamedTuple):
 
 
 def told_by_log(content: memoryview) -> tuple[dict[int, int], list[Aborted]]:
-    """First offsets of the open transactions by producer id, and the aborted ones by marker, of a
-    log from its start.
+    """Return the first offsets of the open transactions by producer id, and the aborted ones in the
+    order of their markers, of a log from its start.
     """
     first_offsets: dict[int, int] = {}
     aborted: list[Aborted] = []
@@ -44,7 +44,9 @@ def told_by_log(content: memoryview) -> tuple[dict[int, int], list[Aborted]]:
 
 
 def check_transactions(number: int, hosted: HostedPartition) -> None:
-    """Of a replica whose log is whole and was never compacted."""
+    """Compare open and aborted transactions with the log, in memory and in the index files. A log
+    that was compacted, cut at its start or damaged does not tell them, and is left out.
+    """
     log = hosted.log
     if log.config.is_compacted or log.log_start or log.damage is not None:
         return

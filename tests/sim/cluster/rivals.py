@@ -21,8 +21,8 @@ GHOST_MS: Final = (300, 1_500, 3_000)
 
 
 def replace_by_a_rival(world: "World") -> None:
-    """Cut a broker from the controllers and from ZooKeeper, perhaps from the other brokers too; or
-    pause it. Then start another process of its broker id elsewhere.
+    """Cut a broker from the controllers and from ZooKeeper, perhaps from the other brokers too.
+    Then start another process of its broker id elsewhere.
     """
     machine = up(world)
     if machine is None or machine.host.is_paused or not may_lose(world, machine):
@@ -44,7 +44,9 @@ def replace_by_a_rival(world: "World") -> None:
 
 
 def start_rival(world: "World", machine: "Machine") -> None:
-    """From here on the machine is another one; the process that it had is a ghost for a while."""
+    """Start a process on a new host, with empty disks, in the machine's place. The process that the
+    machine had goes on for a while, as a ghost.
+    """
     assert machine.process is not None
     session_id = machine.process.session.session_id
     if session_id and world.zookeeper.has_quorum and world.dice.chance(0.5):

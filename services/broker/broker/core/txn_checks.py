@@ -53,8 +53,8 @@ class OffsetsCheck:
         return self._partition.producers.check_offsets(producer_id, producer_epoch)
 
     def answered(self, asked: Ask, refused: Refusal | None) -> ErrorCode:
-        """Return the decision after the coordinator's answer; None: the partition is part of the
-        producer's open transaction.
+        """Return the decision after the coordinator's answer: ErrorCode.NONE, or why the commit is
+        refused. ``refused`` None: the partition is part of the transaction.
         """
         if refused is not None:
             may_pass = refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
