@@ -9,7 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from broker.core.groups import classic_states, consumer_group_reconciliation
+from broker.core.groups.classic import states as classic_states
+from broker.core.groups.consumer import reconciliation
 from txn_coordinator.core import marker_states, transaction
 
 OUTPUT: Final = Path(__file__).parent.parent / "docs/states"
@@ -61,15 +62,15 @@ DIAGRAMS: Final[Mapping[str, Diagram]] = {
         first=_name(marker_states.PARKED),
     ),
     "classic-group": Diagram(
-        "broker.core.groups.classic_states.NEXT_STATE",
+        "broker.core.groups.classic.states.NEXT_STATE",
         previous_of(classic_states.NEXT_STATE),
         first=_name(classic_states.GroupState.EMPTY),
         last=_name(classic_states.GroupState.DEAD),
     ),
     "consumer-group-member": Diagram(
-        "broker.core.groups.consumer_group_reconciliation.NEXT_STATE",
-        previous_of(consumer_group_reconciliation.NEXT_STATE),
-        first=_name(consumer_group_reconciliation.STABLE),
+        "broker.core.groups.consumer.reconciliation.NEXT_STATE",
+        previous_of(reconciliation.NEXT_STATE),
+        first=_name(reconciliation.STABLE),
     ),
 }
 

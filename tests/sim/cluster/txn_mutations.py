@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.core.groups import consumer_group_reconciliation, kinds
-from broker.core.groups.consumer_group import ConsumerGroup
-from broker.core.groups.consumer_group_state import ConsumerGroupState
+from broker.core.groups import group_rules
+from broker.core.groups.consumer import reconciliation
+from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.consumer.state import ConsumerGroupState
 from broker.core.groups.offsets import Offsets
 from broker.core.open_txns import OpenTxns
 from broker.core.partition import Partition
@@ -141,7 +142,7 @@ HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
 
 KIP_848_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "gives a partition to two": ((ConsumerGroupState, "owner_of", lambda *_: None),),
-    "waits for no revocation": ((consumer_group_reconciliation, "still_owns", lambda *_: False),),
+    "waits for no revocation": ((reconciliation, "still_owns", lambda *_: False),),
     "takes offsets of any epoch": ((ConsumerGroup, "commit_refused", lambda *_: ErrorCode.NONE),),
 }
 """Of groups of the new protocol."""
@@ -159,7 +160,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (OpenTxns, "last_stable", _only_open_ones),
     ),
     "sends no markers again after a load": ((TxnShard, "loaded", _forget_what_was_prepared),),
-    "takes offsets of any generation": ((kinds, "txn_commit_refused", lambda *_: ErrorCode.NONE),),
+    "takes offsets of any generation": (
+        (group_rules, "txn_commit_refused", lambda *_: ErrorCode.NONE),
+    ),
     "gives a new session the epoch of the last": ((transaction, "next_session", _same_epoch),),
     **SINK_MUTATIONS,
     **HANDLE_MUTATIONS,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from broker.core.groups.consumer_group import ConsumerGroup
-from broker.core.groups.consumer_group_member import ConsumerMember as LoggedMember
+from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.consumer.member import ConsumerMember as LoggedMember
 from broker.core.groups.shard import GroupShard
 from broker.shell.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.errors import ErrorCode
 
-from broker.core.groups.kinds import producer_problem
+from broker.core.groups.group_rules import producer_problem
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Partition, Refusal
 

@@ -15,16 +15,17 @@ from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 
-from broker.core.groups import classic_requests, kinds
-from broker.core.groups.classic_deadlines import Deadlines, Key, Kind
-from broker.core.groups.classic_group import ClassicGroup
-from broker.core.groups.classic_joins import Joins, refuse
-from broker.core.groups.classic_rebalance import Rebalance
-from broker.core.groups.classic_states import Cause, GroupState
-from broker.core.groups.consumer_group import ConsumerGroup
+from broker.core.groups import group_rules
+from broker.core.groups.classic import member_requests
+from broker.core.groups.classic.deadlines import Deadlines, Key, Kind
+from broker.core.groups.classic.group import ClassicGroup
+from broker.core.groups.classic.joins import Joins, refuse
+from broker.core.groups.classic.rebalance import Rebalance
+from broker.core.groups.classic.states import Cause, GroupState
+from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.effects import Answer, Outcome
-from broker.core.groups.kinds import AnyGroup
-from broker.core.groups.names import too_long
+from broker.core.groups.group_rules import AnyGroup
+from broker.core.groups.name_limits import too_long
 from broker.core.groups.offsets import Offsets
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
@@ -246,7 +247,7 @@ class GroupShard:
         group = self._classic(request.group_id)
         if group is None:
             return SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        classic_requests.sync(self._rebalance, group, request_id, request, now, out)
+        member_requests.sync(self._rebalance, group, request_id, request, now, out)
         return None
 
     def _heartbeat(self, _: int, request: Heartbeat, now: Moment, __: Outcome) -> HeartbeatReply:
@@ -255,15 +256,15 @@ class GroupShard:
         group = self._classic(request.group_id)
         if group is None:
             return HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)
-        return HeartbeatReply(classic_requests.heartbeat(self._rebalance, group, request, now))
+        return HeartbeatReply(member_requests.heartbeat(self._rebalance, group, request, now))
 
     def _leave(self, _: int, request: LeaveGroup, now: Moment, out: Outcome) -> LeaveGroupReply:
         if not request.group_id:
             return LeaveGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
         group = self._classic(request.group_id)
         if group is None:
-            return classic_requests.left_nothing(request)
-        reply = classic_requests.leave(self._rebalance, group, request, now, out)
+            return member_requests.left_nothing(request)
+        reply = member_requests.leave(self._rebalance, group, request, now, out)
         self._forget_if_nothing(group)
         return reply
 
@@ -294,11 +295,11 @@ class GroupShard:
 
     def _commit(self, _: int, request: OffsetCommit, now: Moment, out: Outcome) -> GroupReply:
         group = self._group(request.group_id)
-        refused = kinds.commit_refused(group, request)
+        refused = group_rules.commit_refused(group, request)
         if refused is not ErrorCode.NONE:
             return OffsetCommitReply(error_code=refused)
         if isinstance(group, ClassicGroup):
-            classic_requests.committed(self._rebalance, group, request, now)
+            member_requests.committed(self._rebalance, group, request, now)
         records, reply = self._offsets.commit(
             request.group_id, request.topics, now.wall, request.retention_ms
         )
@@ -308,7 +309,7 @@ class GroupShard:
     def _commit_in_transaction(
         self, _: int, request: TxnOffsetCommit, now: Moment, out: Outcome
     ) -> GroupReply:
-        refused = kinds.txn_commit_refused(self._group(request.group_id), request)
+        refused = group_rules.txn_commit_refused(self._group(request.group_id), request)
         if refused is not ErrorCode.NONE:
             return OffsetCommitReply(error_code=refused)
         records, reply = self._offsets.commit(request.group_id, request.topics, now.wall)
@@ -332,10 +333,10 @@ class GroupShard:
         if group is None:
             return OffsetDeleteReply(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, ClassicGroup):
-            refused = classic_requests.offset_delete_refused(group)
+            refused = member_requests.offset_delete_refused(group)
             if refused is not None:
                 return OffsetDeleteReply(error_code=refused)
-        records, reply = self._offsets.delete(request, kinds.is_subscribed(group))
+        records, reply = self._offsets.delete(request, group_rules.is_subscribed(group))
         out.records.extend(records)
         return reply
 
@@ -368,8 +369,8 @@ class GroupShard:
             group = self._groups.get(group_id) or ClassicGroup(group_id)
             expired = self._expired(group, now)
             out.records.extend(expired)
-            if kinds.is_deserted(group) and self._offsets.is_all(group_id, expired):
-                out.records.extend(kinds.tombstones(group))
+            if group_rules.is_deserted(group) and self._offsets.is_all(group_id, expired):
+                out.records.extend(group_rules.tombstones(group))
             if len(out.records) >= EXPIRED_AT_ONCE_MAX:
                 self._deadlines.set(_EXPIRY, now.instant)
                 return
@@ -385,7 +386,7 @@ class GroupShard:
             group.group_id,
             now.wall,
             empty_since=empty_since,
-            is_subscribed=kinds.is_subscribed(group),
+            is_subscribed=group_rules.is_subscribed(group),
         )
 
     # -- administration
@@ -431,7 +432,7 @@ class GroupShard:
         if not group.is_empty:
             return DeleteGroupReply(ErrorCode.NON_EMPTY_GROUP)
         out.records.extend(self._offsets.delete_all(request.group_id))
-        out.records.extend(kinds.tombstones(group))
+        out.records.extend(group_rules.tombstones(group))
         return DeleteGroupReply(ErrorCode.NONE)
 
     # -- KIP-848
@@ -444,7 +445,7 @@ class GroupShard:
         if isinstance(group, ClassicGroup):
             if not group.is_empty:
                 return _not_a_consumer_group(request.group_id)
-            tombstones, classic, group = kinds.tombstones(group), group, None
+            tombstones, classic, group = group_rules.tombstones(group), group, None
         if group is None:
             if request.member_epoch != _JOINS:
                 return _not_a_consumer_group(request.group_id)

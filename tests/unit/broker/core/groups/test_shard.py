@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from broker.core.groups.classic_deadlines import Key, Kind
+from broker.core.groups.classic.deadlines import Key, Kind
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeReply,

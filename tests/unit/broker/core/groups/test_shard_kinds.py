@@ -6,8 +6,8 @@ table of positions.
 import random
 
 import pytest
-from broker.core.groups.classic_group import ClassicGroup
-from broker.core.groups.consumer_group import ConsumerGroup
+from broker.core.groups.classic.group import ClassicGroup
+from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,

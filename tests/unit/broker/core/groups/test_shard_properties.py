@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from broker.core.groups.classic_group import ClassicGroup
-from broker.core.groups.classic_states import GroupState
+from broker.core.groups.classic.group import ClassicGroup
+from broker.core.groups.classic.states import GroupState
 from broker.core.groups.requests import (
     DescribeGroup,
     DescribeGroupReply,

@@ -1,0 +1,193 @@
+"""SyncGroup, Heartbeat, LeaveGroup, and who may commit offsets in a group of the classic
+protocol.
+"""
+
+from tidemark.machine.shard import Moment
+from tidemark.model.errors import ErrorCode
+
+from broker.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from broker.core.groups.classic.member import Member
+from broker.core.groups.classic.rebalance import Rebalance, sync_reply
+from broker.core.groups.classic.states import GroupState
+from broker.core.groups.effects import Outcome
+from broker.core.groups.requests import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER,
+    Heartbeat,
+    LeaveGroup,
+    LeaveGroupReply,
+    LeavingMember,
+    LeftMember,
+    OffsetCommit,
+    SyncGroup,
+    SyncGroupReply,
+    TxnOffsetCommit,
+)
+
+
+def sync(
+    rebalance: Rebalance,
+    group: ClassicGroup,
+    request_id: int,
+    request: SyncGroup,
+    now: Moment,
+    out: Outcome,
+) -> None:
+    """Hand out an assignment, or wait for the leader's; the leader's SyncGroup makes the group
+    stable once it is in the log.
+    """
+    member = _current_member(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    error_code = _sync_refusal(group, member, request)
+    if error_code is not None:
+        out.answer(request_id, SyncGroupReply(error_code=error_code))
+        return
+    assert isinstance(member, Member)
+    if group.state is GroupState.STABLE:
+        rebalance.synced(group, member)
+        rebalance.heard_of(group, member, now)
+        out.answer(request_id, sync_reply(group, member, ErrorCode.NONE))
+        return
+    if member.awaiting_sync is not None:  # the client gave up on it, and asks again
+        superseded = SyncGroupReply(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        out.answer(member.awaiting_sync, superseded)
+    member.awaiting_sync = request_id
+    rebalance.synced(group, member)
+    if member.member_id == group.leader:
+        rebalance.assign(group, dict(request.assignments), now, out)
+
+
+def _sync_refusal(
+    group: ClassicGroup, member: Member | ErrorCode, request: SyncGroup
+) -> ErrorCode | None:
+    if isinstance(member, ErrorCode):
+        return member
+    if request.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name not in (None, group.protocol):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return None
+
+
+def heartbeat(
+    rebalance: Rebalance, group: ClassicGroup, request: Heartbeat, now: Moment
+) -> ErrorCode:
+    """A sign of life; the answer tells the member when it must join again."""
+    member = _current_member(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    if isinstance(member, ErrorCode):
+        return member
+    rebalance.heard_of(group, member, now)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _current_member(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
+) -> Member | ErrorCode:
+    member = group.identify(member_id, group_instance_id)
+    if isinstance(member, Member) and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return member
+
+
+def leave(
+    rebalance: Rebalance, group: ClassicGroup, request: LeaveGroup, now: Moment, out: Outcome
+) -> LeaveGroupReply:
+    """Members go at once; one rebalance for all of them."""
+    count = len(group.members)
+    left = tuple(_leave_one(rebalance, group, leaving, out) for leaving in request.members)
+    if len(group.members) < count:
+        rebalance.disturb(group, now, out)
+    else:
+        rebalance.maybe_complete_join(group, now, out)
+    return LeaveGroupReply(error_code=ErrorCode.NONE, members=left)
+
+
+def left_nothing(request: LeaveGroup) -> LeaveGroupReply:
+    """Nobody is in a group that does not exist."""
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    left = tuple(
+        LeftMember(one.member_id, one.group_instance_id, unknown) for one in request.members
+    )
+    return LeaveGroupReply(error_code=ErrorCode.NONE, members=left)
+
+
+def _leave_one(
+    rebalance: Rebalance, group: ClassicGroup, leaving: LeavingMember, out: Outcome
+) -> LeftMember:
+    member_id, instance_id = leaving.member_id, leaving.group_instance_id
+    if member_id in group.pending:
+        group.remove(member_id)
+        rebalance.forget(group, member_id)
+        return LeftMember(member_id, instance_id, ErrorCode.NONE)
+    if member_id == UNKNOWN_MEMBER:  # an administrator knows static members by their instance ids
+        found: Member | ErrorCode = group.static_member(instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+    else:
+        found = group.identify(member_id, instance_id)
+    if isinstance(found, ErrorCode):
+        return LeftMember(member_id, instance_id, found)
+    rebalance.remove_member(group, found, out)
+    return LeftMember(member_id, instance_id, ErrorCode.NONE)
+
+
+def commit_refused(group: ClassicGroup, request: OffsetCommit) -> ErrorCode | None:
+    """Only who is in the current generation commits (a member that was taken for dead must not move
+    what now is another's), or anybody while the group has no members.
+    """
+    if request.generation_or_epoch < 0 and group.is_empty:
+        return None
+    if names_nobody(request, request.generation_or_epoch):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    member = _current_member(
+        group, request.member_id, request.group_instance_id, request.generation_or_epoch
+    )
+    if isinstance(member, ErrorCode):
+        return member
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS  # it does not know yet what it has
+    return None
+
+
+def txn_commit_refused(group: ClassicGroup, request: TxnOffsetCommit) -> ErrorCode | None:
+    """As above (KIP-447), but old producers name no member; the transaction's own fencing is all
+    that they have.
+    """
+    if names_nobody(request, request.generation_id):
+        return None
+    if request.generation_id < 0 and group.is_empty:
+        return None
+    member = _current_member(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return member if isinstance(member, ErrorCode) else None
+
+
+def names_nobody(request: OffsetCommit | TxnOffsetCommit, generation: int) -> bool:
+    """Whether a commit says nothing of who commits."""
+    return (
+        generation <= NO_GENERATION
+        and request.member_id == UNKNOWN_MEMBER
+        and request.group_instance_id is None
+    )
+
+
+def committed(
+    rebalance: Rebalance, group: ClassicGroup, request: OffsetCommit, now: Moment
+) -> None:
+    """A commit is a sign of life too."""
+    member = group.members.get(request.member_id)
+    if member is not None:
+        rebalance.heard_of(group, member, now)
+
+
+def offset_delete_refused(group: ClassicGroup) -> ErrorCode | None:
+    """Where members' topics cannot be known nothing is deleted under them (KIP-496)."""
+    if group.is_empty or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return None
+    return ErrorCode.NON_EMPTY_GROUP

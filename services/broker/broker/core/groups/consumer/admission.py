@@ -1,0 +1,188 @@
+"""Who may send a heartbeat: KIP-848's rules for requests, member ids, instance ids and epochs."""
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode
+
+from broker.core.groups.consumer.description import supported_assignors
+from broker.core.groups.consumer.member import (
+    JOINS,
+    LEAVES_FOR_A_WHILE,
+    NEVER,
+    NOT_SAID,
+    ConsumerMember,
+    MemberState,
+    epoch_problem,
+    owned_by,
+)
+from broker.core.groups.consumer.state import ConsumerGroupState
+from broker.core.groups.requests import ConsumerGroupHeartbeat, GroupSettings
+from broker.core.groups.subscriptions.resolver import pattern_problem
+
+STRING_BYTES_MAX: Final = 32_767
+"""Of one name or id: Kafka's strings have no more, and a key's string cannot."""
+
+TEXT_BYTES_MAX: Final = 1024 * 1024
+"""Of all names and ids of a heartbeat: they become one record."""
+
+
+class Refused(NamedTuple):
+    """Why not."""
+
+    error_code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The member as it was before this heartbeat; a new one in epoch 0."""
+
+    member: ConsumerMember
+    replaces: ConsumerMember | None = None
+    """The static member that went by the same instance id and another member id."""
+
+
+def request_problem(request: ConsumerGroupHeartbeat, settings: GroupSettings) -> Refused | None:
+    """What is wrong with a request, whatever the group."""
+    for name in ("group_id", "instance_id", "rack_id"):
+        if getattr(request, name) == "":
+            return _invalid(f"{name} must not be empty")
+    if request.member_epoch < LEAVES_FOR_A_WHILE:
+        return _invalid(f"there is no member epoch {request.member_epoch}")
+    if request.member_epoch == JOINS:
+        problem = _joining_problem(request)
+    elif not request.member_id:
+        problem = "member_id must not be empty"
+    elif request.member_epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
+        problem = "only a static member, with instance_id, can leave for a while"
+    else:
+        problem = _text_problem(request)
+    if problem is not None:
+        return _invalid(problem)
+    return _unsupported(request, settings)
+
+
+def _text_problem(request: ConsumerGroupHeartbeat) -> str | None:
+    """All of this goes into records."""
+    texts = (
+        request.group_id,
+        request.member_id,
+        request.instance_id,
+        request.rack_id,
+        request.subscribed_topic_regex,
+        request.client_id,
+        *(request.subscribed_topic_names or ()),
+    )
+    sizes = [len(text.encode()) for text in texts if text]
+    if max(sizes, default=0) > STRING_BYTES_MAX:
+        return f"a name or id has more than {STRING_BYTES_MAX} bytes"
+    if sum(sizes) > TEXT_BYTES_MAX:
+        return f"names and ids have more than {TEXT_BYTES_MAX} bytes together"
+    return None
+
+
+def _joining_problem(request: ConsumerGroupHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == NOT_SAID:
+        return "rebalance_timeout must be given when joining"
+    if request.rebalance_timeout_ms < 0:
+        return "rebalance_timeout must not be negative"
+    if request.topic_partitions is None or owned_by(request):
+        return "topic_partitions must be empty when joining"
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "subscribed_topic_names or subscribed_topic_regex must be given when joining"
+    return _text_problem(request)
+
+
+def _unsupported(request: ConsumerGroupHeartbeat, settings: GroupSettings) -> Refused | None:
+    assignors = supported_assignors(settings)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        return Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"assignor {request.server_assignor} is not supported: use {' or '.join(assignors)}",
+        )
+    problem = pattern_problem(request.subscribed_topic_regex)
+    if problem is not None:
+        return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
+    return None
+
+
+def admit(
+    state: ConsumerGroupState, request: ConsumerGroupHeartbeat, settings: GroupSettings
+) -> Admitted | Refused:
+    """Which member this is, if it is one or may become one."""
+    if request.member_epoch == JOINS:
+        return _joining(state, request, settings)
+    member = state.members.get(request.member_id)
+    if request.instance_id is not None:
+        holder = state.static_member(request.instance_id)
+        if holder is None:
+            return _unknown(f"instance id {request.instance_id}")
+        if holder is not member:
+            return Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"member {holder.member_id} took over instance id {request.instance_id}",
+            )
+    if member is None:
+        return _unknown(f"member {request.member_id}")
+    if request.member_epoch < JOINS:
+        return Admitted(member)
+    return _in_epoch(member, request)
+
+
+def _joining(
+    state: ConsumerGroupState, request: ConsumerGroupHeartbeat, settings: GroupSettings
+) -> Admitted | Refused:
+    member_id = request.member_id or request.new_member_id
+    assert member_id, "the shell names members that have no id"
+    holder = state.static_member(request.instance_id) if request.instance_id is not None else None
+    if holder is not None and (holder.is_away or holder.member_id != member_id):
+        return _returning(holder, member_id, request)
+    member = state.members.get(member_id)
+    if member is not None:
+        return Admitted(_anew(member))
+    if len(state.members) >= settings.group_consumer_max_size:
+        return Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"the group has its maximum of {settings.group_consumer_max_size} members",
+        )
+    return Admitted(ConsumerMember(member_id))
+
+
+def _returning(
+    holder: ConsumerMember, member_id: str, request: ConsumerGroupHeartbeat
+) -> Admitted | Refused:
+    """A static member comes back, mostly under a new member id: it gets what it had."""
+    if not holder.is_away:
+        return Refused(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"instance id {request.instance_id} is in use by member {holder.member_id}",
+        )
+    member = replace(holder, member_id=member_id, member_epoch=JOINS, previous_epoch=NEVER)
+    return Admitted(member, replaces=None if member_id == holder.member_id else holder)
+
+
+def _anew(member: ConsumerMember) -> ConsumerMember:
+    """A member that joins says that it owns nothing, whatever it had. Were this an old join that
+    comes late, the member as it is now would be fenced by its epoch if anything is taken from it:
+    partitions change hands in newer epochs only.
+    """
+    return ConsumerMember(member.member_id, member.about)
+
+
+def _in_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Admitted | Refused:
+    owned = owned_by(request)
+    problem = epoch_problem(member, request.member_epoch, owned)
+    if problem is None and member.state is MemberState.UNKNOWN and (owned is None or owned):
+        problem = "the member is in a state of a newer release: abandon all partitions and rejoin"
+    if problem is not None:
+        return Refused(ErrorCode.FENCED_MEMBER_EPOCH, problem)
+    return Admitted(member)
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+def _unknown(who: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{who} is not in the group")

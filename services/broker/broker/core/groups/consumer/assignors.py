@@ -1,0 +1,133 @@
+"""Server-side assignors of KIP-848: which member should have which partitions.
+
+Pure and deterministic: the same members, topics and previous target give the same target, whoever
+computes it and in whatever order they come. What an assignor says is a target; who owns what
+meanwhile is the affair of ``consumer_group_reconciliation``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from tidemark.model.ids import TopicId
+
+from broker.core.groups.consumer.uniform_assignor import assign_evenly
+
+Assignment = Mapping[TopicId, frozenset[int]]
+"""Partitions by topic; a topic without partitions is left out."""
+
+NOTHING: Final[Assignment] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorMember:
+    """What an assignor knows of one member."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[TopicId]
+    """Subscribed topics that exist."""
+    target: Assignment = field(default_factory=dict)
+    """What it was meant to have until now."""
+
+
+Assignor = Callable[[Sequence[AssignorMember], Mapping[TopicId, int]], dict[str, Assignment]]
+"""Of members and partition counts by topic, the target of each member, by member id."""
+
+
+def assign_uniform(
+    members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
+) -> dict[str, Assignment]:
+    """As even as the subscriptions allow, and among such targets close to the previous one: with
+    equal subscriptions no two members differ by more than one, and no more moves than that needs.
+    """
+    ordered = sorted(members, key=lambda member: member.member_id)
+    kept = _kept(ordered, partition_counts)
+    taken = {one for partitions in kept.values() for one in partitions}
+    subscribed = frozenset[TopicId]().union(*(member.topics for member in ordered))
+    free = [
+        (topic_id, partition)
+        for topic_id in sorted(subscribed)
+        for partition in range(partition_counts[topic_id])
+        if (topic_id, partition) not in taken
+    ]
+    subscriptions = {member.member_id: member.topics for member in ordered}
+    assigned = assign_evenly(subscriptions, kept, free)
+    return {member_id: by_topic(partitions) for member_id, partitions in assigned.items()}
+
+
+def assign_range(
+    members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
+) -> dict[str, Assignment]:
+    """Of each topic a contiguous range to each subscriber, the first ones getting one more. Topics
+    with equal counts and subscribers are split alike, so that equal partition numbers meet at one
+    member. Static members come first, by instance id, so that a restart moves nothing.
+    """
+    ordered = sorted(members, key=_range_order)
+    subscribers: dict[TopicId, list[str]] = {}
+    for member in ordered:
+        for topic_id in member.topics:
+            subscribers.setdefault(topic_id, []).append(member.member_id)
+    target: dict[str, dict[TopicId, frozenset[int]]] = {member.member_id: {} for member in ordered}
+    for topic_id in sorted(subscribers):
+        ranges = _ranges(partition_counts[topic_id], len(subscribers[topic_id]))
+        for member_id, partitions in zip(subscribers[topic_id], ranges, strict=True):
+            if partitions:
+                target[member_id][topic_id] = frozenset(partitions)
+    return dict(target)
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
+    {"uniform": assign_uniform, "range": assign_range}
+)
+"""By Kafka's names."""
+
+
+def by_topic(partitions: Iterable[tuple[TopicId, int]]) -> Assignment:
+    """Pairs of topic and partition as an assignment."""
+    found: dict[TopicId, set[int]] = {}
+    for topic_id, partition in partitions:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
+
+
+def pairs(assignment: Assignment) -> Iterator[tuple[TopicId, int]]:
+    """An assignment as pairs of topic and partition, in order."""
+    for topic_id in sorted(assignment):
+        for partition in sorted(assignment[topic_id]):
+            yield topic_id, partition
+
+
+def _kept(
+    members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
+) -> dict[str, list[tuple[TopicId, int]]]:
+    """What of the previous target may stay: subscribed still, existing still, and of one member
+    only.
+    """
+    kept: dict[str, list[tuple[TopicId, int]]] = {}
+    taken: set[tuple[TopicId, int]] = set()
+    for member in members:
+        stays = [
+            one
+            for one in pairs(member.target)
+            if one[0] in member.topics and one[1] < partition_counts[one[0]] and one not in taken
+        ]
+        taken.update(stays)
+        kept[member.member_id] = stays
+    return kept
+
+
+def _range_order(member: AssignorMember) -> tuple[bool, str]:
+    if member.instance_id is None:
+        return True, member.member_id
+    return False, member.instance_id
+
+
+def _ranges(partition_count: int, parts: int) -> Iterator[range]:
+    size, longer = divmod(partition_count, parts)
+    first = 0
+    for part in range(parts):
+        end = first + size + (part < longer)
+        yield range(first, end)
+        first = end

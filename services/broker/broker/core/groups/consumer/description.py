@@ -1,0 +1,80 @@
+"""What others are shown of a KIP-848 group."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tidemark.model.errors import ErrorCode
+
+from broker.core.groups.consumer.assignors import ASSIGNORS, Assignment
+from broker.core.groups.consumer.member import ConsumerMember
+from broker.core.groups.consumer.state import ConsumerGroupState
+from broker.core.groups.requests import (
+    ConsumerGroupDescribeReply,
+    DescribedConsumer,
+    GroupSettings,
+    TopicPartitions,
+    Topics,
+)
+
+
+def supported_assignors(settings: GroupSettings) -> tuple[str, ...]:
+    """Configured and known, the default first."""
+    known = tuple(name for name in settings.group_consumer_assignors if name in ASSIGNORS)
+    assert known, f"no assignor of {settings.group_consumer_assignors} is known"
+    return known
+
+
+def preferred_assignor(members: Iterable[ConsumerMember], settings: GroupSettings) -> str:
+    """The one that most members ask for; without a wish, and among equals, the first configured."""
+    wishes = Counter(member.about.server_assignor for member in members)
+    names = supported_assignors(settings)
+    return max(names, key=lambda name: (wishes[name], -names.index(name)))
+
+
+def described(
+    state: ConsumerGroupState, topics: Topics, settings: GroupSettings
+) -> ConsumerGroupDescribeReply:
+    """All that ConsumerGroupDescribe shows."""
+    if not state.exists:
+        return ConsumerGroupDescribeReply(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"group {state.group_id} not found",
+            group_id=state.group_id,
+            state=state.state.value,
+        )
+    members = [state.members[member_id] for member_id in sorted(state.members)]
+    return ConsumerGroupDescribeReply(
+        error_code=ErrorCode.NONE,
+        group_id=state.group_id,
+        state=state.state.value,
+        group_epoch=state.group_epoch,
+        assignment_epoch=state.assignment_epoch,
+        assignor_name=preferred_assignor(members, settings),
+        members=tuple(_member(state, member, topics) for member in members),
+    )
+
+
+def _member(state: ConsumerGroupState, member: ConsumerMember, topics: Topics) -> DescribedConsumer:
+    about = member.about
+    return DescribedConsumer(
+        member_id=member.member_id,
+        instance_id=about.instance_id,
+        rack_id=about.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=about.client_id,
+        client_host=about.client_host,
+        subscribed_topic_names=about.subscribed_topic_names,
+        subscribed_topic_regex=about.subscribed_topic_regex or None,
+        assignment=_named(member.assigned, topics),
+        target_assignment=_named(state.target_of(member.member_id), topics),
+    )
+
+
+def _named(assignment: Assignment, topics: Topics) -> tuple[TopicPartitions, ...]:
+    """By name in order; topics that are no more are left out, as they have no name."""
+    named = [
+        TopicPartitions(name, topic_id, tuple(sorted(partitions)))
+        for topic_id, partitions in assignment.items()
+        if (name := topics.name_of(topic_id)) is not None
+    ]
+    return tuple(sorted(named))

@@ -1,0 +1,129 @@
+"""How a member of a KIP-848 group comes to its target: first it gives up, then it gets.
+
+A partition changes hands in three steps. Its owner is told to revoke it and stays in its epoch;
+the owner's heartbeat no longer names it; only then is it free, and its next owner, waiting in the
+target's epoch, is given it. So nobody has what another still has (A09).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tidemark.model.ids import TopicId
+
+from broker.core.groups.consumer.assignors import Assignment, by_topic, pairs
+from broker.core.groups.consumer.member import ConsumerMember, MemberState
+
+STABLE: Final = MemberState.STABLE
+UNREVOKED: Final = MemberState.UNREVOKED_PARTITIONS
+UNRELEASED: Final = MemberState.UNRELEASED_PARTITIONS
+UNKNOWN: Final = MemberState.UNKNOWN
+
+
+class Finding(Enum):
+    """What a heartbeat finds when it holds a member against its target."""
+
+    AT_TARGET = "at target"
+    """It has reached the target's epoch."""
+    NOT_ACKNOWLEDGED = "not acknowledged"
+    """It still owns, or did not say that it no longer owns, what it must give up."""
+    MUST_REVOKE = "must revoke"
+    """It has what the target gives to others."""
+    MUST_WAIT = "must wait"
+    """Others have what the target gives to it."""
+    COMPLETE = "complete"
+    """Nothing is in the way."""
+
+
+# fmt: off
+NEXT_STATE: Final[Mapping[tuple[MemberState, Finding], MemberState]] = MappingProxyType({
+    (STABLE,     Finding.AT_TARGET):        STABLE,
+    (STABLE,     Finding.MUST_REVOKE):      UNREVOKED,
+    (STABLE,     Finding.MUST_WAIT):        UNRELEASED,
+    (STABLE,     Finding.COMPLETE):         STABLE,
+    (UNREVOKED,  Finding.NOT_ACKNOWLEDGED): UNREVOKED,
+    (UNREVOKED,  Finding.MUST_REVOKE):      UNREVOKED,   # one epoch on: the target moved meanwhile
+    (UNREVOKED,  Finding.MUST_WAIT):        UNRELEASED,
+    (UNREVOKED,  Finding.COMPLETE):         STABLE,
+    (UNRELEASED, Finding.MUST_REVOKE):      UNREVOKED,
+    (UNRELEASED, Finding.MUST_WAIT):        UNRELEASED,
+    (UNRELEASED, Finding.COMPLETE):         STABLE,
+    (UNKNOWN,    Finding.MUST_REVOKE):      UNREVOKED,
+    (UNKNOWN,    Finding.MUST_WAIT):        UNRELEASED,
+    (UNKNOWN,    Finding.COMPLETE):         STABLE,
+})
+# fmt: on
+
+
+class Goal(NamedTuple):
+    """Where a member shall get."""
+
+    epoch: int
+    target: Assignment
+    owner_of: Callable[[TopicId, int], str | None]
+    """Who has a partition now, or has not yet said that it gave it up."""
+
+
+def reconcile(member: ConsumerMember, goal: Goal, owned: Assignment | None) -> ConsumerMember:
+    """The member, one heartbeat further; the same object where nothing changes. ``owned`` is what
+    it says it owns, None where it does not say.
+    """
+    finding, after = _look(member, goal, owned)
+    assert after.state is NEXT_STATE[member.state, finding], (member.state, finding)
+    return member if after == member else after
+
+
+def _look(
+    member: ConsumerMember, goal: Goal, owned: Assignment | None
+) -> tuple[Finding, ConsumerMember]:
+    if member.is_reconciled_to(goal.epoch):
+        return Finding.AT_TARGET, member
+    epoch = member.member_epoch
+    if member.state is UNREVOKED:
+        if still_owns(owned, member.pending_revocation):
+            return Finding.NOT_ACKNOWLEDGED, member
+        epoch += 1
+    elif member.state is UNKNOWN:
+        epoch = goal.epoch
+    return _step(member, goal, owned, epoch)
+
+
+def _step(
+    member: ConsumerMember, goal: Goal, owned: Assignment | None, epoch: int
+) -> tuple[Finding, ConsumerMember]:
+    """From ``epoch`` towards the target: revoke, or else take what is free."""
+    target = set(pairs(goal.target))
+    has = set(pairs(member.assigned))
+    leaving = by_topic(has - target)
+    if leaving and still_owns(owned, leaving):
+        after = replace(
+            member,
+            state=UNREVOKED,
+            member_epoch=epoch,
+            previous_epoch=member.member_epoch,
+            assigned=by_topic(has & target),
+            pending_revocation=leaving,
+        )
+        return Finding.MUST_REVOKE, after
+    # What it has just given up itself counts as free again.
+    taken = {one for one in target - has if goal.owner_of(*one) not in (None, member.member_id)}
+    after = replace(
+        member,
+        state=UNRELEASED if taken else STABLE,
+        member_epoch=goal.epoch,
+        previous_epoch=member.member_epoch,
+        assigned=by_topic(target - taken),
+        pending_revocation={},
+    )
+    return Finding.MUST_WAIT if taken else Finding.COMPLETE, after
+
+
+def still_owns(owned: Assignment | None, partitions: Assignment) -> bool:
+    """Whether a member must be thought to own any of ``partitions``: it does unless it says
+    otherwise.
+    """
+    if owned is None:
+        return True
+    return any(not numbers.isdisjoint(owned.get(one, ())) for one, numbers in partitions.items())

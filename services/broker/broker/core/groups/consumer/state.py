@@ -1,0 +1,255 @@
+"""What the log says of one KIP-848 group: replayed records, and what follows from them alone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from tidemark.codec.group_records_consumer import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+    ConsumerRecord,
+    TopicMetadata,
+)
+from tidemark.model.ids import TopicId
+
+from broker.core.groups.consumer.assignors import NOTHING, Assignment, pairs
+from broker.core.groups.consumer.member import (
+    ConsumerMember,
+    assignment_of,
+    listed,
+)
+
+
+class GroupState(StrEnum):
+    """Kafka's names. A group that does not exist is Dead."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """Its target is older than its members or topics."""
+    RECONCILING = "Reconciling"
+    """Some member is on its way to the target."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroupState:
+    """Changes by ``replay`` alone. Records of a compacted log come in the order in which they were
+    last written, so that a member may appear in parts.
+
+    Invariants: a partition has one owner; ``assignment_epoch <= group_epoch``.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = 0
+        self.assignment_epoch = 0
+        self.topics: tuple[TopicMetadata, ...] = ()
+        """Subscribed topics as they were when the group epoch was last raised for them."""
+        self._members: dict[str, ConsumerMember] = {}
+        self._targets: dict[str, Assignment] = {}
+        self._owners: dict[tuple[TopicId, int], str] = {}
+        self._static: dict[str, str] = {}
+
+    @property
+    def members(self) -> Mapping[str, ConsumerMember]:
+        """By member id."""
+        return self._members
+
+    @property
+    def exists(self) -> bool:
+        """Whether the log has anything of it."""
+        return self.group_epoch > 0 or bool(self._members or self._targets)
+
+    @property
+    def state(self) -> GroupState:
+        """As Kafka's tools show it."""
+        if not self.exists:
+            return GroupState.DEAD
+        if not self._members:
+            return GroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        epoch = self.assignment_epoch
+        if all(member.is_reconciled_to(epoch) for member in self._members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def target_of(self, member_id: str) -> Assignment:
+        """What a member shall have."""
+        return self._targets.get(member_id, NOTHING)
+
+    def owner_of(self, topic_id: TopicId, partition: int) -> str | None:
+        """Who has a partition, or was not yet heard to have given it up."""
+        return self._owners.get((topic_id, partition))
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """The member that goes by this instance id."""
+        return self._members.get(self._static.get(instance_id, ""))
+
+    def replay(self, record: ConsumerRecord) -> None:
+        """Take over what a record of this group says."""
+        assert record.group_id == self.group_id, record
+        match record:
+            case ConsumerGroupMetadataRecord():
+                self.group_epoch = record.value.epoch if record.value is not None else 0
+            case ConsumerGroupPartitionMetadataRecord():
+                self.topics = record.value or ()
+            case ConsumerGroupMemberMetadataRecord():
+                self._replay_member(record)
+            case ConsumerGroupTargetAssignmentMetadataRecord():
+                self.assignment_epoch = record.value or 0
+            case ConsumerGroupTargetAssignmentMemberRecord():
+                self._replay_target(record)
+            case ConsumerGroupCurrentMemberAssignmentRecord():
+                self._replay_current(record)
+            case ConsumerGroupRegularExpressionRecord():
+                pass  # Kafka's memory of what a pattern matched: the metadata says it anew.
+
+    def _replay_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
+        before = self._members.get(record.member_id)
+        if before is not None and before.about.instance_id is not None:
+            self._forget_instance(before.about.instance_id, record.member_id)
+        if record.value is None:
+            if before is not None:
+                self._release(before)
+                del self._members[record.member_id]
+            return
+        member = before or ConsumerMember(record.member_id)
+        self._members[record.member_id] = replace(member, about=record.value)
+        if record.value.instance_id is not None:
+            self._static[record.value.instance_id] = record.member_id
+
+    def _replay_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
+        if record.value is None:
+            self._targets.pop(record.member_id, None)
+        else:
+            self._targets[record.member_id] = assignment_of(record.value)
+
+    def _replay_current(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
+        before = self._members.get(record.member_id)
+        if record.value is None:
+            if before is not None:
+                self._release(before)
+                # As if it had not been given anything yet: compaction may leave it so.
+                self._members[record.member_id] = ConsumerMember(before.member_id, before.about)
+            return
+        member = before or ConsumerMember(record.member_id)
+        self._release(member)
+        after = member.with_value(record.value)
+        self._members[record.member_id] = after
+        for one in _owned(after):
+            self._owners[one] = record.member_id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for one in _owned(member):
+            if self._owners.get(one) == member.member_id:
+                del self._owners[one]
+
+    def _forget_instance(self, instance_id: str, member_id: str) -> None:
+        if self._static.get(instance_id) == member_id:
+            del self._static[instance_id]
+
+    def as_records(self) -> list[ConsumerRecord]:
+        """Records from which a replay makes this state: what compaction leaves of its log."""
+        group_id = self.group_id
+        records: list[ConsumerRecord] = []
+        for member in self._members.values():
+            records.append(metadata_record(group_id, member))
+            records.append(current_record(group_id, member))
+        for member_id in self._targets:
+            records.append(target_record(group_id, member_id, self._targets[member_id]))
+        records.append(ConsumerGroupPartitionMetadataRecord(group_id, self.topics))
+        records.append(epoch_record(group_id, self.group_epoch))
+        records.append(ConsumerGroupTargetAssignmentMetadataRecord(group_id, self.assignment_epoch))
+        return records
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert self.assignment_epoch <= self.group_epoch
+        owned = [one for member in self._members.values() for one in _owned(member)]
+        assert len(owned) == len(set(owned)), "a partition has two owners"
+        assert len(owned) == len(self._owners), "owners are the members' partitions"
+        for member in self._members.values():
+            for one in _owned(member):
+                assert self._owners[one] == member.member_id, one
+        for instance_id, member_id in self._static.items():
+            assert self._members[member_id].about.instance_id == instance_id
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the log said the same of both."""
+        if not isinstance(other, ConsumerGroupState):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _facts(self) -> tuple[object, ...]:
+        return (
+            self.group_id,
+            self.group_epoch,
+            self.assignment_epoch,
+            self.topics,
+            self._members,
+            self._targets,
+            self._owners,
+            self._static,
+        )
+
+
+def metadata_record(group_id: str, member: ConsumerMember) -> ConsumerGroupMemberMetadataRecord:
+    """What a member said of itself."""
+    return ConsumerGroupMemberMetadataRecord(group_id, member.member_id, member.about)
+
+
+def current_record(
+    group_id: str, member: ConsumerMember
+) -> ConsumerGroupCurrentMemberAssignmentRecord:
+    """What a member has."""
+    return ConsumerGroupCurrentMemberAssignmentRecord(group_id, member.member_id, member.as_value())
+
+
+def target_record(
+    group_id: str, member_id: str, target: Assignment
+) -> ConsumerGroupTargetAssignmentMemberRecord:
+    """What a member shall have."""
+    return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, listed(target))
+
+
+def epoch_record(group_id: str, epoch: int) -> ConsumerGroupMetadataRecord:
+    """The group's epoch."""
+    return ConsumerGroupMetadataRecord(group_id, ConsumerGroupMetadataValue(epoch))
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
+    """A member is no more. Its own metadata goes last: until then it has a session that ends."""
+    return [
+        ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, None),
+        ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, None),
+        ConsumerGroupMemberMetadataRecord(group_id, member_id, None),
+    ]
+
+
+def group_tombstones(state: ConsumerGroupState) -> list[ConsumerRecord]:
+    """The group is no more."""
+    records = [
+        record
+        for member_id in state.members
+        for record in member_tombstones(state.group_id, member_id)
+    ]
+    return [
+        *records,
+        ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, None),
+        ConsumerGroupPartitionMetadataRecord(state.group_id, None),
+        ConsumerGroupMetadataRecord(state.group_id, None),
+    ]
+
+
+def _owned(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
+    yield from pairs(member.assigned)
+    yield from pairs(member.pending_revocation)

@@ -1,0 +1,65 @@
+"""What a shard asks of a group of either kind: who may commit, what ends it, what it reads."""
+
+from collections.abc import Callable, Sequence
+
+from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord
+from tidemark.model.errors import ErrorCode
+
+from broker.core.groups.classic import member_requests
+from broker.core.groups.classic.group import ClassicGroup
+from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.requests import OffsetCommit, TxnOffsetCommit
+
+AnyGroup = ClassicGroup | ConsumerGroup
+
+
+def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
+    """Whether a commit is of somebody who may move the group; NONE: it is. A name that nobody has
+    used is a new group of consumers that assign partitions for themselves.
+    """
+    if isinstance(group, ConsumerGroup):
+        return group.commit_refused(request.member_id, request.generation_or_epoch)
+    if group is not None:
+        return member_requests.commit_refused(group, request) or ErrorCode.NONE
+    named = request.generation_or_epoch >= 0
+    return ErrorCode.GROUP_ID_NOT_FOUND if named else ErrorCode.NONE
+
+
+def producer_problem(request: TxnOffsetCommit) -> ErrorCode:
+    """Return the error of a transactional commit that names no producer, or NONE."""
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE
+
+
+def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> ErrorCode:
+    """As above, for a transaction (KIP-447): its producers know generations, not epochs."""
+    problem = producer_problem(request)
+    if problem is not ErrorCode.NONE:
+        return problem
+    if isinstance(group, ConsumerGroup):
+        if member_requests.names_nobody(request, request.generation_id):
+            return ErrorCode.NONE
+        refused = group.commit_refused(request.member_id, request.generation_id)
+        stale = refused is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale else refused
+    if group is not None:
+        return member_requests.txn_commit_refused(group, request) or ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION if request.generation_id >= 0 else ErrorCode.NONE
+
+
+def tombstones(group: AnyGroup) -> Sequence[GroupRecord]:
+    """What ends a group in the log."""
+    if isinstance(group, ConsumerGroup):
+        return group.tombstones()
+    return (GroupMetadataRecord(group.group_id, None),) if group.is_logged else ()
+
+
+def is_deserted(group: AnyGroup) -> bool:
+    """Whether it has no members, nor any about to come."""
+    return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending)
+
+
+def is_subscribed(group: AnyGroup) -> Callable[[str], bool]:
+    """Whether a member may read a topic of this name."""
+    return group.is_subscribed_to if isinstance(group, ClassicGroup) else group.subscribes_to

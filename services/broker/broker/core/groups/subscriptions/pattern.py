@@ -1,0 +1,173 @@
+"""Patterns of topic names in RE2's syntax, matched in time linear in the name.
+
+KIP-848 has the coordinator match the regular expressions of its clients. Python's ``re`` tries
+alternatives one after the other, so that a pattern of twenty characters can hold it for ever, and
+with it a broker's only loop. Here, as in RE2, a pattern becomes a machine that reads a name once:
+the sets of places where it may be are found as names need them, and remembered.
+
+What RE2 refuses (back references, looking ahead or behind) is refused; so are Unicode classes
+(``\\p``), as topic names are ASCII. A match is of the whole name, as in Kafka.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker.core.groups.subscriptions.syntax import (
+    Assertion,
+    Chars,
+    Either,
+    Node,
+    PatternError,
+    Place,
+    Repeat,
+    Sequence,
+    parse,
+)
+
+STEPS_MAX: Final = 10_000
+"""Of one pattern's program, counted repetitions written out."""
+
+_STATES_MAX: Final = 2_000
+"""Remembered of one pattern; beyond it the memory is cleared, and only time is lost."""
+
+_WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+
+
+class _Before(Enum):
+    """What was read last."""
+
+    NOTHING = "nothing"
+    WORD = "word"
+    OTHER = "other"
+
+
+class _Step(NamedTuple):
+    """One step of a program: read one of ``chars``, or stand at a ``place``, or just go on."""
+
+    chars: frozenset[str] | None
+    place: Place | None
+    follows: list[int]
+
+
+class _State:
+    """Where the machine may be, all places at once."""
+
+    __slots__ = ("before", "follows", "steps")
+
+    def __init__(self, steps: frozenset[int], before: _Before) -> None:
+        self.steps = steps
+        self.before = before
+        self.follows: dict[str, _State] = {}
+
+
+_END: Final = 0
+"""The step at which the pattern is fulfilled."""
+
+
+class TopicPattern:
+    """One compiled pattern. What it remembers changes how fast it answers, never what."""
+
+    __slots__ = ("_memory", "_program", "_start")
+
+    def __init__(self, text: str) -> None:
+        """Raises PatternError."""
+        self._program = [_Step(None, None, [])]
+        entry = self._compile(parse(text), _END)
+        self._memory: dict[tuple[frozenset[int], _Before], _State] = {}
+        self._start = _State(frozenset({entry}), _Before.NOTHING)
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name fits."""
+        state = self._start
+        for char in name:
+            state = state.follows.get(char) or self._follow(state, char)
+            if not state.steps:
+                return False
+        return _END in self._closure(state, None)
+
+    def _follow(self, state: _State, char: str) -> _State:
+        steps = frozenset(
+            follows
+            for step in self._closure(state, char)
+            for follows in self._program[step].follows
+            if char in (self._program[step].chars or ())
+        )
+        key = (steps, _Before.WORD if char in _WORD else _Before.OTHER)
+        found = self._memory.get(key)
+        if found is None:
+            if len(self._memory) >= _STATES_MAX:
+                self._memory.clear()
+                self._start = _State(self._start.steps, _Before.NOTHING)
+            found = self._memory[key] = _State(*key)
+        state.follows[char] = found
+        return found
+
+    def _closure(self, state: _State, char: str | None) -> set[int]:
+        """The steps that can be reached without reading, when ``char`` (None: the end) is next."""
+        here = _places(state.before, char)
+        reached: set[int] = set()
+        waiting = list(state.steps)
+        while waiting:
+            step = waiting.pop()
+            if step in reached:
+                continue
+            reached.add(step)
+            chars, place, follows = self._program[step]
+            if chars is None and (place is None or place in here):
+                waiting.extend(follows)
+        return reached
+
+    def _compile(self, node: Node, follows: int) -> int:
+        """Write the program of ``node``, to be followed by the step ``follows``; its first step."""
+        match node:
+            case Chars(chars):
+                return self._write(_Step(chars, None, [follows]))
+            case Assertion(place):
+                return self._write(_Step(None, place, [follows]))
+            case Sequence(parts):
+                for part in reversed(parts):
+                    follows = self._compile(part, follows)
+                return follows
+            case Either(parts):
+                return self._write(
+                    _Step(None, None, [self._compile(part, follows) for part in parts])
+                )
+            case Repeat(part, least, most):
+                return self._compile_repeat(part, least, most, follows)
+
+    def _compile_repeat(self, part: Node, least: int, most: int | None, follows: int) -> int:
+        entry = follows
+        if most is None:
+            loop = _Step(None, None, [follows])
+            entry = self._write(loop)
+            loop.follows.append(self._compile(part, entry))
+        else:
+            for _ in range(most - least):
+                entry = self._write(_Step(None, None, [follows, self._compile(part, entry)]))
+        for _ in range(least):
+            entry = self._compile(part, entry)
+        return entry
+
+    def _write(self, step: _Step) -> int:
+        if len(self._program) >= STEPS_MAX:
+            raise PatternError(f"the pattern is too large: more than {STEPS_MAX} steps")
+        self._program.append(step)
+        return len(self._program) - 1
+
+
+def _places(before: _Before, char: str | None) -> frozenset[Place]:
+    """Which assertions hold between what was read and what is next."""
+    found: set[Place] = set()
+    if before is _Before.NOTHING:
+        found.add(Place.START)
+    if char is None:
+        found.add(Place.END)
+    at_boundary = (before is _Before.WORD) != (char is not None and char in _WORD)
+    found.add(Place.BOUNDARY if at_boundary else Place.NO_BOUNDARY)
+    return frozenset(found)
+
+
+def matching(pattern: TopicPattern, names: Iterable[str]) -> frozenset[str]:
+    """Those of the names that fit."""
+    return frozenset(name for name in names if pattern.matches(name))
