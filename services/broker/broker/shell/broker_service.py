@@ -19,7 +19,7 @@ from broker.shell.lease_keeper import LeaseKeeper
 from broker.shell.membership import Announcement, Membership
 from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
 from broker.shell.seams import Seams, ServesGrpc
-from broker.shell.shutdown import hand_over
+from broker.shell.shutdown import HandOver
 from broker.shell.start import OpenedDirectories
 
 INCARNATION_BYTES: Final = 16
@@ -41,10 +41,14 @@ class BrokerService:
         self.server = BrokerServer(
             config, directories.managers, seams, directories.failed, has_lease=self.keeper.holds
         )
+        node = self.server.node
         self.membership = Membership(
-            self.server.node,
+            node.facts,
+            node.registration,
             seams.session,
             seams.controller,
+            metadata=node.metadata,
+            log_managers=node.disks.log_managers,
             incarnation_id=self.incarnation_id,
             cluster_id=directories.cluster_id,
             on_joined=directories.stamp,
@@ -106,9 +110,15 @@ class BrokerService:
         config = self.server.config
         if config.controlled_shutdown_enable:
             share_ms = int(config.shutdown_deadline_ms * HAND_OVER_SHARE)
-            await hand_over(
-                self.server.node, deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms)
+            node = self.server.node
+            hand_over = HandOver(
+                node.registration,
+                node.controller,
+                node.clock,
+                metadata=node.metadata,
+                live=node.live,
             )
+            await hand_over.run(deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms))
         drain.set()
 
     async def _show_ready(self, grpc: ServesGrpc) -> None:

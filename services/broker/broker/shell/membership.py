@@ -18,6 +18,7 @@ from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime import zk_paths
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
@@ -31,10 +32,12 @@ from tidemark.runtime.zk_session import (
 )
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from broker.shell.facts import BrokerFacts
 from broker.shell.held_logs import held_logs
 from broker.shell.internal_topics import wanted_topics
-from broker.shell.node import BrokerNode
+from broker.shell.registration import Registration
 from broker.shell.subscribers import MEMBERSHIP
+from broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +81,13 @@ class Membership:
 
     def __init__(
         self,
-        node: BrokerNode,
+        facts: BrokerFacts,
+        registration: Registration,
         session: ZkSession,
         controller: ControllerClient,
         *,
+        metadata: MetadataCache,
+        log_managers: Sequence[LogManager],
         incarnation_id: bytes,
         cluster_id: str,
         on_joined: Callable[[str], None],
@@ -91,7 +97,10 @@ class Membership:
         path, content and version of the live znode when it exists and the feed has shown the
         registration that came with it: before that others may lead what this broker leads.
         """
-        self._node = node
+        self._config = facts.config
+        self._registration = registration
+        self._metadata = metadata
+        self._log_managers = log_managers
         self._session = session
         self._controller = controller
         self._announcement: Announcement | None = None
@@ -103,7 +112,7 @@ class Membership:
         self._on_joined = on_joined
         self._on_live = on_live
         self._live: tuple[str, bytes, int] | None = None
-        node.metadata.subscribe(MEMBERSHIP, Kind.POSITION, self._note_registration)
+        metadata.subscribe(MEMBERSHIP, Kind.POSITION, self._note_registration)
 
     async def run(self, announcement: Announcement) -> None:
         """Join, follow the feed, join again when that became necessary. Raises ServiceError when it
@@ -113,9 +122,9 @@ class Membership:
         self._session.add_listener(self._on_state)
         follower = MetadataFollower(
             self._controller,
-            self._node.metadata,
-            subscriber=f"broker-{self._node.broker_id}",
-            broker_epoch=lambda: BrokerEpoch(self._node.registration.broker_epoch),
+            self._metadata,
+            subscriber=f"broker-{self._registration.broker_id}",
+            broker_epoch=lambda: BrokerEpoch(self._registration.broker_epoch),
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -129,8 +138,8 @@ class Membership:
     def _note_registration(self, change: MetadataChange) -> None:
         if self._live is None or not self._is_registered:
             return
-        shown = change.image.brokers.get(self._node.broker_id)
-        if shown is not None and shown.broker_epoch == self._node.registration.broker_epoch:
+        shown = change.image.brokers.get(self._registration.broker_id)
+        if shown is not None and shown.broker_epoch == self._registration.broker_epoch:
             self._on_live(*self._live)
             self._live = None
 
@@ -200,7 +209,7 @@ class Membership:
 
     @property
     def _live_path(self) -> str:
-        return zk_paths.LiveBroker(self._node.broker_id, self._incarnation_id).path
+        return zk_paths.LiveBroker(self._registration.broker_id, self._incarnation_id).path
 
     def _announced(self) -> Announcement:
         assert self._announcement is not None, "run() is given what is announced"
@@ -217,7 +226,7 @@ class Membership:
         names, _ = await self._session.children(zk_paths.LIVE_BROKERS)
         for name in names:
             live = zk_paths.LiveBroker.parse(name)
-            if live.broker_id != self._node.broker_id or (
+            if live.broker_id != self._registration.broker_id or (
                 live.incarnation_id == self._incarnation_id
             ):
                 continue
@@ -231,11 +240,11 @@ class Membership:
             log.info("predecessor's znode removed", extra=fields(path=live.path))
 
     async def _register(self) -> None:
-        node, said = self._node, self._announced()
+        registration, said = self._registration, self._announced()
         request = pb.RegisterBrokerRequest(
             broker=pb.BrokerInfo(
-                broker_id=node.broker_id,
-                broker_epoch=node.registration.broker_epoch,
+                broker_id=registration.broker_id,
+                broker_epoch=registration.broker_epoch,
                 incarnation_id=self._incarnation_id,
                 endpoints=[
                     pb.Endpoint(
@@ -251,23 +260,23 @@ class Membership:
                 node=said.machine,
             ),
             previous_broker_epoch=said.previous_broker_epoch
-            if node.registration.broker_epoch < 0
-            else node.registration.broker_epoch,
+            if registration.broker_epoch < 0
+            else registration.broker_epoch,
             clean_stop=said.clean_stop,
             boot_id=said.boot_id,
             log_dir_ids=list(said.log_dir_ids),
             cluster_id=self.cluster_id,
             feature_level_max=FEATURE_LEVEL,
-            lease_ms=node.config.lease_ms,
+            lease_ms=self._config.lease_ms,
             internal_topics=[
                 pb.InternalTopic(
                     name=name,
                     replication_factor=wanted.replication_factor,
                     min_insync_replicas=wanted.min_insync_replicas,
                 )
-                for name, wanted in wanted_topics(node.config).items()
+                for name, wanted in wanted_topics(self._config).items()
             ],
-            held=held_logs(node.disks.log_managers),
+            held=held_logs(self._log_managers),
         )
         try:
             epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)
@@ -280,10 +289,10 @@ class Membership:
                 await self._session.delete(self._live_path)
                 raise ZkError(refused.message) from refused
             raise ServiceError(
-                f"broker {node.broker_id} may not join: {refused.message}",
+                f"broker {registration.broker_id} may not join: {refused.message}",
                 _EXIT_CODES.get(refused.code, ExitCode.UNAVAILABLE),
             ) from refused
-        node.registration.broker_epoch = epoch
+        registration.broker_epoch = epoch
         self.cluster_id = cluster_id
         self._on_joined(cluster_id)
         log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))

@@ -11,10 +11,14 @@ from typing import Final
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, InstantMs
 from tidemark.model.metadata import PartitionImage
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
 
-from broker.shell.node import BrokerNode
+from broker.shell.live_brokers import LiveBrokers
+from broker.shell.registration import Registration
 
 log = logging.getLogger(__name__)
 
@@ -24,64 +28,80 @@ LONE_TIMEOUT_MS: Final = 1_000
 """How long the controller is asked at most when nothing could be handed over anyway."""
 
 
-async def hand_over(node: BrokerNode, *, deadline_ms: int) -> None:
-    """Ask the controller until nothing is led here, nothing of it can be led elsewhere, or
-    ``deadline_ms`` have passed.
-    """
-    clock = node.clock
-    deadline = InstantMs(clock.now_ms() + deadline_ms)
-    if node.registration.broker_epoch < 0:
-        return
-    asked_since = clock.now_ms()
-    while (left_ms := deadline - clock.now_ms()) > 0:
-        movable = movable_count(node)
-        waited_ms = clock.now_ms() - asked_since
-        if not movable:
-            left_ms = min(left_ms, LONE_TIMEOUT_MS - waited_ms)
-            if left_ms <= 0:
+class HandOver:
+    """Hand-over of what one broker leads."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        controller: ControllerClient,
+        clock: Clock,
+        *,
+        metadata: MetadataCache,
+        live: LiveBrokers,
+    ) -> None:
+        self._registration = registration
+        self._controller = controller
+        self._clock = clock
+        self._metadata = metadata
+        self._live = live
+
+    async def run(self, *, deadline_ms: int) -> None:
+        """Ask the controller until nothing is led here, nothing of it can be led elsewhere, or
+        ``deadline_ms`` have passed.
+        """
+        clock = self._clock
+        deadline = InstantMs(clock.now_ms() + deadline_ms)
+        if self._registration.broker_epoch < 0:
+            return
+        asked_since = clock.now_ms()
+        while (left_ms := deadline - clock.now_ms()) > 0:
+            movable = self.movable_count()
+            waited_ms = clock.now_ms() - asked_since
+            if not movable:
+                left_ms = min(left_ms, LONE_TIMEOUT_MS - waited_ms)
+                if left_ms <= 0:
+                    break
+            led = await self._ask(min(left_ms, CALL_TIMEOUT_MS))
+            if led == 0 or (led is not None and not self.movable_count()):
                 break
-        led = await _ask(node, min(left_ms, CALL_TIMEOUT_MS))
-        if led == 0 or (led is not None and not movable_count(node)):
-            break
-        await asyncio.sleep(min(left_ms, ASK_AGAIN_MS) / 1_000)
-    log.info(
-        "controlled shutdown",
-        extra=fields(led=led_count(node), took_ms=clock.now_ms() - asked_since),
-    )
-
-
-async def _ask(node: BrokerNode, timeout_ms: int) -> int | None:
-    """How many partitions the controller has us lead still; None: it did not say."""
-    deadline = InstantMs(node.clock.now_ms() + timeout_ms)
-    try:
-        answer = await node.controller.controlled_shutdown(
-            node.broker_id, BrokerEpoch(node.registration.broker_epoch), timeout_ms / 1_000
+            await asyncio.sleep(min(left_ms, ASK_AGAIN_MS) / 1_000)
+        log.info(
+            "controlled shutdown",
+            extra=fields(led=self.led_count(), took_ms=clock.now_ms() - asked_since),
         )
-    except TidemarkError as failure:
-        log.warning("controlled shutdown not heard", extra=fields(reason=failure.message))
-        return None
-    if answer.error_code != ErrorCode.NONE:
-        log.warning("controlled shutdown refused", extra=fields(reason=answer.error_message))
-        return None
-    await node.metadata.wait_for(read_position(answer.position), node.clock.seconds_until(deadline))
-    return int(answer.partitions_led)
 
+    async def _ask(self, timeout_ms: int) -> int | None:
+        """How many partitions the controller has us lead still; None: it did not say."""
+        registration = self._registration
+        deadline = InstantMs(self._clock.now_ms() + timeout_ms)
+        try:
+            answer = await self._controller.controlled_shutdown(
+                registration.broker_id, BrokerEpoch(registration.broker_epoch), timeout_ms / 1_000
+            )
+        except TidemarkError as failure:
+            log.warning("controlled shutdown not heard", extra=fields(reason=failure.message))
+            return None
+        if answer.error_code != ErrorCode.NONE:
+            log.warning("controlled shutdown refused", extra=fields(reason=answer.error_message))
+            return None
+        wait_s = self._clock.seconds_until(deadline)
+        await self._metadata.wait_for(read_position(answer.position), wait_s)
+        return int(answer.partitions_led)
 
-def led_count(node: BrokerNode) -> int:
-    """Partitions that this broker leads by its image."""
-    return len(_led(node))
+    def led_count(self) -> int:
+        """Partitions that this broker leads by its image."""
+        return len(self._led())
 
+    def movable_count(self) -> int:
+        """Those of them that another broker could lead: one that is in sync, and lives on."""
+        others = {broker for broker in self._live.epochs if broker != self._registration.broker_id}
+        return sum(1 for state in self._led() if not others.isdisjoint(state.isr))
 
-def movable_count(node: BrokerNode) -> int:
-    """Those of them that another broker could lead: one that is in sync, and lives on."""
-    others = {broker for broker in node.live.epochs if broker != node.broker_id}
-    return sum(1 for state in _led(node) if not others.isdisjoint(state.isr))
-
-
-def _led(node: BrokerNode) -> list[PartitionImage]:
-    return [
-        state
-        for topic in node.image.topics.values()
-        for state in topic.partitions
-        if state.leader == node.broker_id
-    ]
+    def _led(self) -> list[PartitionImage]:
+        return [
+            state
+            for topic in self._metadata.image.topics.values()
+            for state in topic.partitions
+            if state.leader == self._registration.broker_id
+        ]

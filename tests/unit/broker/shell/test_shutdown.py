@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import pytest
-from broker.shell.shutdown import hand_over, led_count, movable_count
+from broker.shell.shutdown import HandOver
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -24,29 +24,33 @@ class Controller:
             raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
         if self.moves and self.asked == 2:
             self.world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
-        return pb.ControlledShutdownResponse(partitions_led=led_count(self.world.node))
+        return pb.ControlledShutdownResponse(partitions_led=stopping(self.world).led_count())
+
+
+def stopping(world: LeaderWorld, controller: Controller | None = None) -> HandOver:
+    node, client = world.node, cast("ControllerClient", controller)
+    return HandOver(node.registration, client, LoopClock(), metadata=node.metadata, live=node.live)
 
 
 def hand_over_of(world: LeaderWorld, controller: Controller, deadline_ms: int = 5_000) -> None:
-    world.node.clock = LoopClock()
     world.node.registration.broker_epoch = 10
-    world.node.controller = cast("ControllerClient", controller)
-    run_virtual(hand_over(world.node, deadline_ms=deadline_ms))
+    run_virtual(stopping(world, controller).run(deadline_ms=deadline_ms))
 
 
 @pytest.mark.feature("A16")
 def test_it_asks_until_nothing_is_led() -> None:
     world = LeaderWorld()
     controller = Controller(world)
-    assert (led_count(world.node), movable_count(world.node)) == (1, 1)
+    ending = stopping(world)
+    assert (ending.led_count(), ending.movable_count()) == (1, 1)
     hand_over_of(world, controller)
-    assert (controller.asked, led_count(world.node)) == (2, 0)
+    assert (controller.asked, ending.led_count()) == (2, 0)
 
 
 def test_nobody_else_could_lead_so_that_it_does_not_wait() -> None:
     world = LeaderWorld(partition(isr=(1,)))
     controller = Controller(world, moves=False)
-    assert movable_count(world.node) == 0
+    assert stopping(world).movable_count() == 0
     hand_over_of(world, controller)
     assert controller.asked == 1
 
@@ -61,6 +65,5 @@ def test_the_deadline_ends_it() -> None:
 def test_who_never_registered_has_nothing_to_hand_over() -> None:
     world = LeaderWorld()
     controller = Controller(world)
-    world.node.controller = cast("ControllerClient", controller)
-    run_virtual(hand_over(world.node, deadline_ms=1_000))
+    run_virtual(stopping(world, controller).run(deadline_ms=1_000))
     assert controller.asked == 0
