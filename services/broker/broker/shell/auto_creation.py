@@ -6,10 +6,11 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
+from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_topics
+from broker.config import BrokerConfig
+from broker.core.authorizer import CLUSTER, Authorizer, Operation, topic_resource
+from broker.shell.controller_relay import ControllerRelay, caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
@@ -21,71 +22,87 @@ _BY_DEFAULT: Final = -1
 """The controller's own number."""
 
 
-def topics_to_create(node: BrokerNode, principal: str, names: Iterable[str | None]) -> list[str]:
-    """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
-    if not node.config.auto_create_topics_enable:
-        return []
-    authorize = node.authorizer.authorize
-    missing = [
-        name
-        for name in dict.fromkeys(names)
-        if name
-        and name not in node.image.topics
-        and topic_name_problem(name) is None
-        and name not in INTERNAL_TOPICS
-        and (
-            authorize(principal, Operation.CREATE, CLUSTER)
-            or authorize(principal, Operation.CREATE, topic_resource(name))
+class AutoCreation:
+    """Automatic creations of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        relay: ControllerRelay,
+        *,
+        metadata: MetadataCache,
+        authorizer: Authorizer,
+    ) -> None:
+        self._config = config
+        self._relay = relay
+        self._metadata = metadata
+        self._authorizer = authorizer
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+        """Creations that are not answered yet, by topic name."""
+
+    def to_create(self, principal: str, names: Iterable[str | None]) -> list[str]:
+        """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
+        if not self._config.auto_create_topics_enable:
+            return []
+        authorize = self._authorizer.authorize
+        missing = [
+            name
+            for name in dict.fromkeys(names)
+            if name
+            and name not in self._metadata.image.topics
+            and topic_name_problem(name) is None
+            and name not in INTERNAL_TOPICS
+            and (
+                authorize(principal, Operation.CREATE, CLUSTER)
+                or authorize(principal, Operation.CREATE, topic_resource(name))
+            )
+        ]
+        return missing[:AUTO_CREATED_MAX]
+
+    async def create(self, context: RequestContext, names: list[str]) -> dict[str, ErrorCode]:
+        """Create what nobody else is creating; wait for the others' creations. Answers what was
+        refused, by name.
+        """
+        under_way = self._under_way
+        ours = [name for name in names if name not in under_way]
+        others = [under_way[name] for name in names if name in under_way]
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        under_way.update(dict.fromkeys(ours, done))
+        refused: dict[str, ErrorCode] = {}
+        try:
+            if ours:
+                refused = await self._ask_controller(context, ours)
+        finally:
+            for name in ours:
+                del under_way[name]
+            done.set_result(None)
+        for other in others:
+            await asyncio.shield(other)
+        return refused
+
+    async def _ask_controller(
+        self, context: RequestContext, names: list[str]
+    ) -> dict[str, ErrorCode]:
+        config = self._config
+        counts = (
+            config.num_partitions or _BY_DEFAULT,
+            config.default_replication_factor or _BY_DEFAULT,
         )
-    ]
-    return missing[:AUTO_CREATED_MAX]
-
-
-async def create_topics(
-    node: BrokerNode, context: RequestContext, names: list[str]
-) -> dict[str, ErrorCode]:
-    """Create what nobody else is creating; wait for the others' creations. Answers what was
-    refused, by name.
-    """
-    under_way = node.topics_being_created
-    ours = [name for name in names if name not in under_way]
-    others = [under_way[name] for name in names if name in under_way]
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    under_way.update(dict.fromkeys(ours, done))
-    refused: dict[str, ErrorCode] = {}
-    try:
-        if ours:
-            refused = await _ask_controller(node, context, ours)
-    finally:
-        for name in ours:
-            del under_way[name]
-        done.set_result(None)
-    for other in others:
-        await asyncio.shield(other)
-    return refused
-
-
-async def _ask_controller(
-    node: BrokerNode, context: RequestContext, names: list[str]
-) -> dict[str, ErrorCode]:
-    config = node.config
-    counts = config.num_partitions or _BY_DEFAULT, config.default_replication_factor or _BY_DEFAULT
-    message = write_create_topics(
-        caller_of(context),
-        [NewTopic(name, *counts, (), {}) for name in names],
-        validate_only=False,
-        timeout_ms=AUTO_CREATE_TIMEOUT_MS,
-    )
-    results = await relay_topics(
-        node,
-        "CreateTopics",
-        message,
-        named=[TopicRef(name) for name in names],
-        timeout_ms=AUTO_CREATE_TIMEOUT_MS,
-    )
-    told = {
-        ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
-    }
-    return {result.name: told.get(result.error_code, result.error_code) for result in results}
+        message = write_create_topics(
+            caller_of(context),
+            [NewTopic(name, *counts, (), {}) for name in names],
+            validate_only=False,
+            timeout_ms=AUTO_CREATE_TIMEOUT_MS,
+        )
+        results = await self._relay.topics(
+            "CreateTopics",
+            message,
+            named=[TopicRef(name) for name in names],
+            timeout_ms=AUTO_CREATE_TIMEOUT_MS,
+        )
+        told = {
+            ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
+        }
+        return {result.name: told.get(result.error_code, result.error_code) for result in results}

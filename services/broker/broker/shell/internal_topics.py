@@ -10,11 +10,13 @@ from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 
 from broker.config import BrokerConfig
-from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_topics
+from broker.shell.controller_relay import ControllerRelay, caller_of
+from broker.shell.counters import BrokerCounters
+from broker.shell.live_brokers import LiveBrokers
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
@@ -66,41 +68,56 @@ def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
     }
 
 
-async def ensure_internal_topic(
-    node: BrokerNode, context: RequestContext, name: str
-) -> TidemarkError | None:
-    """None once the topic is in this broker's metadata; else why it is not: ask again."""
-    if name in node.image.topics:
-        return None
-    words = f"{name} is being created; ask again"
-    if not node.live.epochs:
+class InternalTopics:
+    """Topics of the coordinators, as one broker creates them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        relay: ControllerRelay,
+        *,
+        metadata: MetadataCache,
+        live: LiveBrokers,
+        counters: BrokerCounters,
+    ) -> None:
+        self._wanted = wanted_topics(config)
+        self._relay = relay
+        self._metadata = metadata
+        self._live = live
+        self._counters = counters
+
+    async def ensure(self, context: RequestContext, name: str) -> TidemarkError | None:
+        """None once the topic is in this broker's metadata; else why it is not: ask again."""
+        if name in self._metadata.image.topics:
+            return None
+        words = f"{name} is being created; ask again"
+        if not self._live.epochs:
+            return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
+        wanted = self._wanted[name]
+        new = NewTopic(name, wanted.partition_count, wanted.replication_factor, (), wanted.configs)
+        message = write_create_topics(
+            caller_of(context), [new], validate_only=False, timeout_ms=CREATE_TIMEOUT_MS
+        )
+        (result,) = await self._relay.topics(
+            "CreateTopics", message, named=[TopicRef(name)], timeout_ms=CREATE_TIMEOUT_MS
+        )
+        if name in self._metadata.image.topics or result.error_code is ErrorCode.NONE:
+            return None
+        if result.error_code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            words = self._too_few_brokers(name, wanted)
         return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
-    wanted = wanted_topics(node.config)[name]
-    new = NewTopic(name, wanted.partition_count, wanted.replication_factor, (), wanted.configs)
-    message = write_create_topics(
-        caller_of(context), [new], validate_only=False, timeout_ms=CREATE_TIMEOUT_MS
-    )
-    (result,) = await relay_topics(
-        node, "CreateTopics", message, named=[TopicRef(name)], timeout_ms=CREATE_TIMEOUT_MS
-    )
-    if name in node.image.topics or result.error_code is ErrorCode.NONE:
-        return None
-    if result.error_code is ErrorCode.INVALID_REPLICATION_FACTOR:
-        words = _too_few_brokers(node, name, wanted)
-    return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
 
-
-def _too_few_brokers(node: BrokerNode, name: str, wanted: Wanted) -> str:
-    """What to say; it is logged once for each number of brokers, however often clients ask."""
-    live, factor = len(node.live.epochs), wanted.replication_factor
-    words = (
-        f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its own,"
-        f" and {live} brokers are alive. Start more brokers, or lower {wanted.factor_key}."
-    )
-    refusals = node.counters.refusals_of(name)
-    refusals.count += 1
-    if refusals.logged != words:
-        refusals.logged = words
-        said = fields(topic=name, wanted=factor, live=live, option=wanted.factor_key)
-        log.warning("internal topic not made: too few brokers", extra=said)
-    return words
+    def _too_few_brokers(self, name: str, wanted: Wanted) -> str:
+        """What to say; it is logged once for each number of brokers, however often clients ask."""
+        live, factor = len(self._live.epochs), wanted.replication_factor
+        words = (
+            f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its"
+            f" own, and {live} brokers are alive. Start more brokers, or lower {wanted.factor_key}."
+        )
+        refusals = self._counters.refusals_of(name)
+        refusals.count += 1
+        if refusals.logged != words:
+            refusals.logged = words
+            said = fields(topic=name, wanted=factor, live=live, option=wanted.factor_key)
+            log.warning("internal topic not made: too few brokers", extra=said)
+        return words

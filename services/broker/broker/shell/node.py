@@ -1,6 +1,5 @@
 """BrokerNode: the parts of one broker process. Everything here runs on the event loop."""
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 
@@ -20,12 +19,15 @@ from broker.config import BrokerConfig
 from broker.core.authorizer import Authorizer
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.quotas import Quotas
+from broker.shell.auto_creation import AutoCreation
+from broker.shell.controller_relay import ControllerRelay
 from broker.shell.counters import BrokerCounters
 from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_log import GroupLog
 from broker.shell.hosted import HostedPartition
+from broker.shell.internal_topics import InternalTopics
 from broker.shell.limits import connection_limits
 from broker.shell.live_brokers import LiveBrokers
 from broker.shell.parking_lot import ParkingLot, parked_limits
@@ -105,13 +107,7 @@ class BrokerNode:
             draw_session_id, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
         self.parked = ParkingLot(parked_limits(config), clock, self.fetch_sessions)
-        self.disks = DiskHealth(
-            log_managers,
-            failed_directories,
-            hosted=self.table.by_name,
-            parked=self.parked,
-            counters=self.counters,
-        )
+        self.disks = self._make_disks(log_managers, failed_directories)
         self.reader = PartitionReader(self.disks)
         self.group_commits = GroupCommits(self.disks.log_managers)
         self.has_lease = has_lease
@@ -127,8 +123,11 @@ class BrokerNode:
         off.
         """
         self.groups = self._make_groups()
-        self.topics_being_created: dict[str, asyncio.Future[None]] = {}
-        """Automatic creations under way, by topic name."""
+        self.relay = ControllerRelay(controller, self.metadata, clock)
+        self.internal_topics = self._make_internal_topics()
+        self.auto_creation = AutoCreation(
+            config, self.relay, metadata=self.metadata, authorizer=self.authorizer
+        )
         self.metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, self.groups.follow)
         self.metadata.subscribe(THROTTLES, Kind.BROKER_CONFIGS, self._set_throttles)
 
@@ -136,6 +135,17 @@ class BrokerNode:
     def image(self) -> ClusterImage:
         """All metadata as last shown."""
         return self.metadata.image
+
+    def _make_disks(
+        self, log_managers: Sequence[LogManager], failed_directories: Sequence[str]
+    ) -> DiskHealth:
+        return DiskHealth(
+            log_managers,
+            failed_directories,
+            hosted=self.table.by_name,
+            parked=self.parked,
+            counters=self.counters,
+        )
 
     def _make_appender(self) -> PartitionAppender:
         return PartitionAppender(
@@ -146,6 +156,15 @@ class BrokerNode:
             group_commits=self.group_commits,
             counters=self.counters,
             has_lease=self.has_lease,
+        )
+
+    def _make_internal_topics(self) -> InternalTopics:
+        return InternalTopics(
+            self.config,
+            self.relay,
+            metadata=self.metadata,
+            live=self.live,
+            counters=self.counters,
         )
 
     def _make_groups(self) -> Groups:

@@ -9,11 +9,10 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import Operation
-from broker.shell.internal_topics import ensure_internal_topic
+from broker.shell.controller_relay import caller_of
 from broker.shell.kafka.group_calls import refuse_unless
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 
 FENCED_KNOWN_FROM: Final = 2
@@ -23,7 +22,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     """The coordinator adds the partition that has the group's offsets: there must be one."""
     refuse_unless_writer(node, context, request.transactional_id)
     refuse_unless(node, context, Operation.READ, request.group_id)
-    missing = await ensure_internal_topic(node, context, CONSUMER_OFFSETS)
+    missing = await node.internal_topics.ensure(context, CONSUMER_OFFSETS)
     if missing is not None:
         code = missing.code
     else:

@@ -17,9 +17,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import known_to, may
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Producer
 

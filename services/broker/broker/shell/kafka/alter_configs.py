@@ -14,9 +14,9 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import CLUSTER_WIDE
+from broker.shell.controller_relay import caller_of
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_alterations
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange
 
@@ -65,8 +65,8 @@ async def _relay(
             wanted.append(alteration)
         except TidemarkError as refused:
             answers[named] = AlterationResult(*named, refused.code, refused.message)
-    for result in await relay_alterations(
-        node, caller_of(context), wanted, validate_only=request.validate_only
+    for result in await node.relay.alterations(
+        caller_of(context), wanted, validate_only=request.validate_only
     ):
         answers[result.resource_type, result.resource_name] = result
     return {

@@ -11,8 +11,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.controller_relay import caller_of
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_topics
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
@@ -40,8 +40,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
         )
-        for result in await relay_topics(
-            node,
+        for result in await node.relay.topics(
             "CreatePartitions",
             message,
             named=[TopicRef(topic.name) for topic in wanted],

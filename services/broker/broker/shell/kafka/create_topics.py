@@ -14,8 +14,8 @@ from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.broker_configs import topic_configs_shown
+from broker.shell.controller_relay import caller_of
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_topics
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
@@ -43,8 +43,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
         )
-        for result in await relay_topics(
-            node,
+        for result in await node.relay.topics(
             "CreateTopics",
             message,
             named=[TopicRef(topic.name) for topic in wanted],

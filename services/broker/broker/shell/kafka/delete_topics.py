@@ -11,8 +11,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.shell.controller_relay import caller_of
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of, relay_topics
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
 
@@ -35,8 +35,8 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     if wanted:
         refs = list(wanted.values())
         message = write_delete_topics(caller_of(context), refs, timeout_ms=request.timeout)
-        results = await relay_topics(
-            node, "DeleteTopics", message, named=refs, timeout_ms=request.timeout
+        results = await node.relay.topics(
+            "DeleteTopics", message, named=refs, timeout_ms=request.timeout
         )
         answers.update(zip(wanted, results, strict=True))
     return {

@@ -10,9 +10,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.controller_relay import by_topic, caller_of
 from broker.shell.node import BrokerNode
-from broker.shell.partition_relay import by_topic, relay_partitions
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import write_caller
 
@@ -39,7 +38,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         ],
         timeout_ms=request.timeout,
     )
-    relayed = await relay_partitions(node, "ElectLeaders", message, request.timeout)
+    relayed = await node.relay.partitions("ElectLeaders", message, request.timeout)
     return {
         "error_code": int(relayed.error_code),
         "replica_election_results": [

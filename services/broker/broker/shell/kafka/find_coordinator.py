@@ -19,7 +19,6 @@ from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 from broker.core.authorizer import Operation, group_resource, transactional_id_resource
-from broker.shell.internal_topics import ensure_internal_topic
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 
@@ -47,7 +46,7 @@ async def _coordinators(
     if topic is None:
         words = "share groups are not served." if key_type == 2 else f"key type {key_type}?"
         return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
-    missing = await ensure_internal_topic(node, context, topic)
+    missing = await node.internal_topics.ensure(context, topic)
     if missing is not None:
         return [_nobody(missing.code, missing.message) for _ in keys]
     return [_coordinator(node, context, key_type, key) for key in keys]

@@ -13,10 +13,9 @@ from tidemark.model.ids import NO_PRODUCER
 from tidemark.model.topics import TRANSACTION_STATE
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.internal_topics import ensure_internal_topic
+from broker.shell.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import known_to, may, producer_of
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import Granted
 
@@ -63,7 +62,7 @@ async def _next_producer(node: BrokerNode) -> Granted:
 
 
 async def _next_session(node: BrokerNode, request: Struct, context: RequestContext) -> Granted:
-    missing = await ensure_internal_topic(node, context, TRANSACTION_STATE)
+    missing = await node.internal_topics.ensure(context, TRANSACTION_STATE)
     if missing is not None:
         return Granted(missing.code)
     return await node.txn.init(

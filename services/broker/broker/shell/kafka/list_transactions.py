@@ -11,10 +11,10 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
 from broker.core.authorizer import Operation
+from broker.shell.controller_relay import caller_of
 from broker.shell.kafka.find_coordinator import broker_of_transactional_id
 from broker.shell.kafka.txn_calls import may
 from broker.shell.node import BrokerNode
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.txn_relay import ListingFilter
 

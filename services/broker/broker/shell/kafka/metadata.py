@@ -23,7 +23,6 @@ from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.auto_creation import create_topics, topics_to_create
 from broker.shell.connection import Connection
 from broker.shell.node import BrokerNode
 from broker.shell.request_router import context_of
@@ -37,7 +36,7 @@ def handle(
     missing: list[str] = []
     if request.topics and request.allow_auto_topic_creation:
         names = [query.topic for query in request.topics]
-        missing = topics_to_create(node, connection.principal, names)
+        missing = node.auto_creation.to_create(connection.principal, names)
     if not missing:
         connection.answer(header, _answer(node, connection, header, request))
         return
@@ -45,7 +44,7 @@ def handle(
     context = context_of(connection, header)
 
     async def create_first() -> None:
-        refused = await create_topics(node, context, missing)
+        refused = await node.auto_creation.create(context, missing)
         reply.send([_answer(node, connection, header, request, refused)])
 
     connection.start(create_first())

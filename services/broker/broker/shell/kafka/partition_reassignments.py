@@ -12,9 +12,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
+from broker.shell.controller_relay import by_topic, caller_of
 from broker.shell.node import BrokerNode
-from broker.shell.partition_relay import by_topic, relay_partitions
-from broker.shell.relay import caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import write_caller
 
@@ -39,7 +38,7 @@ async def alter(node: BrokerNode, request: Struct, context: RequestContext) -> d
         timeout_ms=request.timeout,
         allow_replication_factor_change=allow is None or bool(allow),
     )
-    relayed = await relay_partitions(node, "AlterReassignments", message, request.timeout)
+    relayed = await node.relay.partitions("AlterReassignments", message, request.timeout)
     return {
         "allow_replication_factor_change": message.allow_replication_factor_change,
         "error_code": int(relayed.error_code),

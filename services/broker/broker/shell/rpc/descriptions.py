@@ -12,7 +12,6 @@ from tidemark.model.topics import topic_name_problem
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.auto_creation import create_topics, topics_to_create
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import Caller
@@ -47,9 +46,9 @@ async def describe_topics(
     """The topics asked for, in their order, or all; created first where that is allowed."""
     refused: dict[str, ErrorCode] = {}
     if request.allow_auto_topic_creation:
-        missing = topics_to_create(node, caller.principal, request.topics)
+        missing = node.auto_creation.to_create(caller.principal, request.topics)
         if missing:
-            refused = await create_topics(node, _context(caller, request.client_id), missing)
+            refused = await node.auto_creation.create(_context(caller, request.client_id), missing)
     names = list(request.topics) or sorted(node.image.topics)
     topics = [_topic(node, caller, name, refused) for name in names]
     if not request.topics:

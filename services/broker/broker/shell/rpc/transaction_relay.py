@@ -21,7 +21,6 @@ from broker.core.authorizer import (
     topic_resource,
     transactional_id_resource,
 )
-from broker.shell.internal_topics import ensure_internal_topic
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import caller_of
@@ -207,7 +206,7 @@ class _Call:
 
     async def ensure(self, topic: str) -> None:
         """Make an internal topic if it is missing. Raises TidemarkError."""
-        missing = await ensure_internal_topic(self._node, self._context, topic)
+        missing = await self._node.internal_topics.ensure(self._context, topic)
         if missing is not None:
             raise missing
 

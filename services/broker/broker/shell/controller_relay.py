@@ -1,0 +1,226 @@
+"""ControllerRelay: changes that the controller decides, forwarded with the principal that asks, and
+answered once this broker's own metadata shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import Message
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_TOPIC_ID, InstantMs
+from tidemark.model.metadata import START_OF_FEED
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.metadata_wire import read_position
+
+from broker.shell.request_context import RequestContext
+from broker.shell.wire_mapping import (
+    AlterationResult,
+    Caller,
+    ConfigAlteration,
+    Relayed,
+    TopicRef,
+    TopicResult,
+    read_alteration_results,
+    read_topic_results,
+    write_alter_configs,
+)
+
+TRIGGER_TIMEOUT_MS: Final = 5_000
+"""A client that does not want to wait (timeout <= 0) still wants the change made: the controller
+gets this long.
+"""
+
+RELAY_TIMEOUT_MS_MAX: Final = 300_000
+"""However long a client is ready to wait, a broker holds its request no longer."""
+
+ALTER_CONFIGS_TIMEOUT_MS: Final = 30_000
+"""Kafka's requests that alter configuration carry no timeout."""
+
+
+class PartitionAnswer(NamedTuple):
+    """What became of one partition."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    message: str | None
+
+
+class PartitionsRelayed(NamedTuple):
+    """The request as a whole, and each partition that the controller names."""
+
+    error_code: ErrorCode
+    message: str | None
+    partitions: tuple[PartitionAnswer, ...]
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """For whom a handler asks."""
+    return Caller(context.principal, context.client_id or "", context.request_id)
+
+
+class ControllerRelay:
+    """Requests of this broker's clients to the active controller."""
+
+    def __init__(self, controller: ControllerClient, metadata: MetadataCache, clock: Clock) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._clock = clock
+
+    async def topics(
+        self,
+        method: str,
+        message: Message,
+        *,
+        named: Sequence[TopicRef],
+        timeout_ms: int,
+        validate_only: bool = False,
+    ) -> list[TopicResult]:
+        """Ask the active controller for a change of topics; one result for each topic named, in
+        their order.
+
+        Waits until this broker's feed has reached the change, so that a client that reads its own
+        metadata here sees it. Where that takes longer than ``timeout_ms`` the change goes on, and
+        what succeeded is answered as REQUEST_TIMED_OUT.
+        """
+        deadline = self._deadline(timeout_ms)
+        try:
+            response = await self._controller.call(method, message, _call_timeout_s(timeout_ms))
+        except TidemarkError as failure:
+            return [_failed(ref, failure.code, failure.message) for ref in named]
+        relayed: Relayed[TopicResult] = read_topic_results(response)
+        if relayed.error_code is not ErrorCode.NONE:
+            return [_failed(ref, relayed.error_code, None) for ref in named]
+        results = _in_order(relayed.results, named)
+        if validate_only or await self._seen(relayed, deadline):
+            return results
+        return [_timed_out(result) for result in results]
+
+    async def alterations(
+        self,
+        caller: Caller,
+        alterations: Sequence[ConfigAlteration],
+        *,
+        validate_only: bool,
+    ) -> list[AlterationResult]:
+        """Ask the active controller to alter configurations; one result for each resource, in their
+        order.
+        """
+        if not alterations:
+            return []
+        deadline = self._deadline(ALTER_CONFIGS_TIMEOUT_MS)
+        message = write_alter_configs(
+            caller, alterations, validate_only=validate_only, timeout_ms=ALTER_CONFIGS_TIMEOUT_MS
+        )
+        try:
+            response = await self._controller.call(
+                "AlterConfigs", message, _call_timeout_s(ALTER_CONFIGS_TIMEOUT_MS)
+            )
+        except TidemarkError as failure:
+            return _all_altered(alterations, failure.code, failure.message)
+        relayed = read_alteration_results(response)
+        if relayed.error_code is not ErrorCode.NONE:
+            return _all_altered(alterations, relayed.error_code, None)
+        if validate_only or await self._seen(relayed, deadline):
+            return list(relayed.results)
+        return [
+            result._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            if result.error_code is ErrorCode.NONE
+            else result
+            for result in relayed.results
+        ]
+
+    async def _seen(
+        self, relayed: Relayed[TopicResult] | Relayed[AlterationResult], deadline: InstantMs
+    ) -> bool:
+        """Whether this broker's metadata shows the change by ``deadline``; a change that did
+        nothing shows at once.
+        """
+        if relayed.position <= START_OF_FEED or all(
+            result.error_code is not ErrorCode.NONE for result in relayed.results
+        ):
+            return True
+        return await self._metadata.wait_for(relayed.position, self._clock.seconds_until(deadline))
+
+    def _deadline(self, timeout_ms: int) -> InstantMs:
+        return InstantMs(self._clock.now_ms() + max(0, min(timeout_ms, RELAY_TIMEOUT_MS_MAX)))
+
+    async def partitions(self, method: str, message: Message, timeout_ms: int) -> PartitionsRelayed:
+        """Ask the active controller. A change that this broker does not see in time goes on all the
+        same.
+        """
+        wanted_ms = min(timeout_ms if timeout_ms > 0 else TRIGGER_TIMEOUT_MS, RELAY_TIMEOUT_MS_MAX)
+        deadline = InstantMs(self._clock.now_ms() + wanted_ms)
+        try:
+            response: Any = await self._controller.call(method, message, wanted_ms / 1_000)
+        except TidemarkError as failure:
+            return PartitionsRelayed(failure.code, failure.message, ())
+        if response.error_code:
+            return PartitionsRelayed(ErrorCode(response.error_code), None, ())
+        found = tuple(
+            PartitionAnswer(
+                one.topic, one.partition, ErrorCode(one.error_code), one.error_message or None
+            )
+            for one in response.partitions
+        )
+        if not await self._metadata.wait_for(
+            read_position(response.position), self._clock.seconds_until(deadline)
+        ):
+            words = "the change is made, but this broker has not seen it within the timeout"
+            return PartitionsRelayed(ErrorCode.REQUEST_TIMED_OUT, words, found)
+        return PartitionsRelayed(ErrorCode.NONE, None, found)
+
+
+def _call_timeout_s(timeout_ms: int) -> float:
+    wanted_ms = timeout_ms if timeout_ms > 0 else TRIGGER_TIMEOUT_MS
+    return min(wanted_ms, RELAY_TIMEOUT_MS_MAX) / 1_000
+
+
+def _in_order(results: Sequence[TopicResult], named: Sequence[TopicRef]) -> list[TopicResult]:
+    """The controller answers in the order asked; what it refused may lack the name or id."""
+    if len(results) != len(named):
+        message = f"the controller answered {len(results)} of {len(named)} topics"
+        return [_failed(ref, ErrorCode.UNKNOWN_SERVER_ERROR, message) for ref in named]
+    return [
+        result._replace(
+            name=result.name or ref.name,
+            topic_id=ref.topic_id if result.topic_id == NO_TOPIC_ID else result.topic_id,
+        )
+        for ref, result in zip(named, results, strict=True)
+    ]
+
+
+def _failed(ref: TopicRef, error_code: ErrorCode, message: str | None) -> TopicResult:
+    return TopicResult(ref.name, ref.topic_id, error_code, message)
+
+
+def _timed_out(result: TopicResult) -> TopicResult:
+    if result.error_code is not ErrorCode.NONE:
+        return result
+    return TopicResult(
+        result.name,
+        result.topic_id,
+        ErrorCode.REQUEST_TIMED_OUT,
+        "the change is made, but this broker has not seen it within the timeout",
+    )
+
+
+def _all_altered(
+    alterations: Sequence[ConfigAlteration], error_code: ErrorCode, message: str | None
+) -> list[AlterationResult]:
+    return [
+        AlterationResult(one.resource_type, one.resource_name, error_code, message)
+        for one in alterations
+    ]
+
+
+def by_topic(answers: tuple[PartitionAnswer, ...]) -> dict[str, list[PartitionAnswer]]:
+    """In order of appearance."""
+    topics: dict[str, list[PartitionAnswer]] = {}
+    for one in answers:
+        topics.setdefault(one.topic, []).append(one)
+    return topics
