@@ -12,7 +12,7 @@ from broker.config import BrokerConfig
 from broker.shell.apis import make_router
 from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.node import BrokerNode
-from broker.shell.producer_ids import from_controller
+from broker.shell.transactions.producer_ids import from_controller
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 from controller.shell.rest import measure

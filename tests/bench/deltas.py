@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 from bench.report import Row
 from broker.config import BrokerConfig
-from broker.shell.hosting import Hosting
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosting import Hosting
 from broker.storage.log_manager import LogManager
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from tidemark.model import ids

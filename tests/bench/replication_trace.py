@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from broker.__main__ import main
 from broker.core.partition import Role
-from broker.shell.hosted import HostedPartition
 from broker.shell.kafka import replica_fetch
 from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.replication import fetcher
 from broker.shell.replication.replica_reader import ReplicaReader
 from tidemark.cli.dev.cluster import DevCluster

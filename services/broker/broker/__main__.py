@@ -17,10 +17,10 @@ from tidemark.runtime.zk_session import ZkSession
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.broker_service import BrokerService
-from broker.shell.descriptor_budget import divide, within
 from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.seams import machine_seams
 from broker.shell.start import open_directories
+from broker.shell.upkeep.descriptor_budget import divide, within
 
 SERVICE = "broker"
 

@@ -4,7 +4,7 @@ that readers of committed records are served from.
 
 from typing import NamedTuple, cast
 
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.segment import TXN_INDEX
 from broker.storage.txn_index import TxnIndex
 from tidemark.codec.control_record import EndTxnMarker, read_control

@@ -25,7 +25,7 @@ from sim.cluster.faults import (
 from sim.cluster.parts import readable
 
 if TYPE_CHECKING:
-    from broker.shell.hosted import HostedPartition
+    from broker.shell.partitions.hosted import HostedPartition
 
     from sim.cluster.parts import Machine, SimTopic
     from sim.cluster.world import World

@@ -11,7 +11,8 @@ from typing import Any, Final
 from broker.core.isr import Isr
 from broker.core.partition import Partition
 from broker.core.replica import Replica
-from broker.shell import held_logs, hosting
+from broker.shell.cluster import held_logs
+from broker.shell.partitions import hosting
 from broker.storage.directory import LogDirectory
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log

@@ -16,7 +16,7 @@ from broker.core.groups.offsets import Offsets
 from broker.core.open_txns import OpenTxns
 from broker.core.partition import Partition
 from broker.core.producers import ACCEPTED, ProducerTable
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.codec.txn_records import EndKind
 from tidemark.machine.shard import Decision
 from tidemark.model.errors import ErrorCode

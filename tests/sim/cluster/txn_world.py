@@ -16,7 +16,7 @@ from typing import Any, Final
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.consumer.member import ConsumerMember as LoggedMember
 from broker.core.groups.shard import GroupShard
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control
 from tidemark.codec.record_batch import BatchHeader, iterate_headers
 from tidemark.codec.records import read_records

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.partition import Partition, Role
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.directory import LogDamagedError
 from tidemark.runtime import zk_paths
 from tidemark.storage.mem_disk import MemDisk

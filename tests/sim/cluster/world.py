@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from broker.core.parked import Parked
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from controller.core.inputs import Asked, Request
 from controller.shell import znodes
 from tidemark.model.errors import ErrorCode, TidemarkError

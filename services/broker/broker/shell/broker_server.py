@@ -14,19 +14,19 @@ from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import SSL, BrokerConfig
-from broker.shell import producer_ids
 from broker.shell.apis import make_router
-from broker.shell.cleaning import Cleaning
-from broker.shell.hosting import Hosting
 from broker.shell.listener import KafkaListener
-from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode, no_lease_needed
-from broker.shell.replica_reports import ReplicaReports
+from broker.shell.partitions.hosting import Hosting
 from broker.shell.replication.manager import ReplicationManager
+from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.seams import Seams
 from broker.shell.subscribers import LISTENERS
-from broker.shell.txn_relay import TxnRelay
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions import producer_ids
+from broker.shell.transactions.txn_relay import TxnRelay
+from broker.shell.transactions.txn_verifier import TxnVerifier
+from broker.shell.upkeep.cleaning import Cleaning
+from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8

@@ -15,11 +15,11 @@ from tidemark.runtime.zk_session import ZkUnavailableError
 
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
-from broker.shell.lease_keeper import LeaseKeeper
-from broker.shell.membership import Announcement, Membership
+from broker.shell.cluster.lease_keeper import LeaseKeeper
+from broker.shell.cluster.membership import Announcement, Membership
+from broker.shell.cluster.shutdown import HandOver
 from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
 from broker.shell.seams import Seams, ServesGrpc
-from broker.shell.shutdown import HandOver
 from broker.shell.start import OpenedDirectories
 
 INCARNATION_BYTES: Final = 16

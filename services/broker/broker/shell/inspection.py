@@ -22,8 +22,8 @@ from tidemark.runtime.worker_pool import (
 
 from broker.core.batch_rules import count_refused
 from broker.core.partition import Refusal
-from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.storage.recompression import BatchRule, apply_rule
 from broker.storage.recompression import Refusal as RuleRefusal
 

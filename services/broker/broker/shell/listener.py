@@ -21,7 +21,7 @@ from broker.shell.connection import Connection
 from broker.shell.counters import BrokerCounters
 from broker.shell.late_frames import is_late
 from broker.shell.limits import ConnectionLimits
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.request_router import RequestRouter
 
 log = logging.getLogger(__name__)

@@ -19,33 +19,33 @@ from broker.config import BrokerConfig
 from broker.core.authorizer import Authorizer
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.quotas import Quotas
-from broker.shell.auto_creation import AutoCreation
-from broker.shell.controller_relay import ControllerRelay
+from broker.shell.cluster.auto_creation import AutoCreation
+from broker.shell.cluster.controller_relay import ControllerRelay
+from broker.shell.cluster.internal_topics import InternalTopics
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.cluster.registration import Registration
 from broker.shell.counters import BrokerCounters
-from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_log import GroupLog
-from broker.shell.hosted import HostedPartition
-from broker.shell.internal_topics import InternalTopics
 from broker.shell.limits import connection_limits
-from broker.shell.live_brokers import LiveBrokers
-from broker.shell.parking_lot import ParkingLot, parked_limits
 from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.partitions.parking_lot import ParkingLot, parked_limits
 from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.suspects import Suspects
 from broker.shell.partitions.table import PartitionTable
-from broker.shell.registration import Registration
 from broker.shell.replication.fetcher import FetcherParts
 from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.replication.isr_sender import IsrSender
 from broker.shell.replication.leader_throttle import LeaderThrottle
 from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.subscribers import ACT_FIRST, ACT_THEN, GROUPS, THROTTLES
-from broker.shell.suspects import Suspects
-from broker.shell.txn_relay import TxnRelay
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions.txn_relay import TxnRelay
+from broker.shell.transactions.txn_verifier import TxnVerifier
 from broker.storage.log_manager import LogManager
 
 

@@ -22,8 +22,8 @@ from tidemark.runtime.worker_pool import (
 from tidemark.storage.disk import DiskError
 
 from broker.core.list_offsets import FoundOffset, OffsetSearch, Seek
-from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice
 

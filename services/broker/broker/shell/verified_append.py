@@ -12,9 +12,9 @@ from tidemark.codec.record_batch import HEADER_BYTES, read_header
 
 from broker.core.partition import Refusal
 from broker.core.txn_checks import Ask, BatchCheck
-from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 
 
 def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from broker.config import BrokerConfig
-from broker.shell.hosted import HostedPartition
-from broker.shell.hosting import Following, Hosting
-from broker.shell.maintenance import Maintenance
 from broker.shell.node import BrokerNode, no_lease_needed
-from broker.shell.replica_reports import ReplicaReports
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.hosting import Following, Hosting
+from broker.shell.replication.replica_reports import ReplicaReports
+from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
 from manual_clock import ManualClock
 from tidemark.codec.records import build_batch

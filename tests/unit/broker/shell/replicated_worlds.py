@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.replication.replica_reader import Replica, ReplicaReader
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from broker.shell.cleaning import Cleaning
+from broker.shell.upkeep.cleaning import Cleaning
 from broker.storage import checkpoint
 from broker.storage.compaction import CHECKPOINT_NAME
 from broker.storage.log_manager import LogManager

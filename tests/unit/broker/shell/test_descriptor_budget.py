@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from broker.config import BrokerConfig
-from broker.shell.descriptor_budget import divide, wanted, within
+from broker.shell.upkeep.descriptor_budget import divide, wanted, within
 from tidemark.runtime.service import ServiceError
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.hosted import HostedPartition
-from broker.shell.hosting import HOSTED_AT_ONCE, Hosting
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.hosting import HOSTED_AT_ONCE, Hosting
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import ControllerEpoch, ControllerId, LeaderEpoch
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition

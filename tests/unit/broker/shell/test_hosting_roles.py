@@ -1,8 +1,8 @@
 """Which role an image gives a partition, and who hears of it."""
 
 from broker.core.partition import Role
-from broker.shell.commit_wait import CommitWait
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage

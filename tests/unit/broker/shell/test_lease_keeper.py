@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
-from broker.shell.lease_keeper import LeaseKeeper
+from broker.shell.cluster.lease_keeper import LeaseKeeper
 from tidemark.runtime.zk_session import (
     BadVersionError,
     NoNodeError,

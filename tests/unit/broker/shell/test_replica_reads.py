@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replica_reader, replicated

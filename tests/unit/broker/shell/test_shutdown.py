@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import pytest
-from broker.shell.shutdown import HandOver
+from broker.shell.cluster.shutdown import HandOver
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark_wire.v1 import controller_pb2 as pb

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Refusal
-from broker.shell.txn_offsets import refusal_of_offsets
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.groups.txn_offsets import refusal_of_offsets
+from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch

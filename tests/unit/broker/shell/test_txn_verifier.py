@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, TxnVerifier, _pauses_s
+from broker.shell.transactions.txn_verifier import RETRY_BACKOFF_MAX_MS, TxnVerifier, _pauses_s
 from tidemark.model.backoff import EVEN
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition

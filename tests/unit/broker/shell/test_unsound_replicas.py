@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.held_logs import held_logs
+from broker.shell.cluster.held_logs import held_logs
 from broker.storage.disk_failures import DiskFailures
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TopicImage

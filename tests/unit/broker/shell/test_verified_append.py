@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 from broker.core.partition import Refusal
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions.txn_verifier import TxnVerifier
 from broker.shell.verified_append import VerifiedAppend, must_verify
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch

@@ -34,10 +34,10 @@ from broker.core.groups.settings import GroupSettings
 from broker.core.groups.shard import GroupShard
 from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
-from broker.shell.hosted import HostedPartition
+from broker.shell.groups.txn_offsets import refusal_of_offsets
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_offsets import refusal_of_offsets
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions.txn_verifier import TxnVerifier
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
-from broker.shell.commit_wait import CommitWait
-from broker.shell.disk_health import DiskHealth
-from broker.shell.hosted import HostedPartition
-from broker.shell.parking_lot import ParkingLot
 from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_and_check
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 
 READ_BYTES: Final = 1024 * 1024

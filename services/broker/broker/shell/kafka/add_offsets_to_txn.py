@@ -9,7 +9,7 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import Operation
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.group_calls import refuse_unless
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
 from broker.shell.node import BrokerNode

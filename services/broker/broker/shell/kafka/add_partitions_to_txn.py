@@ -17,11 +17,11 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import known_to, may
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_relay import Producer
+from broker.shell.transactions.txn_relay import Producer
 
 BETWEEN_BROKERS_FROM: Final = 4
 ABORTABLE_KNOWN_FROM: Final = 5

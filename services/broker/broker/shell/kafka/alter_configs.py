@@ -14,7 +14,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import CLUSTER_WIDE
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext

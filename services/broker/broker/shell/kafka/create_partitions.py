@@ -11,7 +11,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (

@@ -14,7 +14,7 @@ from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.broker_configs import topic_configs_shown
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (

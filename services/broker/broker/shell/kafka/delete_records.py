@@ -14,8 +14,8 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
-from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.request_context import RequestContext
 from broker.storage.log_manager import LogManager
 

@@ -9,11 +9,11 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import may
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_relay import Described
+from broker.shell.transactions.txn_relay import Described
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

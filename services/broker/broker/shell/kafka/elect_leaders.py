@@ -10,7 +10,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.controller_relay import by_topic, caller_of
+from broker.shell.cluster.controller_relay import by_topic, caller_of
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import write_caller

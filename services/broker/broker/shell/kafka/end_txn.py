@@ -9,7 +9,7 @@ from typing import Final
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext

@@ -20,9 +20,9 @@ from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import CachedPartition, FetchPlan, PartitionKey
 from broker.core.parked import READ
 from broker.shell.connection import Connection
-from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.kafka import leader_hints
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.replies import Part, Reply
 
 READ_COMMITTED: Final = 1

@@ -13,11 +13,11 @@ from tidemark.model.ids import NO_PRODUCER
 from tidemark.model.topics import TRANSACTION_STATE
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.txn_calls import known_to, may, producer_of
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_relay import Granted
+from broker.shell.transactions.txn_relay import Granted
 
 NO_PRODUCER_EPOCH: Final = -1
 FIRST_PRODUCER_EPOCH: Final = 0

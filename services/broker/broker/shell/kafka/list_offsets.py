@@ -18,10 +18,10 @@ from tidemark.model.ids import NO_TOPIC_ID
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.list_offsets import FoundOffset, at_mark, at_replica_mark
 from broker.shell.connection import Connection
-from broker.shell.hosted import HostedPartition
 from broker.shell.kafka.fetching import READ_COMMITTED
 from broker.shell.node import BrokerNode
 from broker.shell.offset_lookup import at_time
+from broker.shell.partitions.hosted import HostedPartition
 
 NOT_AVAILABLE_FROM: Final = 5
 DEBUGGING_REPLICA: Final = -2

@@ -11,12 +11,12 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
 from broker.core.authorizer import Operation
-from broker.shell.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.kafka.find_coordinator import broker_of_transactional_id
 from broker.shell.kafka.txn_calls import may
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_relay import ListingFilter
+from broker.shell.transactions.txn_relay import ListingFilter
 
 
 async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:

@@ -26,12 +26,12 @@ from tidemark.model.ids import InstantMs, TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.commit_wait import CommitWait
 from broker.shell.connection import Connection
-from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.kafka import leader_hints
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.replies import Reply
 from broker.shell.verified_append import VerifiedAppend, must_verify
 

@@ -8,7 +8,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from broker.core.authorizer import Operation, transactional_id_resource
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.txn_relay import Producer
+from broker.shell.transactions.txn_relay import Producer
 
 
 def may(

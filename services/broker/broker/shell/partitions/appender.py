@@ -27,10 +27,10 @@ from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.partition import ACKS_ALL, AppendPlan, Partition, Refusal, Repeated
 from broker.shell.counters import BrokerCounters
-from broker.shell.disk_health import DiskHealth
-from broker.shell.hosted import AppendOutcome, HostedPartition
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.replicated_batches import admit_replicated
 from broker.storage.directory import LogDamagedError
 

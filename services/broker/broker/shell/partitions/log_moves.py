@@ -1,7 +1,7 @@
 """LogMoves: what follows when a flush round or retention moves an end of a log."""
 
-from broker.shell.hosted import HostedPartition
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
 
 
 class LogMoves:

@@ -6,8 +6,8 @@ Synchronous, on the event loop: the hot path of a fetch is one call of ``read`` 
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
 
-from broker.shell.disk_health import DiskHealth
-from broker.shell.hosted import HostedPartition, ReadOutcome
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import OffsetOutOfRangeError
 

@@ -15,7 +15,7 @@ from tidemark.codec.records import RecordsError
 from tidemark.runtime.telemetry import fields
 
 from broker.core.partition import AppendPlan
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 log = logging.getLogger(__name__)
 

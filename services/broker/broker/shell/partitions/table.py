@@ -5,7 +5,7 @@ from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.routing import error_elsewhere
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 
 class PartitionTable:

@@ -4,7 +4,7 @@ import logging
 
 from tidemark.runtime.telemetry import fields
 
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 log = logging.getLogger(__name__)
 

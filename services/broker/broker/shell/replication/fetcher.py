@@ -21,13 +21,13 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
-from broker.shell.disk_health import DiskHealth
+from broker.shell.cluster.registration import Registration
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
 from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
-from broker.shell.registration import Registration
 from broker.shell.replication.applying import set_log_start, truncate
 from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.replication.leader_connection import Connect, LeaderConnection

@@ -9,7 +9,7 @@ from tidemark.model.metadata import ClusterImage
 
 from broker.config import BrokerConfig
 from broker.core.replication_throttle import ReplicationThrottle, is_named, rate_in_force
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 RATE_KEY: Final = "follower.replication.throttled.rate"
 

@@ -17,13 +17,13 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.isr_proposals import IsrProposals
 from broker.core.partition import IsrProposal, Role
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.cluster.registration import Registration
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
-from broker.shell.live_brokers import LiveBrokers
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
-from broker.shell.registration import Registration
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from tidemark.model.metadata import ClusterImage
 
 from broker.core.partition import Role
 from broker.core.replica_fetcher import PartitionKey
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.replication.fetcher import FetcherParts, LeaderFetcher
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 

@@ -11,11 +11,11 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from tidemark.runtime.clock import Clock
 
 from broker.core.partition import FollowerFetch
-from broker.shell.hosted import HostedPartition, ReadOutcome
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.suspects import Suspects
 from broker.shell.replication.leader_throttle import LeaderThrottle
-from broker.shell.suspects import Suspects
 
 _NO_ERROR = ErrorCode.NONE
 

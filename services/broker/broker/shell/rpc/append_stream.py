@@ -12,10 +12,10 @@ from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
 from broker.core.parked import INTERNAL, WRITE
-from broker.shell.commit_wait import CommitWait
-from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.owned_append import append_owned
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send

@@ -11,8 +11,8 @@ from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
-from broker.shell.hosted import HostedPartition, ReadOutcome
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send

@@ -8,8 +8,8 @@ from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.partition import ACKS_ALL, Refusal
-from broker.shell.hosted import AppendOutcome, HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.wire_mapping import AppendCommand
 
 _NOT_FOR_CLIENTS: Final = Refusal(

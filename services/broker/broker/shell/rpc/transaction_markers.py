@@ -11,9 +11,9 @@ from tidemark.model.topics import CONSUMER_OFFSETS
 from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.commit_wait import CommitWait
-from broker.shell.hosted import HostedPartition
 from broker.shell.node import BrokerNode
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.rpc.streams import caller_of
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionMarkers"

@@ -24,7 +24,7 @@ from broker.core.authorizer import (
 from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import caller_of
-from broker.shell.txn_relay import RELAY_TIMEOUT_S, merge_listings, told
+from broker.shell.transactions.txn_relay import RELAY_TIMEOUT_S, merge_listings, told
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionCoordinator"
 

@@ -10,8 +10,8 @@ import pytest
 from broker.config import BrokerConfig
 from broker.shell.kafka.registry import LONG_TAIL
 from broker.shell.node import BrokerNode
-from broker.shell.producer_ids import from_controller
 from broker.shell.request_context import RequestContext
+from broker.shell.transactions.producer_ids import from_controller
 from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey

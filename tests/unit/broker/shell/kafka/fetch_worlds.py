@@ -8,8 +8,8 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.shell.hosted import HostedPartition
 from broker.shell.kafka import fetch as handler
+from broker.shell.partitions.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch

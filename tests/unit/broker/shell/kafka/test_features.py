@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from broker.shell.kafka.api_versions import features_epoch, finalized_features
 from broker.shell.node import BrokerNode
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.model.ids import ControllerEpoch
 from tidemark.model.metadata import START_OF_FEED, FeedPosition
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from broker.shell.parking_lot import Follower
+from broker.shell.partitions.parking_lot import Follower
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from broker.shell.internal_topics import wanted_topics
+from broker.shell.cluster.internal_topics import wanted_topics
 from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.node import BrokerNode
 from tidemark.kafka.apis import ApiKey

@@ -14,9 +14,9 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 
 from broker.config import BrokerConfig
-from broker.shell.controller_relay import ControllerRelay, caller_of
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.cluster.live_brokers import LiveBrokers
 from broker.shell.counters import BrokerCounters
-from broker.shell.live_brokers import LiveBrokers
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 

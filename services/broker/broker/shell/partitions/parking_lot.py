@@ -13,7 +13,7 @@ from broker.config import BrokerConfig
 from broker.core.fetch_sessions import FetchSessions
 from broker.core.parked import INTERNAL, WAIT_MS_MAX, Parked, ParkedLimits
 from broker.core.unread_bytes import UNKNOWN_BYTES
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 _NO_WATERMARK: Final = -1
 CLOSED_PAUSE_MS: Final = 100

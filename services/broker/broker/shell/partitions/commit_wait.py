@@ -5,7 +5,7 @@ from typing import NamedTuple
 from tidemark.model.errors import ErrorCode
 
 from broker.core.partition import Role
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 
 
 class CommitWait(NamedTuple):

@@ -32,10 +32,10 @@ from tidemark.runtime.zk_session import (
 )
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from broker.shell.cluster.held_logs import held_logs
+from broker.shell.cluster.internal_topics import wanted_topics
+from broker.shell.cluster.registration import Registration
 from broker.shell.facts import BrokerFacts
-from broker.shell.held_logs import held_logs
-from broker.shell.internal_topics import wanted_topics
-from broker.shell.registration import Registration
 from broker.shell.subscribers import MEMBERSHIP
 from broker.storage.log_manager import LogManager
 

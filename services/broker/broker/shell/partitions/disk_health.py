@@ -12,8 +12,8 @@ from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError, File
 
 from broker.core.partition import Role
 from broker.shell.counters import BrokerCounters
-from broker.shell.hosted import HostedPartition
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.storage.directory import LogDamagedError
 from broker.storage.log_manager import LogManager
 

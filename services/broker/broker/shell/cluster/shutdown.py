@@ -17,8 +17,8 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.telemetry import fields
 
-from broker.shell.live_brokers import LiveBrokers
-from broker.shell.registration import Registration
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.cluster.registration import Registration
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,11 @@ from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import txn_pb2 as pb
 
-from broker.shell.txn_verifier import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, TxnVerifier
+from broker.shell.transactions.txn_verifier import (
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    TxnVerifier,
+)
 from broker.shell.wire_mapping import Caller, write_caller
 
 RELAY_TIMEOUT_S: Final = 10.0

@@ -9,8 +9,8 @@ from tidemark.model.errors import ErrorCode
 
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.txn_checks import Ask, OffsetsCheck
-from broker.shell.hosted import HostedPartition
-from broker.shell.txn_verifier import TxnVerifier
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.transactions.txn_verifier import TxnVerifier
 
 
 async def refusal_of_offsets(

@@ -22,15 +22,15 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.partition import Role
 from broker.core.unsound import Unsound, UnsoundReports, must_report
-from broker.shell.disk_health import DiskHealth
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.cluster.registration import Registration
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
-from broker.shell.hosting import Hosting
-from broker.shell.live_brokers import LiveBrokers
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.hosting import Hosting
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
+from broker.shell.partitions.suspects import Suspects
 from broker.shell.partitions.table import PartitionTable
-from broker.shell.registration import Registration
-from broker.shell.suspects import Suspects
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.segment_map import LogRead
 
 SUSPECTS_MAX: Final = 64

@@ -16,14 +16,14 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.failed_directories import have_all_failed, may_end
 from broker.core.partition import Role
-from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
-from broker.shell.hosting import Hosting
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.hosting import Hosting
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.table import PartitionTable
-from broker.shell.replica_reports import ReplicaReports
+from broker.shell.replication.replica_reports import ReplicaReports
 from broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)

@@ -25,11 +25,11 @@ from broker.core.partition import LogState, Partition, PartitionLimits, Role
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
 from broker.shell.counters import BrokerCounters
-from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
-from broker.shell.parking_lot import ParkingLot
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.subscribers import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log

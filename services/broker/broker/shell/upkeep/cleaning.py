@@ -19,9 +19,9 @@ from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, Work
 from tidemark.storage.batch_walk import Damage
 from tidemark.storage.disk import Disk, DiskError
 
-from broker.shell.disk_health import DiskHealth
 from broker.shell.facts import BrokerFacts
-from broker.shell.hosted import HostedPartition
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.table import PartitionTable
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError

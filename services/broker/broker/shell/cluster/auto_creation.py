@@ -10,7 +10,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.config import BrokerConfig
 from broker.core.authorizer import CLUSTER, Authorizer, Operation, topic_resource
-from broker.shell.controller_relay import ControllerRelay, caller_of
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
