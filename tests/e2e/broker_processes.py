@@ -59,6 +59,7 @@ class BrokerProcess:
         """Start the process; ``wait_ready`` waits."""
         with self.log_path.open("ab") as log:
             argv = [*self._argv, "--log.dirs", self.log_dirs]
+            argv += ["--runtime.dir", str(self.data.parent)]
             self.process = subprocess.Popen(argv, stdout=log, stderr=log)
 
     def http(self, path: str) -> tuple[int, str]:

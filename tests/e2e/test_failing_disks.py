@@ -79,6 +79,12 @@ def check_nobody_was_cut(topic: Topic, others: list[BrokerProcess]) -> None:
     assert not [one for one in cuts if one["partition"] == partition], cuts
 
 
+def check_failure_was_remembered(broker: BrokerProcess) -> None:
+    """Its only directory took no note: memory did."""
+    event = "log directory in use again after a failure"
+    assert [line for line in broker.logged() if str(line.get("message")).startswith(event)]
+
+
 def wait_until_synced(data: Path, topic: Topic, end: int) -> None:
     disk, place = OsDisk(data), TopicPartition(topic.name, 0)
     wait_for(
@@ -115,6 +121,7 @@ def test_a_failed_disk_moves_its_partitions_and_comes_back_as_a_follower(
         victim.start()
         victim.wait_ready()
         topic.wait_isr(3)
+        check_failure_was_remembered(victim)
         assert (sent.failures, sent.acknowledged) == ([], numbers(600))
         assert topic.read_all(600) == numbers(600)
         check_nobody_was_cut(topic, others)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import sim.cluster.disk_faults
 import sim.cluster.faults
+import sim.cluster.fleeting
 import sim.cluster.parts
 import sim.cluster.rivals
 import sim.cluster.run
@@ -25,11 +26,16 @@ CLUSTER_FAULTS = (
     *sim.cluster.faults.FAULTS,
     *sim.cluster.disk_faults.DISK_FAULTS,
     *sim.cluster.rivals.RIVAL_FAULTS,
+    *sim.cluster.faults.FEED_FAULTS,
 )
 FAULTS: Mapping[str, Iterable[str]] = {
     "node": sim.faults.FAULTS,
     "cluster": CLUSTER_FAULTS,
-    "txn": (*CLUSTER_FAULTS, *sim.cluster.txn_faults.TXN_FAULTS),
+    "txn": (
+        *CLUSTER_FAULTS,
+        *sim.cluster.txn_faults.TXN_FAULTS,
+        *sim.cluster.fleeting.FLEETING_FAULTS,
+    ),
 }
 
 

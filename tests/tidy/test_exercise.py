@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tidy.exercise import DOCUMENT, ROOT, Exercise, broken_source, exercises
@@ -34,9 +35,10 @@ def test_a_change_that_does_not_fit_is_an_error() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(EXERCISES)), ids=lambda n: EXERCISES[n].invariant)
-def test_the_change_fails_the_named_test(number: int) -> None:
+def test_the_change_fails_the_named_test(number: int, tmp_path: Path) -> None:
     exercise = EXERCISES[number]
     command = [sys.executable, "-m", "pytest", "-p", "tidy.broken_module", exercise.test]
+    command += ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
     settings = {**os.environ, "PYTHONPATH": "tests", "QUICK": "", "BROKEN_EXERCISE": str(number)}
     run = subprocess.run(
         command,

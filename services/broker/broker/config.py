@@ -60,6 +60,12 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     log_dirs: CommaList = Field(
         ("data",), min_length=1, description="directories for partitions, best one on each device"
     )
+    runtime_dir: str = Field(
+        "/dev/shm",
+        description="directory in memory (tmpfs) that outlives the process: a failed disk is"
+        " recorded there too, since it may not take a note of its own failure; brokers of one"
+        " machine may share it",
+    )
     listeners: CommaList = Field(
         ("CLIENT://127.0.0.1:9092",),
         min_length=1,

@@ -55,7 +55,7 @@ def _lose_power(world: "World", machine: "Machine", restart_ms: int) -> None:
     world.end_broker(machine, is_silent=True)
     for disk in machine.disks:
         disk.crash(world.dice.throws(world.dice.between(0, 8)))
-    machine.boots += 1
+    machine.boot()
     machine.is_lossy = True
     world.restart_later(machine, restart_ms)
 
@@ -242,6 +242,24 @@ def elect_zookeeper(world: "World") -> None:
     world.zookeeper.elect()
 
 
+def delay_feed(world: "World") -> None:
+    """What controllers send to a broker or a coordinator arrives late: its metadata are old, and
+    whatever it writes to ZooKeeper and to others is in time.
+    """
+    names = [one.host.name for one in world.machines]
+    name = world.dice.pick(names + [one.host.name for one in world.coordinators])
+    ways = [(one.host.name, name) for one in world.controllers]
+    world.note("network", f"is slow from controllers to {name}")
+    for way in ways:
+        world.network.late_ms[way] = world.dice.pick((100, 400, 900))
+
+    def heal() -> None:
+        for way in ways:
+            world.network.late_ms.pop(way, None)
+
+    world.after(world.dice.pick(LONG_MS), heal)
+
+
 def lag_zookeeper(world: "World") -> None:
     """A server follows late."""
     number = world.dice.between(0, 2)
@@ -397,7 +415,7 @@ def may_lose(world: "World", machine: "Machine") -> bool:
         and all(
             other.number not in topic.replicas
             or other.number in (*topic.ledger.state.isr, *topic.ledger.state.elr)
-            for topic in world.topics
+            for topic in world.living_topics()
         )
         for other in world.machines
         if other is not machine
@@ -429,6 +447,10 @@ FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
 }
 """By name, with how often each strikes compared with the others."""
 
+FEED_FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
+    "delay_feed": (delay_feed, 2),
+}
+
 
 class Injector:
     """Strikes now and then, with the faults that this seed drew."""
@@ -436,11 +458,11 @@ class Injector:
     def __init__(self, world: "World") -> None:
         self._world = world
         asked = world.options.faults
-        there = {**world.fault_table, **world.rival_faults}
+        there = {**world.fault_table, **world.faults_apart}
         if asked is None:
             drawn = [name for name in world.fault_table if world.dice.chance(0.6)]
             drawn = [name for name in drawn if name not in world.by_name_only]
-            drawn += world.rival_faults if world.has_rivals else ()
+            drawn += world.drawn_apart
         else:
             drawn = list(asked)
         self._choices = [there[name] for name in drawn]

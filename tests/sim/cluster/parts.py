@@ -14,8 +14,8 @@ from sim.cluster.processes import BrokerProcess, ControllerProcess, Timing
 from sim.cluster.txn_processes import CoordinatorProcess
 
 FAST = Timing()
-Seen = tuple[int, int, int, Role]
-"""Log end, high watermark, leader epoch and role."""
+Seen = tuple[int, int, int, Role, TopicId]
+"""Log end, high watermark, leader epoch, role, and which of the topics that have had the name."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class SimTopic:
     may_lose: bool = False
     is_moving: bool = False
     """Replicas are being added or removed."""
+    is_gone: bool = False
+    """It was deleted."""
     partition: int = 0
 
     @property
@@ -68,6 +70,8 @@ class Machine:
     directory_ids: list[str]
     rate_permille: int
     boots: int = 0
+    memory: MemDisk = field(default_factory=MemDisk)
+    """Files that outlive a process, and not the machine."""
     process: BrokerProcess | None = None
     is_lossy: bool = False
     """It lost what it had; the controller has not taken it out of the ISR yet."""
@@ -102,6 +106,11 @@ class Machine:
             return False
         managers = self.process.node.disks.log_managers
         return len(managers) < len(self.disks) or any(one.fenced is not None for one in managers)
+
+    def boot(self) -> None:
+        """Begin with an empty memory."""
+        self.boots += 1
+        self.memory = MemDisk()
 
     def replace_disk(self, at: int) -> None:
         """With an empty one."""

@@ -162,6 +162,7 @@ class BrokerProcess:
         disks: Sequence[MemDisk],
         config: BrokerConfig,
         *,
+        memory: MemDisk,
         dice: Dice,
         boot_id: str,
         directory_ids: Sequence[str],
@@ -177,6 +178,7 @@ class BrokerProcess:
         directories = load_directories(
             config,
             dict(zip(names, disks, strict=True)),
+            memory=memory,
             boot_id=boot_id,
             clock=clock,
             jitter=lambda maximum: dice.between(0, maximum),

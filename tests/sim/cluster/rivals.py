@@ -62,7 +62,7 @@ def start_rival(world: "World", machine: "Machine") -> None:
     for at in range(len(machine.disks)):
         machine.replace_disk(at)
     machine.process, machine.rotten, machine.is_lossy = None, [], True
-    machine.boots += 1
+    machine.boot()
     world.start_broker(machine)
 
 

@@ -7,7 +7,7 @@ otherwise be taken for one of that.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidemark.codec.control_record import EndTxnMarker, read_control
@@ -17,9 +17,11 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import FetchedPartition
 from tidemark.kafka.long_tail import Struct, read_response, write_request
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import TopicId
 
 from sim.checkers import require
 from sim.cluster.client import ALL, Client
+from sim.cluster.fleeting import living
 from sim.cluster.txn_history import Consumed, Row, Txn, TxnHistory
 
 if TYPE_CHECKING:
@@ -115,8 +117,8 @@ class TxnProducer:
         self._timeout_ms = timeout_ms
         self._any = AnyBroker(world, world.topics[0])
         self._offsets = TailClient(world, world.offsets_topic)
-        self._partitions: dict[str, Client] = {}
-        self._sequences: dict[str, int] = {}
+        self._partitions: dict[TopicId, Client] = {}
+        self._sequences: dict[TopicId, int] = {}
         self._added: set[str] = set()
         self._has_sent = False
         self._is_unclear = False
@@ -141,9 +143,13 @@ class TxnProducer:
         self._world.note(self.name, f"session {self.producer_id} e{self._epoch}")
 
     async def _persist(
-        self, api_key: ApiKey, version: int, fields: Mapping[str, object]
+        self,
+        api_key: ApiKey,
+        version: int,
+        fields: Mapping[str, object],
+        is_vain: Callable[[], bool] = lambda: False,
     ) -> tuple[ErrorCode, Struct]:
-        """Ask until there is an answer that will not change."""
+        """Ask until there is an answer that will not change, or until asking ``is_vain``."""
         while True:
             try:
                 answer = await self._any.call(api_key, version, fields)
@@ -151,7 +157,7 @@ class TxnProducer:
                 self._is_unclear = True
             else:
                 code = ErrorCode(_code_of(answer))
-                if code not in AGAIN:
+                if code not in AGAIN or is_vain():
                     return code, answer
                 self._world.note(self.name, f"hears {code.name} to {api_key.name}")
                 self._is_unclear = self._is_unclear or code is not ErrorCode.CONCURRENT_TRANSACTIONS
@@ -180,7 +186,7 @@ class TxnProducer:
         self._has_sent = True
         client = self._partition(topic)
         while True:
-            sequence = self._sequences.get(topic.name, 0)
+            sequence = self._sequences.get(topic.topic_id, 0)
             batch = self._batch(values, sequence)
             try:
                 result = await client.produce(batch, ALL)
@@ -193,7 +199,7 @@ class TxnProducer:
                 continue
             code = ErrorCode(result.error_code)
             if code is ErrorCode.NONE:
-                self._sequences[topic.name] = sequence + len(values)
+                self._sequences[topic.topic_id] = sequence + len(values)
                 for number, value in enumerate(values):
                     topic.ledger.acknowledges(value, result.base_offset + number)
                 self._world.note(self.name, f"wrote {len(values)} at {result.base_offset}", topic)
@@ -203,10 +209,41 @@ class TxnProducer:
             client.disconnect()
             await client.rest()
 
+    async def send_to_fleeting(self, topic: "SimTopic") -> None:
+        """One batch to a topic that may be deleted meanwhile. Raises FencedError, and
+        AbortableError where it was not acknowledged.
+        """
+        assert self._txn is not None, "begin() first"
+        if not self._is_v2 and topic.name not in self._added:
+            await self._add(topic)
+        self._has_sent = True
+        client, value = self._partition(topic), self._txn.name.encode()
+        while not topic.is_gone:
+            sequence = self._sequences.get(topic.topic_id, 0)
+            try:
+                result = await client.produce(self._batch([value], sequence), ALL)
+            except (OSError, TimeoutError):
+                await client.rest()
+                continue
+            code = ErrorCode(result.error_code)
+            if code is ErrorCode.NONE:
+                self._sequences[topic.topic_id] = sequence + 1
+                self._world.note(self.name, f"wrote {self._txn.name} to {topic.name}")
+                return
+            self._world.note(self.name, f"hears {code.name} of {topic.name}")
+            if code in FENCED:
+                raise FencedError(code.name)
+            if code not in AGAIN:
+                break
+            client.disconnect()
+            await client.rest()
+        self._is_unclear = True
+        raise AbortableError("a batch was not acknowledged before its topic was deleted")
+
     def _partition(self, topic: "SimTopic") -> Client:
-        client = self._partitions.get(topic.name)
+        client = self._partitions.get(topic.topic_id)
         if client is None:
-            client = self._partitions[topic.name] = Client(self._world, topic)
+            client = self._partitions[topic.topic_id] = Client(self._world, topic)
             client.transactional_id = self._transactional_id
             client.produce_version = 12 if self._is_v2 else 9
             client.answer_s, client.wait_ms = PRODUCE_S, 350
@@ -241,7 +278,11 @@ class TxnProducer:
             "v3_and_below_producer_epoch": self._epoch,
             "v3_and_below_topics": [{"name": topic.name, "partitions": [topic.partition]}],
         }
-        code, _ = await self._persist(ApiKey.ADD_PARTITIONS_TO_TXN, 3, fields)
+        code, _ = await self._persist(
+            ApiKey.ADD_PARTITIONS_TO_TXN, 3, fields, is_vain=lambda: topic.is_gone
+        )
+        if topic.is_gone:
+            raise AbortableError("the topic was deleted")
         if code is not ErrorCode.NONE:
             self._judge(code)
         self._added.add(topic.name)
@@ -266,11 +307,15 @@ class TxnProducer:
         self._has_sent = True
         member_id, generation_id = member
         row = {"partition_index": 0, "committed_offset": consumed.end, "committed_metadata": ""}
+        topics = [{"name": consumed.topic, "partitions": [row]}]
+        fleeting = living(self._world)
+        if fleeting is not None:
+            topics.append({"name": fleeting.name, "partitions": [row]})
         fields = {
             **identity,
             "generation_id": generation_id,
             "member_id": member_id,
-            "topics": [{"name": consumed.topic, "partitions": [row]}],
+            "topics": topics,
         }
         code = await self._commit_until_known(fields)
         if code in NOT_A_MEMBER:

@@ -25,6 +25,7 @@ from txn_coordinator.core import shared_rules, sink_rules, transaction
 from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import BatchRefusal, FinishBatchReply
 from txn_coordinator.core.shard import TxnShard
+from txn_coordinator.shell.node import TxnCoordinatorNode
 
 from sim.cluster.txn_world import TxnOptions
 from sim.mutations import Change, changed
@@ -66,6 +67,10 @@ async def _believe_v1(
     if not transactions_v2:
         return None
     return await _ask(verifier, transactional_id, *args, transactions_v2=transactions_v2, **named)
+
+
+async def _shows_any_topic(_: Any, __: Any) -> bool:
+    return True
 
 
 def _publish_always(offsets: Any, writer: Any, *, commits: bool) -> None:
@@ -164,6 +169,13 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (group_rules, "txn_commit_refused", lambda *_: ErrorCode.NONE),
     ),
     "gives a new session the epoch of the last": ((transaction, "next_session", _same_epoch),),
+    "takes a topic for another one of its name": (
+        (TxnCoordinatorNode, "shows_topics", _shows_any_topic),
+    ),
+    "keeps the offsets of deleted topics": (
+        (Offsets, "delete_topics", lambda *_: []),
+        (Offsets, "delete_unknown", lambda *_: []),
+    ),
     **SINK_MUTATIONS,
     **HANDLE_MUTATIONS,
     **KIP_848_MUTATIONS,
@@ -175,6 +187,8 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes a marker of any epoch": ("delay_coordinator",),
     "takes appends of any owner": ("pause_coordinator", "append_late", "kill_state_leader"),
     "takes an ended transaction for a replicated one": ("mark_unheard",),
+    "takes a topic for another one of its name": ("delete_topic", "delay_feed"),
+    "keeps the offsets of deleted topics": ("delete_topic",),
 }
 """Faults under which a mutation shows soon; all of them for the others."""
 
@@ -199,6 +213,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "after healing every transaction ends, and all is copied",
     ),
     "takes offsets of any generation": ("each offset is consumed once",),
+    "takes a topic for another one of its name": (
+        "after healing every transaction ends, and all is copied",
+    ),
+    "keeps the offsets of deleted topics": ("groups keep no offset of a deleted topic",),
     "gives a new session the epoch of the last": (
         "what is acknowledged is committed",
         "a transactional client hears what it understands",

@@ -15,6 +15,7 @@ from tidemark.model.errors import ErrorCode
 
 from sim.checkers import require
 from sim.cluster.client import ALL, Client
+from sim.cluster.fleeting import living
 from sim.cluster.txn_client import (
     AGAIN,
     NOT_A_MEMBER,
@@ -81,6 +82,9 @@ class Writer:
             topics = [one for one in self._world.inputs if dice.chance(0.75)]
             for topic in topics or self._world.inputs[:1]:
                 await producer.send(topic, self._values())
+            fleeting = living(self._world)
+            if fleeting is not None and dice.chance(0.6):
+                await producer.send_to_fleeting(fleeting)
             if dice.chance(0.08):
                 return True
             if dice.chance(0.05):  # until the coordinator has had enough of it

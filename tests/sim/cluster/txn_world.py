@@ -27,6 +27,7 @@ from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.shard_life import ShardLife
 
 from sim.checkers import require
+from sim.cluster import fleeting
 from sim.cluster.aborted import check_transactions
 from sim.cluster.consumer_member import ConsumerMember, Owners
 from sim.cluster.handle_workload import HandleHistory, Opener
@@ -40,12 +41,16 @@ from sim.cluster.txn_processes import SESSION_MS, CoordinatorProcess, coordinati
 from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
 from sim.cluster.watching import records_of
 from sim.cluster.world import World, make_topic
+from sim.dice import Dice
 
 LOOK_MS: Final = 50
 DRAIN_MS: Final = 12_000
 """After healing, how long it may take until every transaction has ended and all is copied."""
 COORDINATORS: Final = 2
 STATE_PARTITIONS: Final = 2
+FLEETING_DICE: Final = 4_000_003
+FLEETING: Final = 0.4
+"""In which share of the seeds a topic is created and deleted while transactions write to it."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,10 @@ class TxnWorld(World):
         from sim.cluster.txn_faults import TXN_FAULTS
 
         return TXN_FAULTS
+
+    def _draw_apart(self, seed: int) -> list[str]:
+        is_drawn = Dice(FLEETING_DICE + seed).chance(FLEETING)
+        return [*super()._draw_apart(seed), *(["delete_topic"] if is_drawn else [])]
 
     def _is_rolled(self, topic: SimTopic) -> bool:
         """True once a replica has a rolled segment, which its cleaner may have come to."""
@@ -369,6 +378,8 @@ class TxnWorld(World):
                 break
             await client.rest()
         await asyncio.sleep(0.3)  # a worker may be about to end its transaction
+        while fleeting.has_open_transactions(self):
+            await client.rest()
         rows = {one.name: await self._all_of(one) for one in (*self.inputs, self.copies)}
         offsets = {(GROUP, self.inputs[0].name): position.offset}
         self._there = Committed(rows, offsets)
@@ -408,6 +419,7 @@ class TxnWorld(World):
             held.runtime._replay(told, batch)
         state = held.runtime.shard
         assert isinstance(state, GroupShard)
+        fleeting.check_offsets(self, {partition for _, partition in _positions(state)})
         require(
             _positions(state) == _positions(told),
             "coordinators of groups hold what the log says",

@@ -44,6 +44,8 @@ class Watch:
         self._check_writer(transaction)
         for path, znode in transaction.znodes:
             topic = self._world.by_path.get(path)
+            if topic is not None and znode is None:
+                topic.is_gone = True
             if topic is None or znode is None:
                 if path.startswith(zk_paths.REGISTERED_BROKERS) and znode and znode.data:
                     self._registered(json.loads(znode.data))
@@ -112,9 +114,15 @@ class Watch:
 
     def _check_content(self, machine: Machine, hosted: HostedPartition) -> None:
         """Every committed batch is in a log that may have been damaged, as it was committed; but
-        for what compaction has taken, on each replica in its own time.
+        for what compaction has taken, on each replica in its own time. Damage in an older segment
+        is met by its readers and by the scrubber, which may come later.
         """
+        from sim.cluster.disk_faults import is_rotten
+
         topic = self._world.topic_of(hosted)
+        damaged = [path for disk, path in machine.rotten if is_rotten(disk, path)]
+        if any(path.startswith(f"{topic.title}/") for path in damaged):
+            return
         if not topic.may_lose and not hosted.log.config.is_compacted:
             found = log_of(hosted, 0, hosted.partition.log_end, with_values=False)
             topic.ledger.agrees(machine.number, found, log_start=hosted.log.log_start)
@@ -134,9 +142,12 @@ class Watch:
                     partition.high_watermark,
                     partition.leader_epoch,
                     partition.role,
+                    hosted.topic_id,
                 )
-                if seen.get(name) != now:
-                    self._changed(machine, process, hosted, seen.get(name))
+                before = seen.get(name)
+                if before != now:
+                    is_another = before is None or before[-1] != hosted.topic_id
+                    self._changed(machine, process, hosted, None if is_another else before)
                     seen[name] = now
         if self._is_dirty:
             self._is_dirty = False
@@ -279,7 +290,7 @@ def records_of(hosted: HostedPartition, start: int, end: int) -> bytes:
 
 
 def _has_failed_as_leader(partition: Partition, before: Seen) -> bool:
-    return partition.role is Role.FAILED and before[2:] == (partition.leader_epoch, Role.LEADER)
+    return partition.role is Role.FAILED and before[2:4] == (partition.leader_epoch, Role.LEADER)
 
 
 def _failure_of(context: dict[str, object]) -> BaseException:

@@ -66,9 +66,12 @@ AT_ONCE_MAX: Final = 200_000
 ROOM_DICE: Final = 1_000_003
 CHECKPOINT_DICE: Final = 2_000_003
 RIVAL_DICE: Final = 3_000_003
+FEED_DICE: Final = 5_000_011
 """Dice of their own: what they decide leaves everything else of a seed as it was."""
 RIVALS: Final = 0.5
 """In which share of the seeds a second process may take a broker id."""
+LATE_FEEDS: Final = 0.4
+"""In which share of the seeds what controllers send may be late."""
 RARE_CHECKPOINTS: Final = 0.3
 """How many worlds write high watermarks down hardly ever: a start knows little of what it lost."""
 
@@ -142,7 +145,8 @@ class World:
     ) -> None:
         """``brokers`` 0: as many as the dice say."""
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
-        from sim.cluster.faults import FAULTS, Injector
+        from sim.cluster.faults import FAULTS, FEED_FAULTS, Injector
+        from sim.cluster.fleeting import FLEETING_FAULTS
         from sim.cluster.rivals import RIVAL_FAULTS
 
         self.dice = Dice(seed)
@@ -180,6 +184,8 @@ class World:
         """Processes whose broker id another process has taken over, on another machine."""
         self.coordinators: list[CoordinatorReplica] = []
         self.topics = draw_topics(self.dice) if topics is None else topics
+        self.fleeting: list[SimTopic] = []
+        """Every topic that was asked for while the world ran. See sim.cluster.fleeting."""
         self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
         if Dice(-seed - 2).chance(SMALL_SEGMENTS):
             for topic in (one for one in self.topics if "cleanup.policy" not in one.configs):
@@ -188,8 +194,8 @@ class World:
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
         self.fault_table = {**FAULTS, **DISK_FAULTS, **self._faults_of_its_own()}
-        self.rival_faults = RIVAL_FAULTS
-        self.has_rivals = Dice(RIVAL_DICE + seed).chance(RIVALS)
+        self.faults_apart = {**RIVAL_FAULTS, **FEED_FAULTS, **FLEETING_FAULTS}
+        self.drawn_apart = self._draw_apart(seed)
         self.injector = Injector(self)
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
         self._fatal_write: FatalWrite | None = None
@@ -202,6 +208,11 @@ class World:
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         """Beside those of every cluster."""
         return {}
+
+    def _draw_apart(self, seed: int) -> list[str]:
+        """Faults of ``faults_apart`` that this seed has, by dice of their own."""
+        drawn = ["rival"] if Dice(RIVAL_DICE + seed).chance(RIVALS) else []
+        return drawn + (["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else [])
 
     def _machine(self, number: int) -> Machine:
         rate = self.dice.pick((960, 1_000, 1_040))
@@ -357,6 +368,7 @@ class World:
                 self.broker_config(machine.number, self.options.timing).model_copy(
                     update=self.drawn_config | addresses(machine.host.name)
                 ),
+                memory=machine.memory,
                 dice=self.dice,
                 boot_id=f"boot-{machine.number}-{machine.boots}",
                 directory_ids=machine.directory_ids,
@@ -470,9 +482,16 @@ class World:
         partition = hosted.topic_partition.partition
         return next(
             one
-            for one in self.topics
+            for one in (*self.topics, *self.fleeting)
             if one.topic_id == hosted.topic_id and one.partition == partition
         )
+
+    def living_topics(self) -> list[SimTopic]:
+        """Every partition of every topic that exists."""
+        from sim.cluster.fleeting import living
+
+        fleeting = living(self)
+        return self.topics if fleeting is None else [*self.topics, fleeting]
 
     def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
         """A leader has appended what is behind ``start``."""
@@ -541,7 +560,7 @@ class World:
     def _is_settled(self) -> bool:
         return (
             self._all_registered()
-            and all(map(self._is_whole, self.topics))
+            and all(map(self._is_whole, self.living_topics()))
             and not any(map(self.is_rotten, self.machines))
         )
 

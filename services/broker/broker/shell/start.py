@@ -108,6 +108,7 @@ def open_directories(
     opened = load_directories(
         config,
         disks,
+        memory=_memory(config.runtime_dir),
         boot_id=kernel_boot_id(),
         clock=Clock(),
         jitter=lambda maximum: dice.randint(0, maximum),
@@ -117,10 +118,22 @@ def open_directories(
     return opened._replace(locked=tuple(disks.values()))
 
 
+def _memory(runtime_dir: str) -> Disk | None:
+    """Place for notes of failed disks; None where it cannot be had."""
+    path = f"{runtime_dir}/tidemark-{os.getuid()}/failed-disks"
+    try:
+        return OsDisk(path)
+    except DiskError as failure:
+        words = fields(path=path, reason=str(failure), remedy="set runtime.dir")
+        log.warning("failures of disks are not recorded in memory", extra=words)
+        return None
+
+
 def load_directories(
     config: BrokerConfig,
     disks: Mapping[str, Disk],
     *,
+    memory: Disk | None,
     boot_id: str,
     clock: Clock,
     jitter: Callable[[int], int],
@@ -128,7 +141,8 @@ def load_directories(
     new_directory_ids: Mapping[str, str] = MappingProxyType({}),
     open_files_max: int = OPEN_FILES_MAX,
 ) -> OpenedDirectories:
-    """Directories by path, locked already. ``failed``: those that could not be locked.
+    """Directories by path, locked already. ``memory`` keeps what is noted of failed disks while the
+    machine runs. ``failed``: those that could not be locked.
     ``new_directory_ids``: for empty ones; as is drawn where none is given. Raises as
     ``open_directories``.
     """
@@ -137,7 +151,7 @@ def load_directories(
     failed = dict(failed)
     for path, disk in disks.items():
         try:
-            failures = failures or DiskFailures(disks.values())
+            failures = failures or DiskFailures(disks.values(), memory)
             manager = open_manager(
                 config,
                 disk,

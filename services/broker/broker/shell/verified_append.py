@@ -101,6 +101,7 @@ class VerifiedAppend:
                 header.producer_id,
                 header.producer_epoch,
                 self._hosted.topic_partition,
+                self._hosted.topic_id,
                 transactions_v2=self._transactions_v2,
                 abortable_known=self._abortable_known,
             )

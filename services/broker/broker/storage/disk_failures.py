@@ -5,7 +5,8 @@ may have dropped them, or hold them as if they were written. A broker therefore 
 in ``failed-disks``, a small file in each of its log directories, before it does anything else. A
 later start does not trust what the page cache or a marker says of a directory that is named there:
 it scans, writes the tails again, and registers without the directory's replicas. The note goes once
-the controller has answered that registration.
+the controller has answered that registration. The same is noted in memory that outlives the process
+(``failure_memory``), for a disk may fail to take the note of its own failure.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from typing import Final
 from tidemark.storage.disk import Disk, DiskError, ExhaustedError
 
 from broker.storage.checkpoint import CheckpointError, NewerVersionError, check_version
+from broker.storage.failure_memory import FailureMemory
 
 _log: Final = logging.getLogger(__name__)
 FAILED_DISKS: Final = "failed-disks"
@@ -26,9 +28,12 @@ _VERSION: Final = 0
 class DiskFailures:
     """Of all log directories of one broker, by directory id. Shared by their managers."""
 
-    def __init__(self, disks: Iterable[Disk]) -> None:
-        """Read the notes of earlier processes. Raises NewerVersionError, ExhaustedError."""
+    def __init__(self, disks: Iterable[Disk], memory: Disk | None = None) -> None:
+        """Read the notes of earlier processes. ``memory`` keeps files while the machine runs;
+        None where there is no such place. Raises NewerVersionError, ExhaustedError.
+        """
         self._disks = list(disks)
+        self._memory = FailureMemory(memory)
         self._reasons: dict[str, str] = {}
         self._unreadable: str | None = None
         """Why a note could not be read: it says of some directory that it failed, of any."""
@@ -42,14 +47,18 @@ class DiskFailures:
                 self._unreadable = str(error)
 
     def reason(self, directory_id: str) -> str | None:
-        """Why a directory is not to be trusted; None when nothing is known against it."""
-        return self._reasons.get(directory_id, self._unreadable)
+        """Why a directory is not to be trusted; None when nothing is known against it. Raises
+        ExhaustedError.
+        """
+        noted = self._reasons.get(directory_id) or self._memory.reason(directory_id)
+        return noted or self._unreadable
 
     def note(self, directory_id: str, disk: Disk, error: DiskError) -> None:
         """A directory failed. On its own disk the note is not synced: a disk that fails may not
         come back from that call.
         """
         if directory_id not in self._reasons:
+            self._memory.note(directory_id, str(error))
             self._reasons[directory_id] = str(error)
             if self._unreadable is None:  # else what is there says more
                 self._write(but_not_synced=disk)
@@ -73,6 +82,7 @@ class DiskFailures:
         """Its replicas are relied on no longer, and the tails of its logs were written again."""
         noted, self._unreadable = self.reason(directory_id), None
         self._reasons.pop(directory_id, None)
+        self._memory.forget(directory_id)
         if noted is not None:
             _log.info("log directory in use again after a failure: %s", directory_id)
             self._write(but_not_synced=None)

@@ -12,8 +12,14 @@ from typing import Final
 
 from tidemark.storage.disk import Disk
 
+from broker.storage.disk_failures import FAILED_DISKS
+
 META_PROPERTIES: Final = "meta.properties"
 FORMAT_VERSION: Final = 1
+_NO_STRANGERS: Final = (".", "lost+found", FAILED_DISKS)
+"""Names in a directory that counts as empty. While another directory is opened, a note of its
+failure may be written here before the stamp is.
+"""
 _KEYS: Final = ("cluster.id", "broker.id", "directory.id", "boot.id")
 
 
@@ -103,7 +109,7 @@ def settle_stamp(
     """
     found = read_stamp(disk)
     if found is None:
-        strangers = [name for name in disk.list("") if not name.startswith((".", "lost+found"))]
+        strangers = [name for name in disk.list("") if not name.startswith(_NO_STRANGERS)]
         if strangers:
             raise StampError(
                 f"the log directory has no {META_PROPERTIES} but is not empty ({strangers[0]});"

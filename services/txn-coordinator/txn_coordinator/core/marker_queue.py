@@ -3,9 +3,12 @@
 While answers come soon, one WriteMarkers request is in flight to a broker at a time, with every
 marker queued meanwhile; brokers do not wait for one another. A marker is sent until it is written,
 its partition no longer exists, or the shard has another owner. A partition that the metadata does
-not show no longer exists: a shard is loaded once the metadata has shown its acquisition, and with
-that every partition that an earlier owner may have added. The number of markers under way is
-bounded by the open transactions of the shards, whose state names them again after a reload.
+not show no longer exists. A shard is loaded once the metadata has shown its acquisition, and with
+that every partition that an earlier owner may have added. A leader lets a transaction begin in a
+partition only after a coordinator whose metadata shows that very topic has agreed, so that a topic
+that was deleted and created again is not taken for the one that no longer exists. The number of
+markers under way is bounded by the open transactions of the shards, whose state names them again
+after a reload.
 
     Send --> route --> a broker's queue --> WriteMarkers --> written: Report once all are
                ^                                 |

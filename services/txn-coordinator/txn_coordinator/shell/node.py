@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.metadata import TXN
+from tidemark.model.ids import TopicId
+from tidemark.model.metadata import TXN, ClusterImage
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.partition_leader import find_partition
 from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
@@ -190,20 +191,32 @@ class TxnCoordinatorNode:
 
     # What requests need.
 
+    async def shows_topics(self, topics: Collection[tuple[str, TopicId]]) -> bool:
+        """Return True once the metadata shows these topics, by name and id; False if it does not
+        after a short wait. A topic that is deleted and created again has another id.
+        """
+        return await self._wait_until(lambda image: _has_topics(image, topics))
+
     async def unknown_partitions(
         self, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Those that the metadata does not show, after a short wait for it to catch up."""
+
+        def unknown(image: ClusterImage) -> frozenset[TopicPartition]:
+            return frozenset(at for at in partitions if find_partition(image, at) is None)
+
+        await self._wait_until(lambda image: not unknown(image))
+        return unknown(self.metadata.image)
+
+    async def _wait_until(self, is_met: Callable[[ClusterImage], bool]) -> bool:
+        """Return True once the metadata meets a condition; False if it does not in time."""
         try:
             async with asyncio.timeout(_METADATA_WAIT_S):
-                while True:
-                    image = self.metadata.image
-                    unknown = [at for at in partitions if find_partition(image, at) is None]
-                    if not unknown:
-                        return frozenset()
+                while not is_met(image := self.metadata.image):
                     await self.metadata.wait_newer(image.position)
         except TimeoutError:
-            return frozenset(unknown)
+            return False
+        return True
 
     async def offsets_settings(self) -> TxnSettings:
         """The settings with the number of partitions of groups' offsets, as it is. Raises
@@ -214,6 +227,11 @@ class TxnCoordinatorNode:
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
         count = len(self.metadata.image.topics[CONSUMER_OFFSETS].partitions)
         return replace(self.settings, offsets_partition_count=count)
+
+
+def _has_topics(image: ClusterImage, topics: Collection[tuple[str, TopicId]]) -> bool:
+    shown = ((image.topics.get(name), topic_id) for name, topic_id in topics)
+    return all(topic is not None and topic.topic_id == topic_id for topic, topic_id in shown)
 
 
 def settings_of(config: TxnCoordinatorConfig) -> TxnSettings:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from tidemark.codec.txn_handle import transactional_id_of
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import read_error_code
@@ -93,6 +94,13 @@ def read_add_partitions(request: pb.AddPartitionsRequest) -> core.AddPartitions:
         partitions=tuple(dict.fromkeys(map(_read_partition, request.partitions))),
         verify_only=request.verify_only,
         transactions_v2=request.transactions_v2,
+    )
+
+
+def read_topic_ids(request: pb.AddPartitionsRequest) -> frozenset[tuple[str, TopicId]]:
+    """Names and ids of the topics that a partition's leader has; empty for a client's request."""
+    return frozenset(
+        (one.topic, TopicId(one.topic_id)) for one in request.partitions if one.topic_id
     )
 
 

@@ -7,12 +7,14 @@ import pytest
 from broker.shell.transactions.txn_verifier import RETRY_BACKOFF_MAX_MS, TxnVerifier, _pauses_s
 from tidemark.model.backoff import EVEN
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
 from tidemark_wire.v1 import txn_pb2
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 1)
+TOPIC_ID = TopicId(b"i" * 16)
 
 
 class Coordinator:
@@ -30,6 +32,7 @@ class Coordinator:
     ) -> txn_pb2.AddPartitionsResponse:
         if not self.reached:
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody there")
+        assert {one.topic_id for one in request.partitions} == {TOPIC_ID}
         self.asked.append(sorted(one.topic for one in request.partitions))
         self.flags.append((request.verify_only, request.transactions_v2))
         result = txn_pb2.AddPartitionsResponse.Result
@@ -51,7 +54,7 @@ def answers(coordinator: Coordinator, *partitions: TopicPartition) -> list[Any]:
             await asyncio.sleep(0)
             async with asyncio.TaskGroup() as asking:
                 asked = [
-                    asking.create_task(verifier.ask("t", 7, 0, one, transactions_v2=True))
+                    asking.create_task(verifier.ask("t", 7, 0, one, TOPIC_ID, transactions_v2=True))
                     for one in partitions
                 ]
             running.cancel()
@@ -125,7 +128,9 @@ def test_who_knows_that_a_transaction_can_be_aborted_is_told_so(*, known: bool) 
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(verifier.run())
             await asyncio.sleep(0)
-            await verifier.ask("t", 7, 0, ORDERS, transactions_v2=False, abortable_known=known)
+            await verifier.ask(
+                "t", 7, 0, ORDERS, TOPIC_ID, transactions_v2=False, abortable_known=known
+            )
             running.cancel()
 
     asyncio.run(run())
@@ -139,7 +144,7 @@ def test_an_unreachable_coordinator_is_worth_another_try() -> None:
 
 def test_a_broker_that_stops_asks_nobody() -> None:
     verifier = TxnVerifier(cast("CoordinatorClient", Coordinator()))
-    refused = asyncio.run(verifier.ask("t", 7, 0, ORDERS, transactions_v2=True))
+    refused = asyncio.run(verifier.ask("t", 7, 0, ORDERS, TOPIC_ID, transactions_v2=True))
     assert refused is not None
 
 

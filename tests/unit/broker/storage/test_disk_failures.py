@@ -54,6 +54,34 @@ def test_another_directory_keeps_the_note_that_the_failed_one_did_not_take() -> 
     assert DiskFailures([MemDisk(), healthy]).reason("a") == str(EIO)
 
 
+@pytest.mark.feature("Y10")
+def test_memory_keeps_the_note_that_no_disk_takes() -> None:
+    disk, memory = MemDisk(), MemDisk()
+    manager = opened(disk, failures=DiskFailures([disk], memory))
+    disk.writes_fail = disk.syncs_fail = True
+    manager.fence(EIO)
+    disk.kill()
+    disk.repair()
+    disk.remount()
+    manager = opened(disk, failures=DiskFailures([disk], memory))
+    assert manager.distrusted == str(EIO)
+    manager.join_cluster("c")
+    assert opened(disk, failures=DiskFailures([disk], memory)).distrusted is None
+
+
+def test_a_note_in_memory_that_cannot_be_read_is_one_all_the_same() -> None:
+    memory = MemDisk()
+    DiskFailures([], memory).note("a", MemDisk(), EIO)
+    memory.reads_fail = True
+    assert DiskFailures([], memory).reason("a") is not None
+
+
+def test_a_new_directory_that_has_a_note_of_another_one_is_empty() -> None:
+    failed, new = MemDisk(), MemDisk()
+    DiskFailures([failed, new]).note("a", failed, EIO)
+    assert opened(new, directory_id="b").stamp.directory_id == "b"
+
+
 def test_a_note_of_a_newer_release_is_refused() -> None:
     disk = MemDisk()
     disk.replace_whole(FAILED_DISKS, b'{"version": 1, "directories": {}}')

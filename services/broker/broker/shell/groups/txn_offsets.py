@@ -29,6 +29,7 @@ async def refusal_of_offsets(
         commit.producer_id,
         commit.producer_epoch,
         hosted.topic_partition,
+        hosted.topic_id,
         transactions_v2=commit.transactions_v2,
         abortable_known=commit.abortable_known,
     )

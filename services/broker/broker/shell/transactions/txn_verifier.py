@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
 from tidemark_wire.v1 import txn_pb2
@@ -45,7 +46,13 @@ class _Key(NamedTuple):
     abortable_known: bool
 
 
-_Questions = dict[TopicPartition, list["asyncio.Future[ErrorCode]"]]
+class _Question(NamedTuple):
+    partition: TopicPartition
+    topic_id: TopicId
+    """Of the log that the producer writes to: another topic may have had the name before."""
+
+
+_Questions = dict[_Question, list["asyncio.Future[ErrorCode]"]]
 
 
 @dataclass(eq=False, slots=True)
@@ -88,6 +95,7 @@ class TxnVerifier:
         producer_id: int,
         producer_epoch: int,
         partition: TopicPartition,
+        topic_id: TopicId,
         *,
         transactions_v2: bool,
         abortable_known: bool = False,
@@ -103,7 +111,7 @@ class TxnVerifier:
         if asking is None:
             asking = self._asking[key] = _Asking()
             self._tasks.create_task(self._ask_all(key, asking), name="txn-verifier")
-        asking.waiting.setdefault(partition, []).append(answered)
+        asking.waiting.setdefault(_Question(partition, topic_id), []).append(answered)
         return _refusal(await answered, transactional_id)
 
     async def _ask_all(self, key: _Key, asking: _Asking) -> None:
@@ -114,21 +122,18 @@ class TxnVerifier:
             while asking.waiting:
                 questions, asking.waiting = asking.waiting, {}
                 codes = await self._call_patiently(key, questions)
-                for partition, waiting in questions.items():
+                for question, waiting in questions.items():
+                    code = codes.get(question, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     for one in waiting:
                         if not one.done():
-                            one.set_result(
-                                codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                            )
+                            one.set_result(code)
         finally:
             del self._asking[key]
             for waiting in (*questions.values(), *asking.waiting.values()):
                 for one in waiting:
                     one.cancel()
 
-    async def _call_patiently(
-        self, key: _Key, questions: _Questions
-    ) -> dict[TopicPartition, ErrorCode]:
+    async def _call_patiently(self, key: _Key, questions: _Questions) -> dict[_Question, ErrorCode]:
         """Again for a moment while the transaction before is being ended."""
         for pause_s in _pauses_s(self._longest_ms, self._total_ms, self._dice):
             codes = await self._call(key, questions)
@@ -137,13 +142,14 @@ class TxnVerifier:
             await asyncio.sleep(pause_s)
         return await self._call(key, questions)
 
-    async def _call(self, key: _Key, questions: _Questions) -> dict[TopicPartition, ErrorCode]:
+    async def _call(self, key: _Key, questions: _Questions) -> dict[_Question, ErrorCode]:
         request = txn_pb2.AddPartitionsRequest(
             transactional_id=key.transactional_id,
             producer_id=key.producer_id,
             producer_epoch=key.producer_epoch,
             partitions=[
-                txn_pb2.Partition(topic=one.topic, partition=one.partition) for one in questions
+                txn_pb2.Partition(topic=at.topic, partition=at.partition, topic_id=bytes(topic_id))
+                for at, topic_id in questions
             ],
             verify_only=not key.transactions_v2,
             transactions_v2=key.transactions_v2 or key.abortable_known,
@@ -156,10 +162,11 @@ class TxnVerifier:
             return dict.fromkeys(questions, failure.code)
         if response.error_code:
             return dict.fromkeys(questions, ErrorCode(response.error_code))
-        return {
+        codes = {
             TopicPartition(one.topic, one.partition): ErrorCode(one.error_code)
             for one in response.results
         }
+        return {one: codes[one.partition] for one in questions if one.partition in codes}
 
 
 def _pauses_s(longest_ms: int, total_ms: int, dice: Dice) -> Iterator[float]:

@@ -1,6 +1,9 @@
 """AddPartitions."""
 
+from collections.abc import Collection
+
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -10,6 +13,7 @@ from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
 from txn_coordinator.shell.wire_mapping import (
     read_add_partitions,
+    read_topic_ids,
     transaction_named,
     write_add_partitions,
 )
@@ -24,6 +28,9 @@ async def handle(
         name = transaction_named(request)
         check_allowed(node, request, Operation.WRITE, name)
         asked = read_add_partitions(request)
+        topic_ids = read_topic_ids(request)
+        if not await node.shows_topics(topic_ids):
+            return AddPartitionsReply(ErrorCode.REQUEST_TIMED_OUT, _not_shown(topic_ids))
         if not asked.verify_only:
             unknown = await node.unknown_partitions(asked.partitions)
             if unknown:
@@ -31,6 +38,11 @@ async def handle(
         return await ask(node, name, asked, AddPartitionsReply, context)
 
     return write_add_partitions(await answered(work(), AddPartitionsReply))
+
+
+def _not_shown(topic_ids: Collection[tuple[str, TopicId]]) -> str:
+    names = ", ".join(sorted({name for name, _ in topic_ids}))
+    return f"the coordinator's metadata does not show the topics as their leader has them: {names}"
 
 
 def _unknown(asked: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPartitionsReply:
