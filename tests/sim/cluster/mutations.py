@@ -20,7 +20,7 @@ from controller.core import controller as machine
 from controller.core import isr_changes, registration, soundness
 from controller.core.cluster import PutBroker, store_ops
 from controller.core.configs import decide_alter_configs
-from controller.core.offices import Offices
+from controller.core.leader_replacement import LeaderReplacement
 from controller.core.soundness import Holdings, Soundness
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
@@ -99,8 +99,8 @@ def _remember_all_producers(log: Log, end: int) -> None:
     log.producers.restore(known)
 
 
-def _all_that_are_gone(offices: Offices, _now: Any) -> frozenset[Any]:
-    return frozenset(one.broker_id for one in offices._gone)
+def _all_that_are_gone(replacement: LeaderReplacement, _now: Any) -> frozenset[Any]:
+    return frozenset(one.broker_id for one in replacement._gone)
 
 
 _store_ops = store_ops
@@ -164,7 +164,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (registration, "has_kept_its_page_cache", lambda *_: True),
     ),
     "writes without checking the controller epoch": ((ZkStore, "_check", lambda _: iter(())),),
-    "replaces a leader without waiting for its lease": ((Offices, "released", _all_that_are_gone),),
+    "replaces a leader without waiting for its lease": (
+        (LeaderReplacement, "expired", _all_that_are_gone),
+    ),
     "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
     "keeps the ELR when the minimum changes": ((machine, "decide_configs", decide_alter_configs),),
     "registers a broker before what it lost": ((machine, "store_ops", _brokers_first),),
@@ -176,7 +178,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "keeps the leader epoch when an unsound member leaves": (
         (soundness, "next_epoch", _same_epoch),
     ),
-    "lets a broker id change hands within a lease": ((Offices, "held_for_ms", lambda *_: 0),),
+    "lets a broker id change hands within a lease": (
+        (LeaderReplacement, "lease_left_ms", lambda *_: 0),
+    ),
     "lets broker epochs fall": ((registration, "_outlived", _only_the_living),),
     "takes a want of descriptors for a failed disk": (
         (LogDirectory, "fence", _fence_for_want_of_descriptors),

@@ -29,7 +29,13 @@ from controller.core.effects import (
     Result,
     WriteStore,
 )
-from controller.core.eligible import decide_configs
+from controller.core.elections import (
+    decide_elect_leaders,
+    decide_shutdown,
+    due_elections,
+    rebalance,
+)
+from controller.core.elr_on_config_change import decide_configs
 from controller.core.inputs import (
     AcquireShard,
     AllocateProducerIds,
@@ -59,15 +65,9 @@ from controller.core.inputs import (
 )
 from controller.core.internal_topics import due_raise
 from controller.core.isr_changes import decide_alter_partitions
-from controller.core.leaderships import (
-    decide_elect_leaders,
-    decide_shutdown,
-    due_elections,
-    rebalance,
-)
+from controller.core.leader_replacement import LeaderReplacement
 from controller.core.limits import Limits
 from controller.core.liveness import NOBODY, CoordinatorListing, LiveListing, newer, vanished
-from controller.core.offices import Offices
 from controller.core.producer_ids import decide_producer_ids
 from controller.core.reassignments import decide_reassignments
 from controller.core.registration import check_predecessor, decide_registration
@@ -79,7 +79,7 @@ from controller.core.topics import (
     decide_delete_topics,
 )
 
-DESERTED: Final = "no broker follows the feed: another controller may be reachable"
+NO_SUBSCRIBERS: Final = "no broker follows the feed: another controller may be reachable"
 
 
 class Role(Enum):
@@ -114,7 +114,7 @@ class Controller:
         self._writing: _Writing | None = None
         self._waiting: deque[Asked] = deque()
         self._write_ids = 0
-        self._offices: Offices | None = None
+        self._replacement: LeaderReplacement | None = None
         self._coordinators: Coordinators | None = None
         self._elections_may_be_due = self._raise_may_be_due = False
         self._rebalance_at: InstantMs | None = None
@@ -160,11 +160,11 @@ class Controller:
 
         While a change is on its way nothing is decided: its outcome comes first, however late.
         """
-        if self._offices is None or self._coordinators is None or self._writing is not None:
+        if self._replacement is None or self._coordinators is None or self._writing is not None:
             return None
         deadlines = [
-            self._offices.next_deadline(now),
-            self._coordinators.next_deadline(may_fence=self._offices.is_heard),
+            self._replacement.next_deadline(now),
+            self._coordinators.next_deadline(may_fence=self._replacement.has_subscribers),
             self._rebalance_at,
         ]
         due = min((one for one in deadlines if one is not None), default=None)
@@ -196,12 +196,12 @@ class Controller:
         self._listing = elected.listing
         image, limits = self._cluster.image, self._limits
         self._constants = elected.stored.constants or Constants(limits.lease_ms)
-        self._offices = Offices(
+        self._replacement = LeaderReplacement(
             image.position,
             max(limits.lease_ms, self._constants.lease_ms_max),
             limits.feed_lost_fence_ms,
             begun_at=now,
-            deserted_ms=limits.deserted_resign_ms,
+            no_subscriber_ms=limits.no_subscriber_resign_ms,
         )
         self._coordinators = Coordinators(
             elected.coordinators,
@@ -222,7 +222,7 @@ class Controller:
             refused.append(_not_controller(self._writing.reply.request_id))
         refused += [_not_controller(asked.request.request_id) for asked in self._waiting]
         self._role = Role.STANDBY
-        self._cluster = self._offices = self._coordinators = self._rebalance_at = None
+        self._cluster = self._replacement = self._coordinators = self._rebalance_at = None
         self._writing = None
         self._waiting.clear()
         self._listing = NOBODY
@@ -255,7 +255,7 @@ class Controller:
 
     def _note_demotions(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Who leads no more is to acknowledge that before anyone else leads."""
-        assert self._offices is not None, "a standby publishes nothing"
+        assert self._replacement is not None, "a standby publishes nothing"
         if delta.brokers_changed or delta.broker_configs_changed:
             self._elections_may_be_due = self._raise_may_be_due = True
         for topic in delta.topics_changed:
@@ -264,24 +264,24 @@ class Controller:
                 key = (topic.topic_id, partition.partition)
                 if partition.leader == NO_BROKER:
                     self._elections_may_be_due = True
-                    self._offices.demoted(key, partition, image.position, image.brokers)
+                    self._replacement.demoted(key, partition, image.position, image.brokers)
                 else:
-                    self._offices.elected(key)
+                    self._replacement.elected(key)
 
     def _on_feed(
         self, stimulus: FeedAcknowledged | FeedLost | FeedRegained, now: InstantMs
     ) -> list[Effect]:
-        offices = self._offices
-        if offices is None or self._is_of_coordinator(stimulus, now):
+        replacement = self._replacement
+        if replacement is None or self._is_of_coordinator(stimulus, now):
             return []
         match stimulus:
             case FeedAcknowledged(broker_epoch, position):
-                if offices.acknowledged(broker_epoch, position):
+                if replacement.acknowledged(broker_epoch, position):
                     self._elections_may_be_due = True
             case FeedLost(broker_epoch):
-                offices.stream_lost(broker_epoch, now)
+                replacement.stream_lost(broker_epoch, now)
             case FeedRegained(broker_epoch):
-                offices.stream_regained(broker_epoch)
+                replacement.stream_regained(broker_epoch)
         return []
 
     def _is_of_coordinator(
@@ -333,8 +333,8 @@ class Controller:
         if cluster is None or self._writing is not None:
             return effects
         effects += self._look_around(cluster, now)
-        if self._is_deserted(cluster, now):
-            return [*effects, *self._become_standby(DESERTED), Resign(DESERTED)]
+        if self._should_resign(cluster, now):
+            return [*effects, *self._become_standby(NO_SUBSCRIBERS), Resign(NO_SUBSCRIBERS)]
         change = self._unasked(cluster, now)
         if change is not None:
             return [*effects, self._begin(cluster, change, None)]
@@ -349,17 +349,17 @@ class Controller:
 
     def _look_around(self, cluster: Cluster, now: InstantMs) -> list[Effect]:
         """Who is gone, and for how long; whose stream has been broken for too long."""
-        assert self._offices is not None, "only the active looks"
+        assert self._replacement is not None, "only the active looks"
         assert self._coordinators is not None, "only the active looks"
         brokers = cluster.image.brokers
-        self._offices.see(brokers, self._listing, now)
-        if self._offices.newly_released(now):
+        self._replacement.see(brokers, self._listing, now)
+        if self._replacement.newly_expired(now):
             self._elections_may_be_due = True
-        silent = self._offices.to_fence(brokers, now)
+        silent = self._replacement.to_fence(brokers, now)
         effects: list[Effect] = [
             RemoveLiveZnode(one.broker_id, one.incarnation_id) for one in silent
         ]
-        if self._offices.is_heard:
+        if self._replacement.has_subscribers:
             effects += [
                 RemoveCoordinatorZnode(one.kind, one.coordinator_id, one.incarnation_id)
                 for one in self._coordinators.to_fence(cluster.image, now)
@@ -371,26 +371,26 @@ class Controller:
         still listen to us: they live, and only ZooKeeper is out of their reach; nobody else could
         lead what they lead.
         """
-        assert self._offices is not None, "only the active looks"
+        assert self._replacement is not None, "only the active looks"
         brokers = cluster.image.brokers.values()
         dead = vanished(cluster.image.brokers, self._listing)
         alone = len(dead) == sum(not broker.fenced for broker in brokers)
-        return () if alone and self._offices.hears(dead) else dead
+        return () if alone and self._replacement.has_subscriber_among(dead) else dead
 
-    def _is_deserted(self, cluster: Cluster, now: InstantMs) -> bool:
+    def _should_resign(self, cluster: Cluster, now: InstantMs) -> bool:
         """Cut off from every broker that lives: another controller may not be (J7)."""
-        assert self._offices is not None, "only the active looks"
-        return self._offices.is_deserted(cluster.image.brokers, now)
+        assert self._replacement is not None, "only the active looks"
+        return self._replacement.should_resign(cluster.image.brokers, now)
 
     def _unasked(self, cluster: Cluster, now: InstantMs) -> Change | None:
         """What is to be written without anyone asking: the dead are fenced first."""
-        assert self._offices is not None, "only the active decides"
+        assert self._replacement is not None, "only the active decides"
         assert self._coordinators is not None, "only the active decides"
         dead = self._dead(cluster)
         if dead:
             return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
         if self._elections_may_be_due:
-            elected = due_elections(cluster, self._offices, now)
+            elected = due_elections(cluster, self._replacement, now)
             if elected is not None:
                 return elected
             self._elections_may_be_due = False
@@ -444,13 +444,13 @@ class Controller:
     def _register(
         self, cluster: Cluster, asked: RegisterBroker, now: InstantMs
     ) -> tuple[Change | None, Result]:
-        """Registered, unless another process of the same id may yet lead (Offices)."""
-        assert self._offices is not None, "only the active decides"
+        """Registered, unless another process of the same id may yet lead (LeaderReplacement)."""
+        assert self._replacement is not None, "only the active decides"
         decided = decide_registration(cluster, asked, self._listing)
         check_constants(self._constants, asked.broker)
         known = cluster.image.brokers.get(asked.broker.broker_id)
-        held_for_ms = 0 if known is None else self._offices.held_for_ms(known, now)
-        check_predecessor(known, asked.broker, held_for_ms)
+        lease_left_ms = 0 if known is None else self._replacement.lease_left_ms(known, now)
+        check_predecessor(known, asked.broker, lease_left_ms)
         return decided
 
     def _dispatch_coordinator(

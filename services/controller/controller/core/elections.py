@@ -1,125 +1,203 @@
-"""Who leads a partition, and what an election does to its ISR.
+"""Deciding who leads: elections that are due, asked for, or wished for by a broker that stops."""
 
-In order: live members of the ISR as preferred, then live eligible leader replicas (KIP-966), then,
-where the topic allows it, any live replica: that one may lose records.
-"""
-
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tidemark.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
-from tidemark.model.metadata import PartitionImage
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
+from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage, TopicImage
 
-from controller.core.in_sync import with_isr, without_replica
-
-
-@dataclass(frozen=True, slots=True)
-class Electorate:
-    """Who may be chosen, and who may be replaced, at this moment."""
-
-    eligible: Collection[BrokerId]
-    """Live, and not about to stop."""
-    alive: Collection[BrokerId]
-    """Live: whoever leads stays, unless it is to be demoted."""
-    released: Collection[BrokerId]
-    """Gone for a whole lease: nothing that they led is acknowledged by them any more."""
-    restarted: BrokerId = NO_BROKER
-    """Has registered just now: where it leads it does so anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRules:
-    """What of a topic's configuration elections need."""
-
-    min_insync_replicas: int = 1
-    unclean_election: bool = False
+from controller.core.cluster import Change, Cluster, with_partitions
+from controller.core.effects import PartitionResult, PartitionResults, ShutdownProgress
+from controller.core.election_rules import (
+    BrokerAvailability,
+    choose_leader,
+    demote,
+    elect,
+    is_unclean,
+    led_by,
+)
+from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef
+from controller.core.isr import without_replica
+from controller.core.isr_changes import check_broker_epoch
+from controller.core.leader_replacement import LeaderReplacement
+from controller.core.topic_rules import rules_of
 
 
-def choose_leader(
-    partition: PartitionImage, eligible: Collection[BrokerId], *, unclean: bool = False
-) -> BrokerId:
-    """Whom to elect; NO_BROKER when nobody may lead."""
-    candidates = [one for one in partition.replicas if one in partition.isr]
-    candidates += [one for one in partition.replicas if one in partition.elr]
-    if unclean:
-        last = partition.last_known_leader
-        candidates += [one for one in partition.replicas if one == last]
-        candidates += partition.replicas
-    return next((one for one in candidates if one in eligible), NO_BROKER)
+@dataclass(slots=True)
+class _Drafts:
+    """Partitions as they will be, and how many elections among them are unclean."""
+
+    topics: dict[TopicId, dict[int, PartitionImage]]
+    unclean: int = 0
+
+    def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
+        """One partition's next state; nothing when it stays."""
+        if after is before:
+            return
+        self.topics.setdefault(topic.topic_id, {})[before.partition] = after
+        elected = after.leader != NO_BROKER and after.leader_epoch != before.leader_epoch
+        self.unclean += elected and is_unclean(before, after.leader)
+
+    def change(self, image: ClusterImage, delta: ClusterDelta | None = None) -> Change | None:
+        """All of it; None when nothing changes."""
+        if not self.topics and delta is None:
+            return None
+        base = delta or ClusterDelta()
+        topics = with_partitions(image, self.topics)
+        return Change(replace(base, topics_changed=topics), unclean=self.unclean)
 
 
-def is_unclean(partition: PartitionImage, leader: BrokerId) -> bool:
-    """Whether electing this one may lose committed records."""
-    return leader not in partition.isr and leader not in partition.elr
-
-
-def elect(partition: PartitionImage, electorate: Electorate, rules: TopicRules) -> PartitionImage:
-    """The partition after an election that is due; the same object when none is.
-
-    For a partition without a leader the caller has made sure that the last one is released. A
-    leader that ``restarted`` gets a new epoch although it stays: after a crash its log may end
-    earlier than before, and one offset of one epoch must never hold two records.
-    """
-    leader = partition.leader
-    if leader in electorate.alive:
-        return next_epoch(partition, leader) if leader == electorate.restarted else partition
-    if leader != NO_BROKER and leader not in electorate.released:
-        return partition
-    chosen = choose_leader(partition, electorate.eligible, unclean=rules.unclean_election)
-    if chosen == NO_BROKER:
-        return partition if leader == NO_BROKER else demote(partition)
-    return led_by(partition, chosen, electorate, rules)
-
-
-def led_by(
-    partition: PartitionImage, chosen: BrokerId, electorate: Electorate, rules: TopicRules
-) -> PartitionImage:
-    """Elected. Outside the ISR it is alone in a new one, and who was in the old one stays eligible
-    if it was elected cleanly; else the replaced leader leaves the ISR, unless that one lives and
-    stays (ADR 0012).
-    """
-    old = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
-    if is_unclean(partition, chosen):
-        made = replace(partition, isr=(chosen,), elr=())
-    elif chosen not in partition.isr:
-        made = with_isr(partition, (chosen,), rules.min_insync_replicas)
-    elif old not in (NO_BROKER, chosen) and old not in electorate.eligible:
-        made = without_replica(partition, old, rules.min_insync_replicas)
-    else:
-        made = partition
-    return next_epoch(made, chosen)
-
-
-def next_epoch(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    """Under the next leader epoch. Without a leader the last one is remembered."""
-    known = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
-    return replace(
-        partition,
-        leader=leader,
-        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
-        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        last_known_leader=known if leader == NO_BROKER else NO_BROKER,
+def availability_of(
+    image: ClusterImage, expired: frozenset[BrokerId], restarted: BrokerId = NO_BROKER
+) -> BrokerAvailability:
+    """As the image has it."""
+    live = [one for one in image.brokers.values() if not one.fenced]
+    return BrokerAvailability(
+        eligible=frozenset(one.broker_id for one in live if not one.shutting_down),
+        alive=frozenset(one.broker_id for one in live),
+        expired=expired,
+        restarted=restarted,
     )
 
 
-def demote(partition: PartitionImage) -> PartitionImage:
-    """Nobody leads: the first of the two writes that replace a leader that lives (ADR 0010)."""
-    return next_epoch(partition, NO_BROKER)
+def due_elections(
+    cluster: Cluster, replacement: LeaderReplacement, now: InstantMs
+) -> Change | None:
+    """Every election that may and can be held now."""
+    image, expired = cluster.image, replacement.expired(now)
+    availability, drafts = availability_of(image, expired), _Drafts({})
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if partition.leader in availability.alive:
+                continue
+            key = (topic.topic_id, partition.partition)
+            if partition.leader == NO_BROKER and not replacement.is_replaceable(
+                key, partition, image.brokers, expired
+            ):
+                continue
+            rules = rules or rules_of(image, topic)
+            drafts.put(topic, partition, elect(partition, availability, rules))
+    return drafts.change(image)
 
 
-def lost_its_disk(partition: PartitionImage, broker: BrokerId, rules: TopicRules) -> PartitionImage:
-    """A replica came back without what it had acknowledged: it is in no ISR and in no ELR.
-
-    A partition with no other replica goes on with what there is. Where it was the last of the ISR
-    nobody is in it any more: it is the last-known leader, and leads only by an unclean election.
+def decide_elect_leaders(
+    cluster: Cluster, asked: ElectLeaders
+) -> tuple[Change | None, PartitionResults]:
+    """Preferred: the first write of two, the second follows by itself. Unclean: only where nobody
+    leads.
     """
-    if partition.replicas == (broker,) or broker not in (*partition.isr, *partition.elr):
-        return partition
-    elr = tuple(one for one in partition.elr if one != broker)
-    isr = tuple(one for one in partition.isr if one != broker)
-    if partition.leader == broker:
-        partition = demote(partition)
-    elif not isr and partition.last_known_leader == NO_BROKER:
-        partition = replace(partition, last_known_leader=broker)
-    made = with_isr(replace(partition, elr=elr), isr, rules.min_insync_replicas)
-    return replace(made, elr=tuple(one for one in made.elr if one != broker))
+    image = cluster.image
+    availability, drafts = availability_of(image, frozenset()), _Drafts({})
+    results = []
+    for ref in asked.partitions if asked.partitions is not None else _all(image):
+        try:
+            topic, partition = _find(image, ref)
+            decide = _preferred if asked.preferred else _unclean
+            drafts.put(topic, partition, decide(image, topic, partition, availability))
+        except TidemarkError as error:
+            if asked.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            results.append(PartitionResult(ref.topic, ref.partition, error.code, error.message))
+        else:
+            results.append(PartitionResult(ref.topic, ref.partition))
+    return drafts.change(image), PartitionResults(tuple(results))
+
+
+def _all(image: ClusterImage) -> Iterator[PartitionRef]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            yield PartitionRef(topic.name, partition.partition)
+
+
+def _find(image: ClusterImage, ref: PartitionRef) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(ref.topic)
+    if topic is None or not 0 <= ref.partition < len(topic.partitions):
+        raise TidemarkError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {ref.topic}-{ref.partition}."
+        )
+    return topic, topic.partitions[ref.partition]
+
+
+def _preferred(
+    _image: ClusterImage,
+    _topic: TopicImage,
+    partition: PartitionImage,
+    availability: BrokerAvailability,
+) -> PartitionImage:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise TidemarkError(
+            ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads the partition already."
+        )
+    if preferred not in availability.eligible or preferred not in partition.isr:
+        raise TidemarkError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"The preferred replica {preferred} is not alive or not in sync.",
+        )
+    # Without a leader an election is due anyway, and prefers it.
+    return partition if partition.leader == NO_BROKER else demote(partition)
+
+
+def _unclean(
+    image: ClusterImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    availability: BrokerAvailability,
+) -> PartitionImage:
+    if partition.leader != NO_BROKER:
+        raise TidemarkError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
+    chosen = choose_leader(partition, availability.eligible, unclean=True)
+    if chosen == NO_BROKER:
+        raise TidemarkError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is alive."
+        )
+    return led_by(partition, chosen, availability, rules_of(image, topic))
+
+
+def rebalance(cluster: Cluster) -> Change | None:
+    """Demote whoever leads in the place of a preferred replica that could."""
+    image = cluster.image
+    availability, drafts = availability_of(image, frozenset()), _Drafts({})
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            preferred = partition.replicas[0]
+            if (
+                partition.leader not in (NO_BROKER, preferred)
+                and preferred in partition.isr
+                and preferred in availability.eligible
+            ):
+                drafts.put(topic, partition, demote(partition))
+    return drafts.change(image)
+
+
+def decide_shutdown(
+    cluster: Cluster, asked: ControlledShutdown
+) -> tuple[Change | None, ShutdownProgress]:
+    """The broker leads nothing that another can lead, and is in no ISR that is one without it."""
+    image, broker_id = cluster.image, asked.broker_id
+    check_broker_epoch(image, broker_id, asked.broker_epoch)
+    broker = image.brokers[broker_id]
+    availability = availability_of(image, frozenset())
+    others = frozenset(availability.eligible) - {broker_id}
+    drafts, led = _Drafts({}), 0
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if broker_id not in partition.replicas:
+                continue
+            if partition.leader in (broker_id, NO_BROKER):
+                mine = broker_id in (partition.leader, partition.last_known_leader)
+                if mine and choose_leader(partition, others) != NO_BROKER:
+                    led += 1
+                    if partition.leader == broker_id:
+                        drafts.put(topic, partition, demote(partition))
+                continue
+            rules = rules or rules_of(image, topic)
+            minimum = rules.min_insync_replicas
+            drafts.put(topic, partition, without_replica(partition, broker_id, minimum))
+    stopping = None
+    if not broker.shutting_down:
+        stopping = ClusterDelta(brokers_changed=(replace(broker, shutting_down=True),))
+    return drafts.change(image, stopping), ShutdownProgress(led)

@@ -22,7 +22,7 @@ from tidemark.model.metadata import (
 
 from controller.core.cluster import Change, Cluster, Loads, with_partitions
 from controller.core.configs import MIN_INSYNC
-from controller.core.eligible import without_elr
+from controller.core.elr_on_config_change import without_elr
 from controller.core.placement import node_of
 from controller.core.reassignments import moved_to
 from controller.core.topic_rules import rules_of

@@ -6,8 +6,8 @@ from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
 
 from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import AlteredPartition, AlteredPartitions
-from controller.core.in_sync import with_isr
 from controller.core.inputs import AlterPartitions, IsrChange
+from controller.core.isr import with_isr
 from controller.core.reassignments import completed
 from controller.core.topic_rules import rules_of
 

@@ -10,7 +10,7 @@ class Limits:
     requests_waiting_max: int = 4_096  # beyond it the answer is REQUEST_TIMED_OUT at once
     lease_ms: int = 3_000
     feed_lost_fence_ms: int = 500
-    deserted_resign_ms: int = 20_000  # since the term began; 0: never
+    no_subscriber_resign_ms: int = 20_000  # since the term began; 0: never
     rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
     shard_moves_max: int = 5  # of a kind, at a time, for the sake of balance
     shard_move_interval_ms: int = 1_000

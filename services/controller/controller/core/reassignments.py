@@ -8,7 +8,7 @@ from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
 
 from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import PartitionResult, PartitionResults
-from controller.core.elections import demote
+from controller.core.election_rules import demote
 from controller.core.inputs import AlterReassignments, Move
 from controller.core.placement import check_assignment
 

@@ -8,9 +8,9 @@ from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage, Par
 
 from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import Registered
-from controller.core.elections import elect
+from controller.core.election_rules import elect
+from controller.core.elections import availability_of
 from controller.core.inputs import RegisterBroker
-from controller.core.leaderships import electorate
 from controller.core.liveness import LiveListing, incarnation_of
 from controller.core.soundness import Holdings, without_unsound
 from controller.core.topic_rules import rules_of
@@ -34,7 +34,7 @@ def decide_registration(
     holdings = _holdings(known, asked)
     joined = replace(image, brokers={**image.brokers, broker.broker_id: broker})
     restarted = NO_BROKER if is_repeated else broker.broker_id
-    voters = electorate(joined, frozenset(), restarted=restarted)
+    availability = availability_of(joined, frozenset(), restarted=restarted)
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -43,10 +43,10 @@ def decide_registration(
             rules = rules_of(image, topic)
             soundness = holdings.soundness(topic, partition)
             after = without_unsound(
-                partition, broker.broker_id, soundness, voters=voters, rules=rules
+                partition, broker.broker_id, soundness, availability=availability, rules=rules
             )
             if after.leader == broker.broker_id:
-                after = elect(after, voters, rules)
+                after = elect(after, availability, rules)
             if after is not partition:
                 epoch = PartitionEpoch(partition.partition_epoch + 1)
                 after = replace(after, partition_epoch=max(epoch, after.partition_epoch))
@@ -94,12 +94,12 @@ def has_kept_its_page_cache(known: BrokerImage, asked: RegisterBroker) -> bool:
     return in_order or not known.boot_id or known.boot_id == broker.boot_id
 
 
-def check_predecessor(known: BrokerImage | None, broker: BrokerImage, held_for_ms: int) -> None:
+def check_predecessor(known: BrokerImage | None, broker: BrokerImage, lease_left_ms: int) -> None:
     """Raises TidemarkError DUPLICATE_BROKER_REGISTRATION, to be tried again, while another process
     of the broker id may hold its lease. One that shares a log directory has locked it: the other
     one has ended.
     """
-    if known is None or held_for_ms <= 0 or known.incarnation_id == broker.incarnation_id:
+    if known is None or lease_left_ms <= 0 or known.incarnation_id == broker.incarnation_id:
         return
     if not known.log_dir_ids or set(known.log_dir_ids) & set(broker.log_dir_ids):
         return
@@ -107,7 +107,7 @@ def check_predecessor(known: BrokerImage | None, broker: BrokerImage, held_for_m
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         f"Broker {broker.broker_id} was last registered by incarnation"
         f" {known.incarnation_id.hex()}, with other log directories; that process may be alive and"
-        f" hold its lease for {held_for_ms} ms more: register again then",
+        f" hold its lease for {lease_left_ms} ms more: register again then",
     )
 
 

@@ -24,17 +24,17 @@ from controller.core.cluster import (
     with_partitions,
 )
 from controller.core.effects import ReportedReplica, ReportedReplicas
-from controller.core.elections import (
-    Electorate,
+from controller.core.election_rules import (
+    BrokerAvailability,
     TopicRules,
     elect,
     is_unclean,
     lost_its_disk,
     next_epoch,
 )
+from controller.core.elections import availability_of
 from controller.core.inputs import HeldLogs, ReportReplicas, UnsoundReplica
 from controller.core.isr_changes import check_broker_epoch
-from controller.core.leaderships import electorate
 from controller.core.topic_rules import rules_of
 
 _Drafts = dict[TopicId, dict[int, PartitionImage]]
@@ -91,7 +91,7 @@ def without_unsound(
     broker: BrokerId,
     soundness: Soundness,
     *,
-    voters: Electorate,
+    availability: BrokerAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
     """The partition without an unsound replica in ISR and ELR; the same object when it stays: as
@@ -100,7 +100,7 @@ def without_unsound(
     if soundness is Soundness.SOUND:
         return partition
     others = {*partition.isr, *partition.elr} - {broker}
-    if soundness is Soundness.DAMAGED and others.isdisjoint(voters.eligible):
+    if soundness is Soundness.DAMAGED and others.isdisjoint(availability.eligible):
         return partition
     return lost_its_disk(partition, broker, rules)
 
@@ -113,14 +113,14 @@ def decide_report(
     """
     image, broker_id = cluster.image, asked.broker_id
     check_broker_epoch(image, broker_id, asked.broker_epoch)
-    voters = electorate(image, frozenset())
+    availability = availability_of(image, frozenset())
     drafts: _Drafts = {}
     rows = []
     for one in asked.replicas:
         topic = image.topics_by_id.get(one.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
         if topic is not None:
-            code = _judge(topic, one, broker_id, voters, rules_of(image, topic), drafts)
+            code = _judge(topic, one, broker_id, availability, rules_of(image, topic), drafts)
         rows.append(ReportedReplica(one.topic_id, one.partition, code))
     if not drafts:
         return None, ReportedReplicas(tuple(rows))
@@ -143,7 +143,7 @@ def _judge(
     topic: TopicImage,
     reported: UnsoundReplica,
     broker: BrokerId,
-    voters: Electorate,
+    availability: BrokerAvailability,
     rules: TopicRules,
     drafts: _Drafts,
 ) -> ErrorCode:
@@ -156,7 +156,7 @@ def _judge(
     is_member = broker in (*before.isr, *before.elr)
     if not is_member and reported.leader_epoch < before.leader_epoch:
         return ErrorCode.NONE  # no fetch of it counts in the present epoch
-    after = _reported(before, reported, broker, voters, rules)
+    after = _reported(before, reported, broker, availability, rules)
     if is_member and broker in (*after.isr, *after.elr):
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     drafts.setdefault(topic.topic_id, {})[before.partition] = after
@@ -167,19 +167,19 @@ def _reported(
     before: PartitionImage,
     reported: UnsoundReplica,
     broker: BrokerId,
-    voters: Electorate,
+    availability: BrokerAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
     """Out of ISR and ELR, under another leader epoch: a fetch that it sent before it reported must
     not bring it back. A leader that serves nobody is replaced in the same write.
     """
     soundness = Soundness.LOST if reported.offline else Soundness.DAMAGED
-    after = without_unsound(before, broker, soundness, voters=voters, rules=rules)
+    after = without_unsound(before, broker, soundness, availability=availability, rules=rules)
     if broker in (*after.isr, *after.elr):
         return before
     if after.leader_epoch == before.leader_epoch:
         after = next_epoch(after, after.leader)
     if before.leader == broker and reported.offline:
-        others = frozenset(voters.eligible) - {broker}
-        after = elect(after, replace(voters, eligible=others), rules)
+        others = frozenset(availability.eligible) - {broker}
+        after = elect(after, replace(availability, eligible=others), rules)
     return after

@@ -5,7 +5,7 @@ from typing import Final
 from tidemark.model.metadata import ClusterImage, TopicImage
 
 from controller.core.configs import CLUSTER_WIDE, MIN_INSYNC, topic_defaults
-from controller.core.elections import TopicRules
+from controller.core.election_rules import TopicRules
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 

@@ -33,7 +33,7 @@ from tidemark.runtime.zk_session import OnChange, SessionState, ZkError, ZkSessi
 
 from controller.config import ControllerConfig
 from controller.core.constants import Constants, agreed
-from controller.core.controller import DESERTED, Controller, Role
+from controller.core.controller import NO_SUBSCRIBERS, Controller, Role
 from controller.core.effects import (
     CloseFeed,
     Effect,
@@ -181,7 +181,7 @@ class ControllerNode:
                 self._term = self._store = self._live_znodes = None
                 self._stop_timer()
             await self.election.resign(term)
-            if await term.wait_ended() == DESERTED and not self._draining:
+            if await term.wait_ended() == NO_SUBSCRIBERS and not self._draining:
                 await asyncio.sleep(self._config.lease_ms / 1_000)  # let another one be faster
 
     async def _check_constants(self) -> None:
@@ -453,7 +453,7 @@ def _limits(config: ControllerConfig) -> Limits:
         requests_waiting_max=config.requests_waiting_max,
         lease_ms=config.lease_ms,
         feed_lost_fence_ms=config.feed_lost_fence_ms,
-        deserted_resign_ms=config.feed_deserted_resign_ms,
+        no_subscriber_resign_ms=config.feed_deserted_resign_ms,
         rebalance_interval_ms=(
             config.leader_imbalance_check_interval_seconds * 1_000
             if config.auto_leader_rebalance_enable

@@ -15,7 +15,7 @@ from controller.core.cluster import (
     new_partition,
     store_ops,
 )
-from controller.core.elections import demote
+from controller.core.election_rules import demote
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import TXN, ClusterDelta, FeedPosition, ShardOwner
 from unit.controller.worlds import (

@@ -1,121 +1,106 @@
 from dataclasses import replace
 
 import pytest
+from controller.core.cluster import Cluster
 from controller.core.elections import (
-    Electorate,
-    TopicRules,
-    choose_leader,
-    demote,
-    elect,
-    is_unclean,
-    lost_its_disk,
+    decide_elect_leaders,
+    decide_shutdown,
+    due_elections,
+    rebalance,
 )
-from tidemark.model.ids import NO_BROKER, BrokerId
+from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, Request
+from controller.core.leader_replacement import LeaderReplacement
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
 from tidemark.model.metadata import PartitionImage
-from unit.controller.worlds import a_topic
+from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
-RULES = TopicRules()
-
-
-def ids(*brokers: int) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, brokers))
+NOW = InstantMs(0)
 
 
-def partition(*replicas: int, **changes: object) -> PartitionImage:
-    return replace(a_topic("t", replicas).partitions[0], **changes)  # type: ignore[arg-type]
+def new_replacement(cluster: Cluster) -> LeaderReplacement:
+    return LeaderReplacement(cluster.image.position, lease_ms=3_000, fence_ms=500)
 
 
-def voters(*live: int, gone: tuple[int, ...] = (), restarted: int = -1) -> Electorate:
-    return Electorate(ids(*live), ids(*live), ids(*gone), BrokerId(restarted))
+def partition(cluster: Cluster, number: int = 0) -> PartitionImage:
+    return cluster.image.topics["a"].partitions[number]
 
 
-def test_a_leader_that_lives_stays() -> None:
-    before = partition(1, 2, 3)
-    assert elect(before, voters(1, 2), RULES) is before
+def shutdown(cluster: Cluster, broker: int) -> int:
+    asked = ControlledShutdown(Request(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker))
+    change, progress = decide_shutdown(cluster, asked)
+    if change is not None:
+        applied(cluster, change)
+    return progress.partitions_led
 
 
-@pytest.mark.feature("H08", "Y03")
-def test_a_leader_that_is_gone_stays_until_its_lease_is_over() -> None:
-    before = partition(1, 2, 3)
-    assert elect(before, voters(2, 3), RULES) is before
-    after = elect(before, voters(2, 3, gone=(1,)), RULES)
-    assert (after.leader, after.leader_epoch, after.isr) == (2, 1, (2, 3))
+def elect(cluster: Cluster, *, preferred: bool = True) -> ErrorCode:
+    asked = ElectLeaders(Request(1, NEVER), preferred, (PartitionRef("a", 0),))
+    change, results = decide_elect_leaders(cluster, asked)
+    if change is not None:
+        applied(cluster, change)
+    return results.partitions[0].error
 
 
-def test_the_first_live_replica_of_the_isr_leads_next() -> None:
-    assert choose_leader(partition(1, 2, 3, isr=ids(1, 3)), ids(2, 3)) == 3
+def acknowledge(cluster: Cluster, replacement: LeaderReplacement, broker: int) -> None:
+    replacement.demoted(
+        (cluster.image.topics["a"].topic_id, 0),
+        partition(cluster),
+        cluster.image.position,
+        cluster.image.brokers,
+    )
+    replacement.acknowledged(BrokerEpoch(100 + broker), cluster.image.position)
 
 
-@pytest.mark.feature("H13", "I04")
-def test_losing_the_only_replica_leaves_nobody_and_keeps_it_in_the_isr() -> None:
-    after = elect(partition(1), voters(2, gone=(1,)), RULES)
-    assert (after.leader, after.leader_epoch, after.last_known_leader) == (NO_BROKER, 1, 1)
-    assert after.isr == (1,)
+def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1,)))
+    assert shutdown(cluster, 1) == 1
+    assert (partition(cluster, 0).leader, partition(cluster, 1).isr) == (NO_BROKER, (2,))
+    assert partition(cluster, 2).leader == 1
 
 
-def test_nobody_stays_nobody_without_another_epoch() -> None:
-    gone = elect(partition(1), voters(gone=(1,)), RULES)
-    assert elect(gone, voters(2, gone=(1,)), RULES) is gone
+def test_nobody_is_elected_before_the_demoted_leader_has_heard_of_it() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    replacement = new_replacement(cluster)
+    shutdown(cluster, 1)
+    assert due_elections(cluster, replacement, NOW) is None
+    acknowledge(cluster, replacement, 1)
+    applied(cluster, due_elections(cluster, replacement, NOW))
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+    assert shutdown(cluster, 1) == 0
 
 
-def test_the_only_replica_leads_again_when_it_is_back() -> None:
-    back = elect(elect(partition(1), voters(gone=(1,)), RULES), voters(1), RULES)
-    assert (back.leader, back.leader_epoch, back.last_known_leader) == (1, 2, NO_BROKER)
+@pytest.mark.feature("H09", "H11")
+def test_a_preferred_replica_that_is_stopping_is_not_elected() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    replacement = new_replacement(cluster)
+    shutdown(cluster, 1)
+    acknowledge(cluster, replacement, 1)
+    applied(cluster, due_elections(cluster, replacement, NOW))
+    assert elect(cluster) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert rebalance(cluster) is None
 
 
-def test_a_leader_that_restarted_gets_a_new_epoch() -> None:
-    after = elect(partition(1, 2), voters(1, 2, restarted=1), RULES)
-    assert (after.leader, after.leader_epoch) == (1, 1)
+def test_elections_that_need_not_be_are_refused() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    assert elect(cluster) is ErrorCode.ELECTION_NOT_NEEDED
+    assert elect(cluster, preferred=False) is ErrorCode.ELECTION_NOT_NEEDED
 
 
-@pytest.mark.feature("H12", "H13")
-def test_outside_the_isr_only_by_an_unclean_election_and_then_alone() -> None:
-    lost = partition(1, 2, 3, isr=ids(1), leader=NO_BROKER, last_known_leader=BrokerId(1))
-    assert elect(lost, voters(2, 3), RULES) is lost
-    after = elect(lost, voters(2, 3), TopicRules(unclean_election=True))
-    assert (after.leader, after.isr, after.elr) == (2, (2,), ())
-    assert is_unclean(lost, BrokerId(2))
+@pytest.mark.feature("H09", "H10")
+def test_whoever_leads_in_the_place_of_the_preferred_replica_is_demoted() -> None:
+    for demoting in (lambda one: elect(one) is ErrorCode.NONE, rebalanced):
+        cluster = a_cluster(a_topic("a", (1, 2)))
+        replacement = new_replacement(cluster)
+        made = replace(partition(cluster), leader=BrokerId(2))
+        cluster = a_cluster(replace(a_topic("a", (1, 2)), partitions=(made,)))
+        assert demoting(cluster)
+        assert (partition(cluster).leader, partition(cluster).last_known_leader) == (NO_BROKER, 2)
+        acknowledge(cluster, replacement, 2)
+        applied(cluster, due_elections(cluster, replacement, NOW))
+        assert (partition(cluster).leader, partition(cluster).isr) == (1, (1, 2))
 
 
-def test_an_eligible_leader_replica_leads_cleanly() -> None:
-    waiting = partition(1, 2, 3, isr=ids(1), elr=ids(3), leader=NO_BROKER)
-    after = elect(waiting, voters(2, 3), RULES)
-    assert (after.leader, after.isr, after.elr) == (3, (3,), ())
-
-
-def test_below_the_minimum_the_replaced_leader_stays_eligible() -> None:
-    after = elect(partition(1, 2), voters(2, gone=(1,)), TopicRules(min_insync_replicas=2))
-    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
-
-
-@pytest.mark.feature("Y09")
-def test_who_lost_its_disk_leaves_isr_and_elr() -> None:
-    after = lost_its_disk(partition(1, 2, 3), BrokerId(1), RULES)
-    assert (after.leader, after.isr, after.last_known_leader) == (NO_BROKER, (2, 3), 1)
-    assert after.leader_epoch == 1
-
-
-@pytest.mark.feature("Y09")
-def test_the_last_member_that_lost_its_disk_leaves_an_empty_isr() -> None:
-    after = lost_its_disk(partition(1, 2, isr=ids(1)), BrokerId(1), RULES)
-    assert (after.isr, after.elr, after.last_known_leader) == ((), (), 1)
-    assert elect(after, voters(1, 2), RULES) is after
-
-
-def test_a_demotion_remembers_who_led() -> None:
-    after = demote(partition(1, 2))
-    assert (after.leader, after.last_known_leader, after.leader_epoch) == (NO_BROKER, 1, 1)
-
-
-@pytest.mark.feature("G17")
-def test_who_was_in_sync_stays_eligible_when_an_eligible_replica_is_elected() -> None:
-    before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
-    after = elect(before, voters(2, gone=(1,)), TopicRules(min_insync_replicas=2))
-    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
-
-
-def test_nobody_stays_eligible_beside_an_unclean_leader() -> None:
-    before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
-    rules = TopicRules(min_insync_replicas=2, unclean_election=True)
-    after = elect(before, voters(3, gone=(1,)), rules)
-    assert (after.leader, after.isr, after.elr) == (3, (3,), ())
+def rebalanced(cluster: Cluster) -> bool:
+    applied(cluster, rebalance(cluster))
+    return True

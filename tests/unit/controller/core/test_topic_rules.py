@@ -1,4 +1,4 @@
-from controller.core.elections import TopicRules
+from controller.core.election_rules import TopicRules
 from controller.core.topic_rules import rules_of
 from unit.controller.worlds import a_cluster, a_topic
 

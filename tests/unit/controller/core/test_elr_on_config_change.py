@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from controller.core.eligible import decide_configs
+from controller.core.elr_on_config_change import decide_configs
 from controller.core.inputs import (
     AlterConfigs,
     ConfigChange,

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from controller.core.in_sync import effective_min, with_isr, without_replica
+from controller.core.isr import effective_min, with_isr, without_replica
 from tidemark.model.ids import BrokerId
 from unit.controller.worlds import a_topic
 
