@@ -16,8 +16,7 @@ from broker.shell.partitions import hosting
 from broker.storage.directory import LogDirectory
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
-from controller.core import controller as machine
-from controller.core import isr_changes, registration, soundness
+from controller.core import isr_changes, registration, soundness, term
 from controller.core.cluster import PutBroker, store_ops
 from controller.core.configs import decide_alter_configs
 from controller.core.leader_replacement import LeaderReplacement
@@ -168,8 +167,8 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (LeaderReplacement, "expired", _all_that_are_gone),
     ),
     "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
-    "keeps the ELR when the minimum changes": ((machine, "decide_configs", decide_alter_configs),),
-    "registers a broker before what it lost": ((machine, "store_ops", _brokers_first),),
+    "keeps the ELR when the minimum changes": ((term, "decide_configs", decide_alter_configs),),
+    "registers a broker before what it lost": ((term, "store_ops", _brokers_first),),
     "acknowledges before the sync": ((Replica, "_move_high_watermark", _count_what_is_in_memory),),
     "registers damaged logs as sound": ((held_logs, "worth", lambda *_: "sound"),),
     "forgets over a restart that a disk failed": ((DiskFailures, "reason", lambda *_: None),),
