@@ -147,7 +147,7 @@ class StateLog:
             require(grown > 0 or is_same, "a hand-out has an epoch of its own", detail)
         of_id[record.slot] = self.slot_of_producer[record.producer_id] = record
 
-    def remembers_shared(
+    def remembers_multi_writer(
         self, owner: str, held: Mapping[str, tuple[HandleRecord | None, dict[int, WriterRecord]]]
     ) -> None:
         """The same of transactions with several writers."""

@@ -238,7 +238,7 @@ WRONG: dict[str, tuple[Callable[[StateLog], None], str]] = {
         "no query comes back",
     ),
     "an owner has another": (
-        lambda one: one.remembers_shared("t1", {"sink": (OPENED, {0: SLOT})}),
+        lambda one: one.remembers_multi_writer("t1", {"sink": (OPENED, {0: SLOT})}),
         "owners hold what the log says",
     ),
 }

@@ -21,7 +21,7 @@ from tidemark.codec.txn_records import EndKind
 from tidemark.machine.shard import Decision
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.shard_runtime import ShardRuntime
-from txn_coordinator.core import shared_rules, sink_rules, transaction
+from txn_coordinator.core import multi_writer_rules, sink_rules, transaction
 from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import BatchRefusal, FinishBatchReply
 from txn_coordinator.core.shard import TxnShard
@@ -37,8 +37,8 @@ _loaded = TxnShard.loaded
 _next_session = transaction.next_session
 _finish_batch = sink_rules.finish
 _refused = sink_rules._refused
-_hand_out_again = shared_rules._hand_out_again
-_winners_problem = shared_rules.winners_problem
+_hand_out_again = multi_writer_rules._hand_out_again
+_winners_problem = multi_writer_rules.winners_problem
 
 
 def _send_markers_at_once(runtime: Any, decision: Any) -> None:
@@ -93,15 +93,15 @@ def _same_epoch(record: Any, timeout_ms: int, wall_ms: int, *, last_producer_epo
     return replace(following, producer_epoch=record.producer_epoch)
 
 
-def _count_all(shared: Any, winners: Any, wall_ms: int) -> Any:
-    slots = tuple(slot.slot for slot in shared.enlisted())
-    crc = shared_rules.winners_crc(winners)
+def _count_all(txn: Any, winners: Any, wall_ms: int) -> Any:
+    slots = tuple(slot.slot for slot in txn.enlisted())
+    crc = multi_writer_rules.winners_crc(winners)
     kind = EndKind.COMMITTED
-    return shared_rules.ended(shared.record, kind, wall_ms, winners=slots, winners_crc=crc)
+    return multi_writer_rules.ended(txn.record, kind, wall_ms, winners=slots, winners_crc=crc)
 
 
-def _first_again(shared: Any, request: Any, wall_ms: int, settings: Any) -> Any:
-    ruling = _finish_batch(shared, request, wall_ms, settings)
+def _first_again(txn: Any, request: Any, wall_ms: int, settings: Any) -> Any:
+    ruling = _finish_batch(txn, request, wall_ms, settings)
     reply = ruling.reply
     if not request.commit or not isinstance(reply, FinishBatchReply) or not reply.committed:
         return ruling
@@ -121,27 +121,29 @@ def _same_hand_out(slot: Any, request: Any) -> Any:
     return _hand_out_again(replace(slot, producer_epoch=slot.producer_epoch - 1), request)
 
 
-def _whoever_has_the_name(shared: Any, winners: Any) -> Any:
-    problem = _winners_problem(shared, winners)
+def _whoever_has_the_name(txn: Any, winners: Any) -> Any:
+    problem = _winners_problem(txn, winners)
     is_replaced = problem is not None and problem[0] is ErrorCode.PRODUCER_FENCED
     return None if is_replaced else problem
 
 
 SINK_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
-    "commits what losers wrote, too": ((shared_rules, "committed", _count_all),),
+    "commits what losers wrote, too": ((multi_writer_rules, "committed", _count_all),),
     "takes a second commit of a batch for its first": ((sink_rules, "finish", _first_again),),
     "lets a stale batch in": (_let_in(BatchRefusal.STALE_BATCH),),
     "lets a retired query back": (_let_in(BatchRefusal.RETIRED_QUERY),),
-    "hands a slot out twice": ((shared_rules, "_hand_out_again", _same_hand_out),),
+    "hands a slot out twice": ((multi_writer_rules, "_hand_out_again", _same_hand_out),),
     "commits another hand-out than was named": (
-        (shared_rules, "winners_problem", _whoever_has_the_name),
+        (multi_writer_rules, "winners_problem", _whoever_has_the_name),
     ),
 }
 """Of a sink's batches: lives of streaming queries show them."""
 
 HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
-    "commits writers that a handle's commit left out": ((shared_rules, "committed", _count_all),),
-    "takes a commit of others for the same": ((shared_rules, "winners_crc", lambda _: 0),),
+    "commits writers that a handle's commit left out": (
+        (multi_writer_rules, "committed", _count_all),
+    ),
+    "takes a commit of others for the same": ((multi_writer_rules, "winners_crc", lambda _: 0),),
 }
 """Of durable handles."""
 

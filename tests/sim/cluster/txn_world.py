@@ -345,9 +345,9 @@ class TxnWorld(World):
             log.remembers(replica.host.name, dict(state._table.records))
             shared = {
                 key: (one.record, {slot.slot: slot for slot in one.slots.values()})
-                for key, one in state._table.shared.items()
+                for key, one in state._table.multi_writer.items()
             }
-            log.remembers_shared(replica.host.name, shared)
+            log.remembers_multi_writer(replica.host.name, shared)
 
     # -- the end
 

@@ -9,29 +9,27 @@ from tidemark.model.errors import ErrorCode
 
 from txn_coordinator.core import sink_rules, transaction
 from txn_coordinator.core.id_pattern import compile_id_pattern, matches
+from txn_coordinator.core.multi_writer_rules import handle_of
+from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
 from txn_coordinator.core.requests import (
     NO_TIME,
     ListTransactions,
     TransactionView,
     WriterView,
 )
-from txn_coordinator.core.shared_rules import handle_of
-from txn_coordinator.core.shared_transaction import SharedTransaction
 
 STATES_BY_TITLE: Final = {state.title: state for state in TransactionState}
 
 
 def view(
-    transactional_id: str, record: TransactionRecord | None, shared: SharedTransaction | None
+    transactional_id: str, record: TransactionRecord | None, txn: MultiWriterTransaction | None
 ) -> TransactionView:
     """One id in full. An id may be used by Kafka's API and with handles in turn: what is open
     counts, else what changed last. What is known of a sink's batches is a part of it either way.
     """
-    sink = (
-        sink_rules.view(shared.record) if shared is not None and shared.record is not None else None
-    )
-    if shared is not None and shared.record is not None and _shared_counts(record, shared):
-        return replace(_view_shared(shared, record), sink=sink)
+    sink = sink_rules.view(txn.record) if txn is not None and txn.record is not None else None
+    if txn is not None and txn.record is not None and _multi_writer_counts(record, txn):
+        return replace(_view_multi_writer(txn, record), sink=sink)
     if record is not None:
         return replace(_view_single(record), sink=sink)
     message = f"{transactional_id!r} is not known"
@@ -74,11 +72,11 @@ def _producer_ids(full: TransactionView) -> set[int]:
     return {full.producer_id, *(writer.producer_id for writer in full.writers)}
 
 
-def _shared_counts(record: TransactionRecord | None, shared: SharedTransaction) -> bool:
-    assert shared.record is not None
-    if record is None or shared.is_open:
+def _multi_writer_counts(record: TransactionRecord | None, txn: MultiWriterTransaction) -> bool:
+    assert txn.record is not None
+    if record is None or txn.is_open:
         return True
-    return record.state not in transaction.OPEN and shared.record.updated_at > record.updated_at
+    return record.state not in transaction.OPEN and txn.record.updated_at > record.updated_at
 
 
 def _view_single(record: TransactionRecord) -> TransactionView:
@@ -98,20 +96,22 @@ def _view_single(record: TransactionRecord) -> TransactionView:
     )
 
 
-def _view_shared(shared: SharedTransaction, record: TransactionRecord | None) -> TransactionView:
-    assert shared.record is not None
-    is_open = shared.is_open
+def _view_multi_writer(
+    txn: MultiWriterTransaction, record: TransactionRecord | None
+) -> TransactionView:
+    assert txn.record is not None
+    is_open = txn.is_open
     return TransactionView(
-        shared.transactional_id,
+        txn.transactional_id,
         ErrorCode.NONE,
-        state=shared.state.title,
-        timeout_ms=shared.record.timeout_ms,
-        started_ms=shared.record.started_at if is_open else NO_TIME,
+        state=txn.state.title,
+        timeout_ms=txn.record.timeout_ms,
+        started_ms=txn.record.started_at if is_open else NO_TIME,
         producer_id=record.producer_id if record is not None else -1,
         producer_epoch=record.producer_epoch if record is not None else -1,
-        partitions=tuple(sorted(shared.partitions())),
-        writers=tuple(_view_writer(slot) for slot in shared.enlisted()) if is_open else (),
-        handle=handle_of(shared.record) if is_open else "",
+        partitions=tuple(sorted(txn.partitions())),
+        writers=tuple(_view_writer(slot) for slot in txn.enlisted()) if is_open else (),
+        handle=handle_of(txn.record) if is_open else "",
     )
 
 

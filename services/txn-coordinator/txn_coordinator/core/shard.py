@@ -13,7 +13,6 @@ from tidemark.codec.txn_records import (
     EndKind,
     HandleRecord,
     TransactionRecord,
-    TransactionTombstone,
     TxnRecord,
 )
 from tidemark.machine.shard import Decision, Moment, Writer
@@ -24,13 +23,14 @@ from txn_coordinator.core import (
     additions,
     endings,
     listing,
+    multi_writer_rules,
     sessions,
-    shared_rules,
     sink_rules,
     transaction,
 )
 from txn_coordinator.core.effects import Answer, Effect, SendMarkers
 from txn_coordinator.core.id_pattern import IdPatternError
+from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
 from txn_coordinator.core.requests import (
     AddOffsets,
     AddPartitions,
@@ -58,8 +58,8 @@ from txn_coordinator.core.requests import (
 )
 from txn_coordinator.core.ruling import Ruling
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.core.shared_transaction import SharedTransaction
 from txn_coordinator.core.table import TxnStatistics, TxnTable
+from txn_coordinator.core.transaction_forms import Transaction
 
 TIMEOUTS_PER_WAKE: Final = 256
 """What one decision aborts at most; the rest is due at once."""
@@ -109,7 +109,10 @@ class TxnShard:
         assert self._serving
         self._now = now
         due = self._table.timeouts.pop_due(now.instant, TIMEOUTS_PER_WAKE)
-        records, markers = self._follow_up([self._aborted(key) for key in due])
+        wall_ms = self._now.wall
+        records, markers = self._follow_up(
+            [self._table.ongoing(key).timed_out(wall_ms) for key in due]
+        )
         if now.instant >= self._expiry_at:
             records += self._expired()
         return Decision(records, markers)
@@ -140,20 +143,10 @@ class TxnShard:
         self._serving = True
         self._expiry_at = InstantMs(now.instant + self._settings.expiry_interval_ms)
         self._table.loaded(now)
-        prepared: list[TransactionRecord | HandleRecord] = [
-            record
-            for record in self._table.records.values()
-            if record.state in transaction.PREPARED
-        ]
-        prepared += [
-            shared.record
-            for shared in self._table.shared.values()
-            if shared.record is not None and shared.record.state in transaction.PREPARED
-        ]
         records: list[TxnRecord] = []
         markers: list[SendMarkers] = []
-        for record in prepared:
-            self._resume(record, records, markers)
+        for txn in self._table.prepared():
+            self._resume(txn, records, markers)
         return Decision(records, markers)
 
     def statistics(self) -> TxnStatistics:
@@ -189,24 +182,24 @@ class TxnShard:
             case BeginTransaction():
                 return self._begin(request)
             case EnlistWriter():
-                shared = self._shared_by(request.handle)
-                return shared_rules.enlist(shared, request, self._settings)
+                txn = self._multi_writer_by(request.handle)
+                return multi_writer_rules.enlist(txn, request, self._settings)
             case FinishTransaction():
-                shared = self._shared_by(request.handle)
-                return shared_rules.finish(shared, request, self._now.wall)
+                txn = self._multi_writer_by(request.handle)
+                return multi_writer_rules.finish(txn, request, self._now.wall)
             case ForgetSink():
-                shared = self._table.shared.get(request.sink_id)
-                return sink_rules.forget(shared, request, self._now.wall)
+                txn = self._table.multi_writer.get(request.sink_id)
+                return sink_rules.forget(txn, request, self._now.wall)
             case EnlistInBatch() | FinishBatch():
                 return self._rule_on_batch(request)
 
     def _rule_on_batch(self, request: EnlistInBatch | FinishBatch) -> Ruling:
-        shared = self._table.shared.get(request.sink_id)
+        txn = self._table.multi_writer.get(request.sink_id)
         wall_ms, settings = self._now.wall, self._settings
         ruling = (
-            sink_rules.enlist(shared, request, wall_ms, settings)
+            sink_rules.enlist(txn, request, wall_ms, settings)
             if isinstance(request, EnlistInBatch)
-            else sink_rules.finish(shared, request, wall_ms, settings)
+            else sink_rules.finish(txn, request, wall_ms, settings)
         )
         single = self._table.records.get(request.sink_id)
         if ruling.records and single is not None and single.state in transaction.OPEN:
@@ -215,12 +208,12 @@ class TxnShard:
         return ruling
 
     def _keep_alive(self, request: KeepBatchAlive) -> KeepBatchAliveReply:
-        shared = self._shared_by(request.handle)
-        problem = sink_rules.keep_alive_problem(shared, request)
+        txn = self._multi_writer_by(request.handle)
+        problem = sink_rules.keep_alive_problem(txn, request)
         if problem is not None:
             return problem
-        assert shared is not None
-        self._table.keep_alive(shared.transactional_id, self._now)
+        assert txn is not None
+        self._table.keep_alive(txn.transactional_id, self._now)
         return KeepBatchAliveReply(ErrorCode.NONE)
 
     def _init(self, request: InitTransactionalId) -> Ruling:
@@ -229,30 +222,30 @@ class TxnShard:
             return Ruling(problem)
         record = self._table.records.get(request.transactional_id)
         ruling = sessions.init_session(record, request, self._now.wall)
-        shared = self._table.shared.get(request.transactional_id)
-        if shared is None or not shared.is_open:
+        txn = self._table.multi_writer.get(request.transactional_id)
+        if txn is None or not txn.is_open:
             return ruling
         assert isinstance(ruling.reply, InitTransactionalIdReply)
         if ruling.reply.error_code is ErrorCode.PRODUCER_FENCED:
             return ruling
-        if shared.state in transaction.PREPARED:
+        if txn.state in transaction.PREPARED:
             return Ruling(sessions.concurrent("a transaction with a handle is being ended"))
-        aborting = shared_rules.force_abort(shared, EndKind.SUPERSEDED, self._now.wall)
+        aborting = multi_writer_rules.force_abort(txn, EndKind.SUPERSEDED, self._now.wall)
         reply = sessions.concurrent("the open transaction with a handle is aborted first")
         return Ruling(reply, (aborting,))
 
     def _add_partitions(self, request: AddPartitions) -> Ruling:
-        shared = self._table.shared.get(request.transactional_id)
-        slot = shared.slot_of_producer.get(request.producer_id) if shared is not None else None
-        if shared is not None and slot is not None:
-            writer = shared.slots[slot]
-            return shared_rules.add_partitions(shared, writer, request, self._settings)
+        txn = self._table.multi_writer.get(request.transactional_id)
+        slot = txn.slot_of_producer.get(request.producer_id) if txn is not None else None
+        if txn is not None and slot is not None:
+            writer = txn.slots[slot]
+            return multi_writer_rules.add_partitions(txn, writer, request, self._settings)
         record = self._table.records.get(request.transactional_id)
         problem = additions.identity_problem(record, request)
         if problem is not None:
             return Ruling(problem)
         assert record is not None
-        if shared is not None and shared.is_open and not request.verify_only:
+        if txn is not None and txn.is_open and not request.verify_only:
             return Ruling(additions.concurrent("a transaction with a handle is open"))
         return additions.add_partitions(record, request, self._now.wall, self._settings)
 
@@ -262,21 +255,21 @@ class TxnShard:
         return Ruling(additions.as_offsets_reply(ruling.reply), ruling.records)
 
     def _end(self, request: EndTransaction) -> Ruling:
-        shared = self._table.shared.get(request.transactional_id)
-        if shared is not None and request.producer_id in shared.slot_of_producer:
+        txn = self._table.multi_writer.get(request.transactional_id)
+        if txn is not None and request.producer_id in txn.slot_of_producer:
             message = "a writer's transaction is ended by its handle"
             return Ruling(EndTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
         record = self._table.records.get(request.transactional_id)
         return endings.end_transaction(record, request, self._now.wall)
 
     def _begin(self, request: BeginTransaction) -> Ruling:
-        problem = shared_rules.begin_problem(request, self._settings)
+        problem = multi_writer_rules.begin_problem(request, self._settings)
         if problem is not None:
             return Ruling(problem)
         record = self._table.records.get(request.transactional_id)
         if record is None or record.state not in transaction.OPEN:
-            shared = self._table.shared.get(request.transactional_id)
-            return shared_rules.begin(shared, request, self._now.wall)
+            txn = self._table.multi_writer.get(request.transactional_id)
+            return multi_writer_rules.begin(txn, request, self._now.wall)
         message = "a transaction of Kafka's API is open"
         reply = BeginTransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
         if record.state is transaction.ONGOING and request.abort_previous:
@@ -284,76 +277,42 @@ class TxnShard:
         return Ruling(reply)
 
     def _follow_up(self, decided: Sequence[TxnRecord]) -> tuple[list[TxnRecord], list[SendMarkers]]:
-        """What was decided, with what follows at once: markers, or the end of a transaction in
-        which nothing was written.
+        """Return the decided records and what follows from them at once: markers, or the end of a
+        transaction in which nothing was written.
         """
         records: list[TxnRecord] = []
         markers: list[SendMarkers] = []
         for record in decided:
             records.append(record)
             if isinstance(record, TransactionRecord | HandleRecord):
-                self._resume(record, records, markers)
+                self._resume(self._table.transaction_of(record), records, markers)
         return records, markers
 
     def _resume(
-        self,
-        record: TransactionRecord | HandleRecord,
-        records: list[TxnRecord],
-        markers: list[SendMarkers],
+        self, txn: Transaction, records: list[TxnRecord], markers: list[SendMarkers]
     ) -> None:
-        if record.state not in transaction.PREPARED:
+        """Add what a prepared transaction needs next: its markers, or without any its end."""
+        if txn.record.state not in transaction.PREPARED:
             return
-        needed = self._markers(record)
+        needed = txn.markers()
         if needed:
             markers += needed
         else:
-            records.append(self._completed(record))
+            records.append(txn.completed(self._now.wall))
 
-    def _markers(self, record: TransactionRecord | HandleRecord) -> list[SendMarkers]:
-        if isinstance(record, TransactionRecord):
-            return _markers(record)
-        shared = self._table.shared.get(record.transactional_id)
-        return shared.markers(record) if shared is not None else []
-
-    def _completed(
-        self, record: TransactionRecord | HandleRecord
-    ) -> TransactionRecord | HandleRecord:
-        if isinstance(record, TransactionRecord):
-            return transaction.completed(record, self._now.wall)
-        return shared_rules.completed(record, self._now.wall)
-
-    def _on_markers_written(self, request: MarkersWritten) -> list[TxnRecord]:
-        """Whatever is not of the transaction that is being ended is late, and says nothing new."""
-        record = self._table.records.get(request.transactional_id)
-        if record is not None and _is_about(request, record):
-            if self._table.marker_written(request.transactional_id, request.partitions):
-                return [self._completed(record)]
-            return []
-        shared = self._table.shared.get(request.transactional_id)
-        if shared is None or shared.record is None:
-            return []
-        is_present = (
-            shared.state in transaction.PREPARED
-            and shared.record.updated_at == request.prepared_at
-            and request.producer_id in shared.outstanding
-        )
-        if is_present and shared.markers_written(request.producer_id, request.partitions):
-            return [self._completed(shared.record)]
+    def _on_markers_written(self, report: MarkersWritten) -> list[TxnRecord]:
+        """End the transaction with its last marker. A report that is about no transaction being
+        ended is late, and ignored.
+        """
+        for txn in self._table.transactions(report.transactional_id):
+            if txn.is_reported(report):
+                return [txn.completed(self._now.wall)] if txn.markers_written(report) else []
         return []
-
-    def _aborted(self, transactional_id: str) -> TransactionRecord | HandleRecord:
-        """The transaction of this id that ran out of time."""
-        record = self._table.records.get(transactional_id)
-        if record is not None and record.state is transaction.ONGOING:
-            return endings.abort_forced(record, self._now.wall)
-        shared = self._table.shared[transactional_id]
-        assert shared.state is transaction.ONGOING, shared.record
-        return shared_rules.force_abort(shared, EndKind.TIMED_OUT, self._now.wall)
 
     def _expired(self) -> list[TxnRecord]:
         """Tombstones of what expired among the next ids; all ids are come to in each interval."""
         if not self._to_expire:
-            self._to_expire = list({**self._table.records, **self._table.shared})
+            self._to_expire = list({**self._table.records, **self._table.multi_writer})
         tombstones: list[TxnRecord] = []
         looked_at = 0
         while self._to_expire and looked_at + len(tombstones) < EXPIRY_STEPS_PER_WAKE:
@@ -366,32 +325,18 @@ class TxnShard:
 
     def _tombstones(self, transactional_id: str) -> Iterable[TxnRecord]:
         unused_since = self._now.wall - self._settings.transactional_id_expiration_ms
-        record = self._table.records.get(transactional_id)
-        if (
-            record is not None
-            and transaction.may_move(record.state, transaction.DEAD)
-            and record.updated_at <= unused_since
-        ):
-            yield TransactionTombstone(transactional_id)
-        shared = self._table.shared.get(transactional_id)
-        if (
-            shared is not None
-            and shared.record is not None
-            and shared.record.sink is None
-            and transaction.may_move(shared.state, transaction.DEAD)
-            and shared.record.updated_at <= unused_since
-        ):
-            yield from shared.tombstones()
+        for txn in self._table.transactions(transactional_id):
+            yield from txn.tombstones(unused_since)
 
-    def _shared_by(self, handle: str) -> SharedTransaction | None:
-        return self._table.shared.get(transactional_id_of(handle) or "")
+    def _multi_writer_by(self, handle: str) -> MultiWriterTransaction | None:
+        return self._table.multi_writer.get(transactional_id_of(handle) or "")
 
     def _view(self, transactional_id: str) -> TransactionView:
         table = self._table
         return listing.view(
             transactional_id,
             table.records.get(transactional_id),
-            table.shared.get(transactional_id),
+            table.multi_writer.get(transactional_id),
         )
 
     def _list(self, request: ListTransactions) -> ListTransactionsReply:
@@ -399,7 +344,7 @@ class TxnShard:
             is_included = listing.filter_of(request, self._now.wall)
         except IdPatternError as problem:
             return ListTransactionsReply(ErrorCode.INVALID_REGULAR_EXPRESSION, str(problem))
-        views = map(self._view, sorted(self._table.records.keys() | self._table.shared.keys()))
+        views = map(self._view, sorted(self._table.ids()))
         unknown = tuple(title for title in request.states if title not in listing.STATES_BY_TITLE)
         return ListTransactionsReply(
             ErrorCode.NONE,
@@ -412,29 +357,3 @@ def _answer(
     request_id: int, reply: DescribeTransactionsReply | ListTransactionsReply | KeepBatchAliveReply
 ) -> TxnDecision:
     return Decision(effects=(Answer(request_id, reply),))
-
-
-def _markers(record: TransactionRecord) -> list[SendMarkers]:
-    if not record.partitions:
-        return []
-    return [
-        SendMarkers(
-            record.transactional_id,
-            record.producer_id,
-            record.producer_epoch,
-            record.updated_at,
-            record.state is transaction.PREPARE_COMMIT,
-            tuple(sorted(record.partitions)),
-            2 if record.client_version >= 2 else 1,
-        )
-    ]
-
-
-def _is_about(request: MarkersWritten, record: TransactionRecord) -> bool:
-    """Whether these are markers of the transaction that ``record`` prepared."""
-    return (
-        record.state in transaction.PREPARED
-        and record.producer_id == request.producer_id
-        and record.producer_epoch == request.producer_epoch
-        and record.updated_at == request.prepared_at
-    )

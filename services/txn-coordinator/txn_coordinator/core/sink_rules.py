@@ -13,7 +13,8 @@ from tidemark.codec.txn_handle import parse_handle
 from tidemark.codec.txn_records import EndKind, HandleRecord
 from tidemark.model.errors import ErrorCode
 
-from txn_coordinator.core import shared_rules, transaction
+from txn_coordinator.core import multi_writer_rules, transaction
+from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
 from txn_coordinator.core.requests import (
     BatchRefusal,
     EnlistInBatch,
@@ -31,7 +32,6 @@ from txn_coordinator.core.requests import (
 from txn_coordinator.core.ruling import Ruling
 from txn_coordinator.core.sessions import id_problem, timeout_problem
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.core.shared_transaction import SharedTransaction
 
 NOTE_BYTES_MAX: Final = 4_096
 QUERY_ID_BYTES_MAX: Final = 255
@@ -45,43 +45,43 @@ _Refused = tuple[ErrorCode, str, BatchRefusal]
 
 
 def enlist(
-    shared: SharedTransaction | None, request: EnlistInBatch, wall_ms: int, settings: TxnSettings
+    txn: MultiWriterTransaction | None, request: EnlistInBatch, wall_ms: int, settings: TxnSettings
 ) -> Ruling:
     """Hand out a slot of the batch's transaction, and open that where it is not."""
     problem = _enlist_request_problem(request, settings)
     if problem is not None:
         return Ruling(EnlistInBatchReply(*problem))
-    record = shared.record if shared is not None else None
+    record = txn.record if txn is not None else None
     refused = _refused(record, request.query_id, request.batch_id)
     if refused is not None:
         return Ruling(EnlistInBatchReply(*refused))
     sink = _taken_over(record, request.query_id, settings)
     if sink.committed_batch_id == request.batch_id:
         return Ruling(EnlistInBatchReply(ErrorCode.NONE, committed=True, note=sink.note))
-    if shared is not None and _is_open(record, request.query_id, request.batch_id):
-        return _join(shared, sink, request, settings)
-    waiting = _make_room(shared, sink, wall_ms)
+    if txn is not None and _is_open(record, request.query_id, request.batch_id):
+        return _join(txn, sink, request, settings)
+    waiting = _make_room(txn, sink, wall_ms)
     if waiting is not None:
         message, records = waiting
         reply = EnlistInBatchReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
         return Ruling(reply, records)
-    return _open(shared, sink, request, wall_ms)
+    return _open(txn, sink, request, wall_ms)
 
 
 def keep_alive_problem(
-    shared: SharedTransaction | None, request: KeepBatchAlive
+    txn: MultiWriterTransaction | None, request: KeepBatchAlive
 ) -> KeepBatchAliveReply | None:
     """Why there is nothing to keep alive; None: the batch is open."""
     handle = parse_handle(request.handle)
-    problem = shared_rules.handle_problem(shared, handle)
+    problem = multi_writer_rules.handle_problem(txn, handle)
     if problem is not None:
         return KeepBatchAliveReply(*problem)
     assert handle is not None
-    assert shared is not None
-    record = shared.record
+    assert txn is not None
+    record = txn.record
     assert record is not None
     if handle.number != record.number or record.state is not transaction.ONGOING:
-        story = shared_rules.story_of(record, handle.number)
+        story = multi_writer_rules.story_of(record, handle.number)
         return KeepBatchAliveReply(ErrorCode.INVALID_TXN_STATE, f"the batch {story}")
     if record.sink is None:
         return KeepBatchAliveReply(ErrorCode.INVALID_REQUEST, "this transaction is not a batch")
@@ -89,19 +89,19 @@ def keep_alive_problem(
 
 
 def finish(
-    shared: SharedTransaction | None, request: FinishBatch, wall_ms: int, settings: TxnSettings
+    txn: MultiWriterTransaction | None, request: FinishBatch, wall_ms: int, settings: TxnSettings
 ) -> Ruling:
     """Decide, or tell what was decided. The first commit of a batch is its only one."""
     problem = _finish_request_problem(request)
     if problem is not None:
         return Ruling(FinishBatchReply(ErrorCode.INVALID_REQUEST, problem))
-    record = shared.record if shared is not None else None
+    record = txn.record if txn is not None else None
     refused = _refused(record, request.query_id, request.batch_id)
     if refused is not None:
         return Ruling(FinishBatchReply(*refused))
     sink = _taken_over(record, request.query_id, settings)
     if sink.committed_batch_id == request.batch_id:
-        is_same = shared_rules.winners_crc(request.writers) == sink.winners_crc
+        is_same = multi_writer_rules.winners_crc(request.writers) == sink.winners_crc
         reply = FinishBatchReply(
             ErrorCode.NONE,
             committed=True,
@@ -109,20 +109,20 @@ def finish(
             same_writers=request.commit and is_same,
         )
         return Ruling(reply)
-    if shared is not None and _is_open(record, request.query_id, request.batch_id):
-        return _decide(shared, sink, request, wall_ms)
+    if txn is not None and _is_open(record, request.query_id, request.batch_id):
+        return _decide(txn, sink, request, wall_ms)
     if not request.commit:
         return Ruling(FinishBatchReply(ErrorCode.NONE))
     if request.writers:
         message = _why_not_open(record, sink, request)
         return Ruling(FinishBatchReply(ErrorCode.INVALID_TXN_STATE, message))
-    return _commit_empty(shared, sink, request, wall_ms)
+    return _commit_empty(txn, sink, request, wall_ms)
 
 
-def forget(shared: SharedTransaction | None, request: ForgetSink, wall_ms: int) -> Ruling:
+def forget(txn: MultiWriterTransaction | None, request: ForgetSink, wall_ms: int) -> Ruling:
     """Lose all that is known of the sink, its slots included."""
-    record = shared.record if shared is not None else None
-    if shared is None or record is None:
+    record = txn.record if txn is not None else None
+    if txn is None or record is None:
         return Ruling(ForgetSinkReply(ErrorCode.NONE))
     if record.sink is None:
         message = f"{request.sink_id!r} is used for transactions other than batches"
@@ -130,11 +130,11 @@ def forget(shared: SharedTransaction | None, request: ForgetSink, wall_ms: int) 
     if record.state in transaction.PREPARED:
         return Ruling(ForgetSinkReply(ErrorCode.CONCURRENT_TRANSACTIONS, _BEING_ENDED))
     if record.state is not transaction.ONGOING:
-        return Ruling(ForgetSinkReply(ErrorCode.NONE, forgotten=True), shared.tombstones())
+        return Ruling(ForgetSinkReply(ErrorCode.NONE, forgotten=True), txn.tombstones())
     if not request.abort_open:
         message = f"batch {record.sink.batch_id} of query {record.sink.query_id!r} is open"
         return Ruling(ForgetSinkReply(ErrorCode.INVALID_TXN_STATE, message))
-    aborting = shared_rules.force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+    aborting = multi_writer_rules.force_abort(txn, EndKind.SUPERSEDED, wall_ms)
     reply = ForgetSinkReply(ErrorCode.CONCURRENT_TRANSACTIONS, _ABORTED_FIRST)
     return Ruling(reply, (aborting,))
 
@@ -167,7 +167,7 @@ def view(record: HandleRecord) -> SinkView | None:
 def _enlist_request_problem(
     request: EnlistInBatch, settings: TxnSettings
 ) -> tuple[ErrorCode, str] | None:
-    problem = _names_problem(request) or shared_rules.name_problem(request.writer)
+    problem = _names_problem(request) or multi_writer_rules.name_problem(request.writer)
     if problem is not None:
         return ErrorCode.INVALID_REQUEST, problem
     problem = timeout_problem(request.transaction_timeout_ms, settings)
@@ -239,13 +239,13 @@ def _is_open(record: HandleRecord | None, query_id: str, batch_id: int) -> bool:
 
 
 def _make_room(
-    shared: SharedTransaction | None, sink: SinkState, wall_ms: int
+    txn: MultiWriterTransaction | None, sink: SinkState, wall_ms: int
 ) -> tuple[str, tuple[HandleRecord, ...]] | None:
     """Why the next transaction cannot begin yet, and what is done about it: an older batch, or one
     of a query that is retired by this, is aborted. None: it can.
     """
-    record = shared.record if shared is not None else None
-    if shared is None or record is None:
+    record = txn.record if txn is not None else None
+    if txn is None or record is None:
         return None
     if record.state in transaction.PREPARED:
         return _BEING_ENDED, ()
@@ -253,40 +253,40 @@ def _make_room(
         return None
     if record.sink is None:
         return _IN_USE, ()
-    aborting = shared_rules.force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+    aborting = multi_writer_rules.force_abort(txn, EndKind.SUPERSEDED, wall_ms)
     return _ABORTED_FIRST, (replace(aborting, sink=sink),)
 
 
 def _join(
-    shared: SharedTransaction, sink: SinkState, request: EnlistInBatch, settings: TxnSettings
+    txn: MultiWriterTransaction, sink: SinkState, request: EnlistInBatch, settings: TxnSettings
 ) -> Ruling:
-    assert shared.record is not None
-    handle = shared_rules.handle_of(shared.record)
-    ruling = shared_rules.enlist_open(shared, _as_enlist(request, handle), settings)
+    assert txn.record is not None
+    handle = multi_writer_rules.handle_of(txn.record)
+    ruling = multi_writer_rules.enlist_open(txn, _as_enlist(request, handle), settings)
     return _enlisted(ruling, sink, handle)
 
 
 def _open(
-    shared: SharedTransaction | None, sink: SinkState, request: EnlistInBatch, wall_ms: int
+    txn: MultiWriterTransaction | None, sink: SinkState, request: EnlistInBatch, wall_ms: int
 ) -> Ruling:
     """The batch with its first writer."""
-    begun = _begun(shared, sink, request, request.transaction_timeout_ms, wall_ms)
-    handle = shared_rules.handle_of(begun)
-    ruling = shared_rules.hand_out_at(shared, 0, begun, _as_enlist(request, handle))
+    begun = _begun(txn, sink, request, request.transaction_timeout_ms, wall_ms)
+    handle = multi_writer_rules.handle_of(begun)
+    ruling = multi_writer_rules.hand_out_at(txn, 0, begun, _as_enlist(request, handle))
     if not ruling.records:
         return _enlisted(ruling, sink, handle)
     return _enlisted(ruling._replace(records=(begun, *ruling.records)), sink, handle)
 
 
 def _begun(
-    shared: SharedTransaction | None,
+    txn: MultiWriterTransaction | None,
     sink: SinkState,
     request: EnlistInBatch | FinishBatch,
     timeout_ms: int,
     wall_ms: int,
 ) -> HandleRecord:
-    last = shared.record if shared is not None else None
-    begun = shared_rules.begun(last, request.sink_id, timeout_ms, wall_ms)
+    last = txn.record if txn is not None else None
+    begun = multi_writer_rules.begun(last, request.sink_id, timeout_ms, wall_ms)
     return replace(begun, sink=replace(sink, batch_id=request.batch_id))
 
 
@@ -312,29 +312,29 @@ def _enlisted(ruling: Ruling, sink: SinkState, handle: str) -> Ruling:
 
 
 def _decide(
-    shared: SharedTransaction, sink: SinkState, request: FinishBatch, wall_ms: int
+    txn: MultiWriterTransaction, sink: SinkState, request: FinishBatch, wall_ms: int
 ) -> Ruling:
     if not request.commit:
-        aborting = shared_rules.force_abort(shared, EndKind.ABORTED, wall_ms)
+        aborting = multi_writer_rules.force_abort(txn, EndKind.ABORTED, wall_ms)
         return Ruling(FinishBatchReply(ErrorCode.NONE), (aborting,))
-    problem = shared_rules.winners_problem(shared, request.writers)
+    problem = multi_writer_rules.winners_problem(txn, request.writers)
     if problem is not None:
         return Ruling(FinishBatchReply(*problem))
-    committing = shared_rules.committed(shared, request.writers, wall_ms)
+    committing = multi_writer_rules.committed(txn, request.writers, wall_ms)
     return _committed(replace(committing, sink=_done(sink, request)), request)
 
 
 def _commit_empty(
-    shared: SharedTransaction | None, sink: SinkState, request: FinishBatch, wall_ms: int
+    txn: MultiWriterTransaction | None, sink: SinkState, request: FinishBatch, wall_ms: int
 ) -> Ruling:
     """A batch that nobody wrote anything in: its transaction begins and ends at once."""
-    waiting = _make_room(shared, sink, wall_ms)
+    waiting = _make_room(txn, sink, wall_ms)
     if waiting is not None:
         message, records = waiting
         return Ruling(FinishBatchReply(ErrorCode.CONCURRENT_TRANSACTIONS, message), records)
-    begun = _begun(shared, sink, request, EMPTY_BATCH_TIMEOUT_MS, wall_ms)
-    crc = shared_rules.winners_crc(())
-    committing = shared_rules.ended(begun, EndKind.COMMITTED, wall_ms, winners_crc=crc)
+    begun = _begun(txn, sink, request, EMPTY_BATCH_TIMEOUT_MS, wall_ms)
+    crc = multi_writer_rules.winners_crc(())
+    committing = multi_writer_rules.ended(begun, EndKind.COMMITTED, wall_ms, winners_crc=crc)
     ruling = _committed(replace(committing, sink=_done(sink, request)), request)
     return Ruling(ruling.reply, (begun, *ruling.records))
 
@@ -344,7 +344,7 @@ def _done(sink: SinkState, request: FinishBatch) -> SinkState:
         sink,
         batch_id=request.batch_id,
         committed_batch_id=request.batch_id,
-        winners_crc=shared_rules.winners_crc(request.writers),
+        winners_crc=multi_writer_rules.winners_crc(request.writers),
         note=request.note,
     )
 
@@ -360,5 +360,5 @@ def _why_not_open(record: HandleRecord | None, sink: SinkState, request: FinishB
     """A commit that names writers, where their transaction is gone."""
     batch = f"batch {request.batch_id} of query {request.query_id!r}"
     if record is not None and sink.batch_id == request.batch_id:
-        return f"{batch} {shared_rules.story_of(record, record.number)}: write it again"
+        return f"{batch} {multi_writer_rules.story_of(record, record.number)}: write it again"
     return f"{batch} is not open: no writer enlisted in it, or it was aborted"

@@ -1,6 +1,7 @@
-"""The records in force of one shard, and what follows from them: deadlines, outstanding markers."""
+"""Records in force of one shard, and what follows from them: timeouts, markers, counts."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,75 +21,74 @@ from tidemark.model.topics import TopicPartition
 
 from txn_coordinator.core import transaction
 from txn_coordinator.core.deadlines import Deadlines
-from txn_coordinator.core.shared_transaction import SharedTransaction
+from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
+from txn_coordinator.core.transaction_forms import MultiWriter, SingleWriter, Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class TxnStatistics:
-    """Counts of one shard, at one moment."""
+    """Counts of one shard at one moment."""
 
     transactional_ids: int
     by_state: dict[TransactionState, int]
-    """Of all ids, those of Kafka's API and those with handles."""
+    """Number of transactions of both forms in each state."""
     sinks: int
-    """Of all ids, those whose transactions are a query's batches."""
+    """Number of ids whose transactions are the batches of a query."""
     markers_outstanding: int
     oldest_open_started_at: int
-    """Wall ms, of what is Ongoing; -1: nothing is."""
+    """Wall ms of the oldest Ongoing transaction; -1: none is Ongoing."""
 
 
 NOTHING_STARTED: Final = -1
 
 
 class TxnTable:
-    """Changed by ``load``, ``loaded`` and ``replay``; and by markers that are written and batches
-    that are kept alive, of which no record tells.
+    """State of one shard. ``load``, ``loaded`` and ``replay`` change it; so do written markers and
+    batches that are kept alive, which are in no record.
 
-    Invariant: an id has one open transaction at most, of Kafka's API or with a handle.
+    Invariant: an id has at most one open transaction, of either form.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, TransactionRecord] = {}
-        """Of Kafka's API, by transactional id."""
-        self.shared: dict[str, SharedTransaction] = {}
-        """With several writers, by transactional id."""
+        """Transactions of Kafka's API, by transactional id."""
+        self.multi_writer: dict[str, MultiWriterTransaction] = {}
+        """Transactions of several writers, by transactional id."""
         self.outstanding: dict[str, set[TopicPartition]] = {}
-        """By id, while its transaction of Kafka's API is prepared: where markers are not known to
-        be.
-        """
+        """Partitions without a marker of each prepared transaction of Kafka's API, by id."""
         self.timeouts = Deadlines()
-        """Of what is Ongoing, by transactional id."""
+        """Timeouts of Ongoing transactions, by transactional id."""
         self._sinks: set[str] = set()
         self._counts: Counter[TransactionState] = Counter()
 
     def load(self, record: TxnRecord) -> None:
-        """A record read back. What follows from the records is found by ``loaded``."""
+        """Take a record of the log. ``loaded`` finds the state that follows from all records."""
         match record:
             case TransactionRecord():
                 self.records[record.transactional_id] = record
             case TransactionTombstone():
                 self.records.pop(record.transactional_id, None)
             case _:
-                self._shared_of(record.transactional_id).load(record)
+                self._multi_writer_of(record.transactional_id).load(record)
 
     def loaded(self, now: Moment) -> None:
-        """All of the log is read."""
+        """Find the state that follows from the records, once the whole log is read."""
         for record in self.records.values():
             self._count(record.state, 1)
             self._follow(record, None, now)
-        for shared in list(self.shared.values()):
-            shared.loaded()
-            if shared.record is None:
-                del self.shared[shared.transactional_id]
+        for txn in list(self.multi_writer.values()):
+            txn.loaded()
+            if txn.record is None:
+                del self.multi_writer[txn.transactional_id]
                 continue
-            self._count(shared.state, 1)
-            self._follow_shared(shared.record, transaction.EMPTY, now)
-            if shared.record.sink is not None and shared.state is transaction.ONGOING:
-                # Its writers may have kept it alive until just now, elsewhere.
-                self.keep_alive(shared.transactional_id, now)
+            self._count(txn.state, 1)
+            self._follow_multi_writer(txn.record, transaction.EMPTY, now)
+            if txn.record.sink is not None and txn.state is transaction.ONGOING:
+                # Its writers may have kept it alive until just now, at another coordinator.
+                self.keep_alive(txn.transactional_id, now)
 
     def replay(self, record: TxnRecord, now: Moment) -> None:
-        """A record that was decided at ``now``."""
+        """Apply a record that was decided at ``now``."""
         match record:
             case TransactionRecord():
                 self._replay_record(record, now)
@@ -97,42 +97,78 @@ class TxnTable:
             case HandleRecord():
                 self._replay_handle(record, now)
             case HandleTombstone():
-                self._count(self.shared.pop(record.transactional_id).state, -1)
+                self._count(self.multi_writer.pop(record.transactional_id).state, -1)
                 self._sinks.discard(record.transactional_id)
             case WriterRecord():
-                self.shared[record.transactional_id].replay_writer(record)
+                self.multi_writer[record.transactional_id].replay_writer(record)
             case WriterTombstone():
-                self.shared[record.transactional_id].replay_writer_tombstone(record.slot)
+                self.multi_writer[record.transactional_id].replay_writer_tombstone(record.slot)
+
+    # Transactions of either form.
+
+    def ids(self) -> set[str]:
+        """All transactional ids."""
+        return self.records.keys() | self.multi_writer.keys()
+
+    def transactions(self, transactional_id: str) -> Iterator[Transaction]:
+        """The transactions of an id, in each form that it was used in."""
+        record = self.records.get(transactional_id)
+        if record is not None:
+            yield self.transaction_of(record)
+        txn = self.multi_writer.get(transactional_id)
+        if txn is not None and txn.record is not None:
+            yield MultiWriter(txn.record, txn)
+
+    def transaction_of(self, record: TransactionRecord | HandleRecord) -> Transaction:
+        """The transaction as this record has it, which may still be to write."""
+        key = record.transactional_id
+        if isinstance(record, TransactionRecord):
+            return SingleWriter(record, self.outstanding.get(key, set()))
+        return MultiWriter(record, self.multi_writer.get(key))
+
+    def ongoing(self, transactional_id: str) -> Transaction:
+        """The transaction of an id that is Ongoing, as each id with a timeout has one."""
+        all_forms = self.transactions(transactional_id)
+        return next(one for one in all_forms if one.record.state is transaction.ONGOING)
+
+    def prepared(self) -> list[Transaction]:
+        """All transactions whose outcome is decided and not complete."""
+        prepared: list[Transaction] = [
+            self.transaction_of(record)
+            for record in self.records.values()
+            if record.state in transaction.PREPARED
+        ]
+        prepared += [
+            MultiWriter(txn.record, txn)
+            for txn in self.multi_writer.values()
+            if txn.record is not None and txn.state in transaction.PREPARED
+        ]
+        return prepared
 
     def keep_alive(self, transactional_id: str, now: Moment) -> None:
-        """The timeout of the open transaction with a handle counts from now."""
-        record = self.shared[transactional_id].record
+        """Count the timeout of the Ongoing transaction of several writers from now."""
+        record = self.multi_writer[transactional_id].record
         assert record is not None
         assert record.state is transaction.ONGOING, record
         self.timeouts.put(transactional_id, InstantMs(now.instant + record.timeout_ms))
 
-    def marker_written(self, transactional_id: str, partitions: tuple[TopicPartition, ...]) -> bool:
-        """Of Kafka's API; whether no marker is outstanding now."""
-        waiting = self.outstanding[transactional_id]
-        waiting.difference_update(partitions)
-        return not waiting
-
     def statistics(self) -> TxnStatistics:
-        """Counts for metrics; looks at what is open only."""
+        """Count for metrics. Visits open transactions only."""
         waiting = [
             *self.outstanding.values(),
             *(
                 partitions
-                for shared in self.shared.values()
-                for partitions in shared.outstanding.values()
+                for txn in self.multi_writer.values()
+                for partitions in txn.outstanding.values()
             ),
         ]
+        started = (txn.record.started_at for txn in map(self.ongoing, self.timeouts.keys()))
         return TxnStatistics(
-            len(self.records.keys() | self.shared.keys()),
+            len(self.ids()),
             {state: count for state, count in self._counts.items() if count},
             len(self._sinks),
             sum(map(len, waiting)),
-            min(map(self._started_at, self.timeouts.keys()), default=NOTHING_STARTED),
+            min(started, default=NOTHING_STARTED),
         )
 
     def check(self) -> None:
@@ -141,16 +177,16 @@ class TxnTable:
         for record in self.records.values():
             counts[record.state] += 1
             self._check_record(record)
-        for transactional_id, shared in self.shared.items():
-            counts[shared.state] += 1
-            shared.check()
-            assert shared.record is not None
+        for transactional_id, txn in self.multi_writer.items():
+            counts[txn.state] += 1
+            txn.check()
+            assert txn.record is not None
             single = self.records.get(transactional_id)
-            assert not (shared.is_open and single and single.state in transaction.OPEN), single
+            assert not (txn.is_open and single and single.state in transaction.OPEN), single
         assert counts == self._counts
-        sinks = {key for key, s in self.shared.items() if s.record and s.record.sink}
+        sinks = {key for key, one in self.multi_writer.items() if one.record and one.record.sink}
         assert sinks == self._sinks
-        assert set(self.timeouts.keys()) == self._ongoing()
+        assert set(self.timeouts.keys()) == self._ongoing_ids()
         prepared = {key for key, r in self.records.items() if r.state in transaction.PREPARED}
         assert set(self.outstanding) <= prepared
 
@@ -160,9 +196,9 @@ class TxnTable:
         assert record.state in transaction.OPEN or not record.partitions, record
         assert self.outstanding.get(record.transactional_id, set()) <= record.partitions, record
 
-    def _ongoing(self) -> set[str]:
-        singles = {key for key, r in self.records.items() if r.state is transaction.ONGOING}
-        return singles | {key for key, s in self.shared.items() if s.state is transaction.ONGOING}
+    def _ongoing_ids(self) -> set[str]:
+        records = [*self.records.values(), *(txn.record for txn in self.multi_writer.values())]
+        return {one.transactional_id for one in records if one and one.state is transaction.ONGOING}
 
     def _replay_record(self, record: TransactionRecord, now: Moment) -> None:
         before = self.records.get(record.transactional_id)
@@ -176,20 +212,20 @@ class TxnTable:
         self._follow(record, before, now)
 
     def _replay_handle(self, record: HandleRecord, now: Moment) -> None:
-        shared = self.shared.get(record.transactional_id)
-        if shared is None:
-            shared = self._shared_of(record.transactional_id)
+        txn = self.multi_writer.get(record.transactional_id)
+        if txn is None:
+            txn = self._multi_writer_of(record.transactional_id)
         else:
-            self._count(shared.state, -1)
-        before = shared.state
-        shared.replay_handle(record)
+            self._count(txn.state, -1)
+        before = txn.state
+        txn.replay_handle(record)
         self._count(record.state, 1)
-        self._follow_shared(record, before, now)
+        self._follow_multi_writer(record, before, now)
 
     def _follow(
         self, record: TransactionRecord, before: TransactionRecord | None, now: Moment
     ) -> None:
-        """Deadline and markers that the record stands for."""
+        """Set the timeout and the outstanding markers that follow from the record."""
         key = record.transactional_id
         was_ongoing = before is not None and before.state is transaction.ONGOING
         if record.state is transaction.ONGOING and not was_ongoing:
@@ -201,7 +237,9 @@ class TxnTable:
         else:
             self.outstanding.pop(key, None)
 
-    def _follow_shared(self, record: HandleRecord, before: TransactionState, now: Moment) -> None:
+    def _follow_multi_writer(
+        self, record: HandleRecord, before: TransactionState, now: Moment
+    ) -> None:
         key = record.transactional_id
         if record.sink is not None:
             self._sinks.add(key)
@@ -211,23 +249,16 @@ class TxnTable:
             self.timeouts.discard(key)
 
     def _put_timeout(self, record: TransactionRecord | HandleRecord, now: Moment) -> None:
-        """By the wall clock, which may be another machine's: at once at the earliest, and a whole
-        timeout from now at the latest.
+        """Set the timeout by the wall clock, which may be another machine's: due now at the
+        earliest, and a whole timeout from now at the latest.
         """
         left_ms = record.started_at + record.timeout_ms - now.wall
         left_ms = min(max(0, left_ms), record.timeout_ms)
         self.timeouts.put(record.transactional_id, InstantMs(now.instant + left_ms))
 
-    def _started_at(self, transactional_id: str) -> int:
-        single = self.records.get(transactional_id)
-        if single is not None and single.state is transaction.ONGOING:
-            return single.started_at
-        shared = self.shared[transactional_id].record
-        assert shared is not None
-        return shared.started_at
-
-    def _shared_of(self, transactional_id: str) -> SharedTransaction:
-        return self.shared.setdefault(transactional_id, SharedTransaction(transactional_id))
+    def _multi_writer_of(self, transactional_id: str) -> MultiWriterTransaction:
+        new = MultiWriterTransaction(transactional_id)
+        return self.multi_writer.setdefault(transactional_id, new)
 
     def _count(self, state: TransactionState, change: int) -> None:
         self._counts[state] += change

@@ -59,7 +59,7 @@ from txn_coordinator.core.shard import TxnDecision
 from unit.txn_coordinator.worlds import P0, P1, Q0, TIMEOUT_MS, World
 
 T = TypeVar("T")
-SINGLE, BOTH, SHARED = "single", "both", "shared"
+SINGLE, BOTH, MULTI_WRITER = "single", "both", "multi_writer"
 """Used by Kafka's API, by both, and with handles. The producers of the second have used up nearly
 all of their epochs.
 """
@@ -286,7 +286,7 @@ class Histories(RuleBasedStateMachine):
         if session.v2:
             self.go_on(session, reply.producer_id, reply.producer_epoch)
 
-    @rule(transactional_id=st.sampled_from([SHARED, BOTH]), abort_previous=SELDOM, fate=FATES)
+    @rule(transactional_id=st.sampled_from([MULTI_WRITER, BOTH]), abort_previous=SELDOM, fate=FATES)
     def begin(self, transactional_id: str, abort_previous: bool, fate: str) -> None:
         request = BeginTransaction(transactional_id, TIMEOUT_MS, abort_previous)
         reply = self.ask(request, fate)
@@ -336,7 +336,7 @@ class Histories(RuleBasedStateMachine):
 
     @precondition(lambda self: self.handles)
     @rule(wanted=st.lists(SOME, max_size=3), ages=st.sets(AGES, max_size=2), fate=FATES)
-    def transact_shared(
+    def transact_multi_writer(
         self, wanted: list[frozenset[TopicPartition]], ages: set[int], fate: str
     ) -> None:
         for number, partitions in enumerate(wanted):
@@ -400,7 +400,8 @@ class Histories(RuleBasedStateMachine):
         self.time_passes(2 * TIMEOUT_MS)
         self.all_markers_are_written()
         states = {
-            self.world.view(transactional_id).state for transactional_id in (SINGLE, BOTH, SHARED)
+            self.world.view(transactional_id).state
+            for transactional_id in (SINGLE, BOTH, MULTI_WRITER)
         }
         assert states <= {"", "Empty", "CompleteCommit", "CompleteAbort"}
 
@@ -488,7 +489,7 @@ class Walker:
             self.history.add_of_writer(self.age(), self.some(), self.fate())
 
     def begin(self) -> None:
-        transactional_id = self.dice.choice([SHARED, SHARED, BOTH])
+        transactional_id = self.dice.choice([MULTI_WRITER, MULTI_WRITER, BOTH])
         self.history.begin(transactional_id, self.dice.random() < 0.1, self.fate())
 
     def enlist(self) -> None:

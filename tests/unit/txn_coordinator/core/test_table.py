@@ -1,10 +1,13 @@
 """What follows from the records: deadlines, outstanding markers, counts."""
 
+from dataclasses import replace
+
 import pytest
 from tidemark.codec.txn_records import TransactionTombstone
 from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, WallMs
 from txn_coordinator.core import transaction
+from txn_coordinator.core.requests import MarkersWritten
 from txn_coordinator.core.table import TxnTable
 from unit.txn_coordinator.worlds import ID, P0, P1, World, a_record
 
@@ -57,8 +60,10 @@ def test_markers_are_outstanding_until_written() -> None:
     table = TxnTable()
     table.load(a_record(state=transaction.PREPARE_ABORT, partitions=frozenset({P0, P1})))
     table.loaded(NOW)
-    assert not table.marker_written(ID, (P0,))
-    assert table.marker_written(ID, (P1,))
+    (single,) = table.transactions(ID)
+    report = MarkersWritten(ID, 1, 0, 0, (P0,))
+    assert not single.markers_written(report)
+    assert single.markers_written(replace(report, partitions=(P1,)))
 
 
 def test_sinks_are_counted_until_they_are_forgotten() -> None:

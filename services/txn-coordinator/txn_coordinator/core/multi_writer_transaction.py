@@ -24,7 +24,7 @@ from txn_coordinator.core.effects import SendMarkers
 NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
-class SharedTransaction:
+class MultiWriterTransaction:
     """Changed by replay, and by ``marker_written``, which the log need not know.
 
     Invariant: the slots of the present transaction are the first ``enlisted_count`` ones.

@@ -13,6 +13,7 @@ from tidemark.codec.txn_records import EndKind, HandleRecord, Outcome, WriterRec
 from tidemark.model.errors import ErrorCode
 
 from txn_coordinator.core import additions, transaction
+from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
 from txn_coordinator.core.requests import (
     NO_PRODUCER_ID,
     AddPartitions,
@@ -27,7 +28,6 @@ from txn_coordinator.core.requests import (
 from txn_coordinator.core.ruling import Ruling
 from txn_coordinator.core.sessions import id_problem, timeout_problem
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.core.shared_transaction import SharedTransaction
 
 OUTCOMES_KEPT: Final = 64
 """Transactions of one id whose outcome a late FinishTransaction still hears."""
@@ -57,9 +57,9 @@ def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTran
     return None
 
 
-def begin(shared: SharedTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
+def begin(txn: MultiWriterTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
     """Open the next transaction. The shard has made sure that Kafka's API has none open."""
-    last = shared.record if shared is not None else None
+    last = txn.record if txn is not None else None
     if last is not None and last.sink is not None:
         message = f"{request.transactional_id!r} is a sink's: {_BY_BATCH}"
         return Ruling(BeginTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
@@ -68,8 +68,8 @@ def begin(shared: SharedTransaction | None, request: BeginTransaction, wall_ms: 
     if last is not None and last.state is transaction.ONGOING:
         if not request.abort_previous:
             return Ruling(_begin_later("a transaction is open"))
-        assert shared is not None
-        aborting = force_abort(shared, EndKind.SUPERSEDED, wall_ms)
+        assert txn is not None
+        aborting = force_abort(txn, EndKind.SUPERSEDED, wall_ms)
         return Ruling(_begin_later("the open transaction is aborted first"), (aborting,))
     record = begun(last, request.transactional_id, request.transaction_timeout_ms, wall_ms)
     return Ruling(BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record)), (record,))
@@ -97,49 +97,51 @@ def handle_of(record: HandleRecord) -> str:
 
 
 def enlist(
-    shared: SharedTransaction | None, request: EnlistWriter, settings: TxnSettings
+    txn: MultiWriterTransaction | None, request: EnlistWriter, settings: TxnSettings
 ) -> Ruling:
     """Hand out a slot under a name."""
-    problem = _enlist_problem(shared, request)
+    problem = _enlist_problem(txn, request)
     if problem is not None:
         return Ruling(problem)
-    assert shared is not None
-    assert shared.record is not None
-    if shared.record.sink is not None:
-        message = f"{shared.transactional_id!r} is a sink's: {_BY_BATCH}"
+    assert txn is not None
+    assert txn.record is not None
+    if txn.record.sink is not None:
+        message = f"{txn.transactional_id!r} is a sink's: {_BY_BATCH}"
         return Ruling(EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message))
-    return enlist_open(shared, request, settings)
+    return enlist_open(txn, request, settings)
 
 
-def enlist_open(shared: SharedTransaction, request: EnlistWriter, settings: TxnSettings) -> Ruling:
+def enlist_open(
+    txn: MultiWriterTransaction, request: EnlistWriter, settings: TxnSettings
+) -> Ruling:
     """Hand out a slot of the transaction that is open. A name that has written already gets another
     slot: the data of its first hand-out is aborted with that one, whatever comes of the second.
     """
-    assert shared.state is transaction.ONGOING, shared.record
-    held = shared.slot_of_writer.get(request.writer)
-    if held is not None and not shared.slots[held].partitions:
-        return _hand_out_again(shared.slots[held], request)
-    if shared.enlisted_count >= settings.writers_max:
+    assert txn.state is transaction.ONGOING, txn.record
+    held = txn.slot_of_writer.get(request.writer)
+    if held is not None and not txn.slots[held].partitions:
+        return _hand_out_again(txn.slots[held], request)
+    if txn.enlisted_count >= settings.writers_max:
         message = f"a transaction has at most {settings.writers_max} writers"
         return Ruling(EnlistWriterReply(ErrorCode.POLICY_VIOLATION, message))
-    ruling = _hand_out_next(shared, request)
+    ruling = _hand_out_next(txn, request)
     if held is None or not ruling.records:
         return ruling
-    superseded = replace(shared.slots[held], superseded=True)
+    superseded = replace(txn.slots[held], superseded=True)
     return Ruling(ruling.reply, (superseded, *ruling.records))
 
 
 def add_partitions(
-    shared: SharedTransaction,
+    txn: MultiWriterTransaction,
     slot: WriterRecord,
     request: AddPartitions,
     settings: TxnSettings,
 ) -> Ruling:
     """Rule on what a writer's producer, or a partition's leader for it, asks."""
-    epoch = shared.present_epoch(slot)
+    epoch = txn.present_epoch(slot)
     if request.producer_epoch != epoch or epoch > transaction.CLIENT_EPOCH_MAX:
         return Ruling(additions.fenced(epoch))
-    if shared.state is not transaction.ONGOING or epoch != slot.producer_epoch:
+    if txn.state is not transaction.ONGOING or epoch != slot.producer_epoch:
         # The epoch of its markers, which nobody was given.
         return Ruling(additions.fenced(epoch + 1))
     if request.verify_only:
@@ -148,34 +150,34 @@ def add_partitions(
     if not added:
         return Ruling(additions.all_added(request))
     following = replace(slot, partitions=slot.partitions | added)
-    if shared.pair_count + len(added) > settings.writer_partitions_max:
+    if txn.pair_count + len(added) > settings.writer_partitions_max:
         return Ruling(additions.too_large())
     if not additions.fits(following, settings):
         return Ruling(additions.too_large())
     return Ruling(additions.all_added(request), (following,))
 
 
-def finish(shared: SharedTransaction | None, request: FinishTransaction, wall_ms: int) -> Ruling:
+def finish(txn: MultiWriterTransaction | None, request: FinishTransaction, wall_ms: int) -> Ruling:
     """Decide, or tell what was decided."""
     handle = parse_handle(request.handle)
-    problem = handle_problem(shared, handle)
+    problem = handle_problem(txn, handle)
     if problem is not None:
         return Ruling(FinishTransactionReply(*problem))
     assert handle is not None
-    assert shared is not None
-    assert shared.record is not None
-    if handle.number == shared.record.number and shared.state is transaction.ONGOING:
-        if shared.record.sink is not None:
-            message = f"{shared.transactional_id!r} is a sink's: {_BY_BATCH}"
+    assert txn is not None
+    assert txn.record is not None
+    if handle.number == txn.record.number and txn.state is transaction.ONGOING:
+        if txn.record.sink is not None:
+            message = f"{txn.transactional_id!r} is a sink's: {_BY_BATCH}"
             return Ruling(FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
-        return _decide(shared, request, wall_ms)
-    return Ruling(_told(shared.record, handle.number, request))
+        return _decide(txn, request, wall_ms)
+    return Ruling(_told(txn.record, handle.number, request))
 
 
-def force_abort(shared: SharedTransaction, kind: EndKind, wall_ms: int) -> HandleRecord:
+def force_abort(txn: MultiWriterTransaction, kind: EndKind, wall_ms: int) -> HandleRecord:
     """End the open transaction, whatever its writers think of it."""
-    assert shared.record is not None
-    return ended(shared.record, kind, wall_ms)
+    assert txn.record is not None
+    return ended(txn.record, kind, wall_ms)
 
 
 def completed(record: HandleRecord, wall_ms: int) -> HandleRecord:
@@ -196,12 +198,12 @@ def _begin_later(message: str) -> BeginTransactionReply:
 
 
 def handle_problem(
-    shared: SharedTransaction | None, handle: Handle | None
+    txn: MultiWriterTransaction | None, handle: Handle | None
 ) -> tuple[ErrorCode, str] | None:
     """Why the handle names no transaction that is known here."""
     if handle is None:
         return ErrorCode.INVALID_REQUEST, "this is not a transaction handle"
-    record = shared.record if shared is not None else None
+    record = txn.record if txn is not None else None
     if record is None or record.created_at != handle.created_at:
         message = f"{handle.transactional_id!r} has no transactions with a handle, or they expired"
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message
@@ -211,17 +213,17 @@ def handle_problem(
 
 
 def _enlist_problem(
-    shared: SharedTransaction | None, request: EnlistWriter
+    txn: MultiWriterTransaction | None, request: EnlistWriter
 ) -> EnlistWriterReply | None:
     handle = parse_handle(request.handle)
-    problem = handle_problem(shared, handle)
+    problem = handle_problem(txn, handle)
     if problem is not None:
         return EnlistWriterReply(*problem)
     assert handle is not None
-    assert shared is not None
-    assert shared.record is not None
-    if handle.number != shared.record.number or shared.state is not transaction.ONGOING:
-        story = story_of(shared.record, handle.number)
+    assert txn is not None
+    assert txn.record is not None
+    if handle.number != txn.record.number or txn.state is not transaction.ONGOING:
+        story = story_of(txn.record, handle.number)
         message = f"transaction {handle.number} of {handle.transactional_id!r} {story}"
         return EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message)
     wrong = name_problem(request.writer)
@@ -240,16 +242,16 @@ def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
     return _hand_out(slot, slot.producer_epoch + 1, request)
 
 
-def _hand_out_next(shared: SharedTransaction, request: EnlistWriter) -> Ruling:
-    assert shared.record is not None
-    return hand_out_at(shared, shared.enlisted_count, shared.record, request)
+def _hand_out_next(txn: MultiWriterTransaction, request: EnlistWriter) -> Ruling:
+    assert txn.record is not None
+    return hand_out_at(txn, txn.enlisted_count, txn.record, request)
 
 
 def hand_out_at(
-    shared: SharedTransaction | None, place: int, record: HandleRecord, request: EnlistWriter
+    txn: MultiWriterTransaction | None, place: int, record: HandleRecord, request: EnlistWriter
 ) -> Ruling:
     """Hand out the slot at ``place``, which nobody has in the transaction of ``record``."""
-    slot = shared.slots.get(place) if shared is not None else None
+    slot = txn.slots.get(place) if txn is not None else None
     if slot is not None:
         vacant = replace(
             slot,
@@ -292,29 +294,29 @@ def _no_producer_id() -> EnlistWriterReply:
     return EnlistWriterReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no new producer id is available")
 
 
-def _decide(shared: SharedTransaction, request: FinishTransaction, wall_ms: int) -> Ruling:
+def _decide(txn: MultiWriterTransaction, request: FinishTransaction, wall_ms: int) -> Ruling:
     if not request.commit:
-        aborting = force_abort(shared, EndKind.ABORTED, wall_ms)
+        aborting = force_abort(txn, EndKind.ABORTED, wall_ms)
         return Ruling(FinishTransactionReply(ErrorCode.NONE), (aborting,))
-    problem = winners_problem(shared, request.writers)
+    problem = winners_problem(txn, request.writers)
     if problem is not None:
         return Ruling(FinishTransactionReply(*problem))
-    committing = committed(shared, request.writers, wall_ms)
+    committing = committed(txn, request.writers, wall_ms)
     return Ruling(FinishTransactionReply(ErrorCode.NONE, committed=True), (committing,))
 
 
 def committed(
-    shared: SharedTransaction, winners: tuple[CountedWriter, ...], wall_ms: int
+    txn: MultiWriterTransaction, winners: tuple[CountedWriter, ...], wall_ms: int
 ) -> HandleRecord:
     """Commit what these have written, with which there is no problem."""
-    assert shared.record is not None
-    slots = tuple(sorted(shared.slot_of_writer[winner.writer] for winner in winners))
+    assert txn.record is not None
+    slots = tuple(sorted(txn.slot_of_writer[winner.writer] for winner in winners))
     crc = winners_crc(winners)
-    return ended(shared.record, EndKind.COMMITTED, wall_ms, winners=slots, winners_crc=crc)
+    return ended(txn.record, EndKind.COMMITTED, wall_ms, winners=slots, winners_crc=crc)
 
 
 def winners_problem(
-    shared: SharedTransaction, winners: tuple[CountedWriter, ...]
+    txn: MultiWriterTransaction, winners: tuple[CountedWriter, ...]
 ) -> tuple[ErrorCode, str] | None:
     """Why these hand-outs cannot be committed. Nothing is decided then: whoever asked can still
     commit with others.
@@ -322,11 +324,11 @@ def winners_problem(
     if len({winner.writer for winner in winners}) != len(winners):
         return ErrorCode.INVALID_REQUEST, "a writer is named twice"
     for winner in winners:
-        slot = shared.slot_of_writer.get(winner.writer)
+        slot = txn.slot_of_writer.get(winner.writer)
         if slot is None:
             message = f"writer {winner.writer!r} was never enlisted"
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, message
-        held = shared.slots[slot]
+        held = txn.slots[slot]
         if (held.producer_id, held.producer_epoch) != (winner.producer_id, winner.producer_epoch):
             message = f"writer {winner.writer!r} was enlisted again since"
             return ErrorCode.PRODUCER_FENCED, message

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tidemark.codec.txn_records import WriterRecord
 from tidemark.model.errors import ErrorCode
+from txn_coordinator.core.multi_writer_rules import OUTCOMES_KEPT
 from txn_coordinator.core.requests import (
     AddOffsets,
     AddOffsetsReply,
@@ -13,7 +14,6 @@ from txn_coordinator.core.requests import (
     CountedWriter,
 )
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.core.shared_rules import OUTCOMES_KEPT
 from txn_coordinator.core.transaction import EPOCH_MAX
 from unit.txn_coordinator.worlds import ID, P0, P1, P2, Q0, TIMEOUT_MS, World
 
