@@ -1,4 +1,4 @@
-"""What the shell must do for the group coordinator: answer, and nothing else."""
+"""Effects of the group coordinator: replies to send, and nothing else."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from broker.core.groups.requests import GroupReply
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send this reply to who asked with this request id. Every request id is answered once."""
+    """Reply to send to the request with this id. Every request id is answered exactly once."""
 
     to: int
     reply: GroupReply
@@ -18,16 +18,16 @@ class Answer:
 
 @dataclass(slots=True)
 class Outcome:
-    """A decision while it is made: records and answers in the order of happening."""
+    """A decision under construction: records and replies, in order."""
 
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     writer: Writer | None = None
 
     def answer(self, to: int, reply: GroupReply) -> None:
-        """Answer a request, this one or one that waited."""
+        """Answer a request: the current one, or an earlier one that waits."""
         self.answers.append(Answer(to, reply))
 
     def decision(self) -> Decision[GroupRecord, Answer]:
-        """The decision as the runtime takes it."""
+        """Return the decision in the form the runtime takes."""
         return Decision(tuple(self.records), tuple(self.answers), self.writer)

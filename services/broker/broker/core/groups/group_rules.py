@@ -1,4 +1,4 @@
-"""What a shard asks of a group of either kind: who may commit, what ends it, what it reads."""
+"""Rules common to groups of both protocols: commits, tombstones, subscriptions."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,8 +14,9 @@ AnyGroup = ClassicGroup | ConsumerGroup
 
 
 def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
-    """Whether a commit is of somebody who may move the group; NONE: it is. A name that nobody has
-    used is a new group of consumers that assign partitions for themselves.
+    """Return the error of a commit from a sender that may not move the group's offsets, or NONE.
+
+    An unused group id is a new group of consumers that assign partitions themselves.
     """
     if isinstance(group, ConsumerGroup):
         return group.commit_refused(request.member_id, request.generation_or_epoch)
@@ -33,12 +34,15 @@ def producer_problem(request: TxnOffsetCommit) -> ErrorCode:
 
 
 def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> ErrorCode:
-    """As above, for a transaction (KIP-447): its producers know generations, not epochs."""
+    """Return the error of a transactional commit, or NONE (KIP-447).
+
+    Its producer sends generations, never member epochs, so a stale epoch is ILLEGAL_GENERATION.
+    """
     problem = producer_problem(request)
     if problem is not ErrorCode.NONE:
         return problem
     if isinstance(group, ConsumerGroup):
-        if member_requests.names_nobody(request, request.generation_id):
+        if member_requests.names_no_member(request, request.generation_id):
             return ErrorCode.NONE
         refused = group.commit_refused(request.member_id, request.generation_id)
         stale = refused is ErrorCode.STALE_MEMBER_EPOCH
@@ -49,17 +53,17 @@ def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> Erro
 
 
 def tombstones(group: AnyGroup) -> Sequence[GroupRecord]:
-    """What ends a group in the log."""
+    """Return the records that end a group in the log."""
     if isinstance(group, ConsumerGroup):
         return group.tombstones()
     return (GroupMetadataRecord(group.group_id, None),) if group.is_logged else ()
 
 
-def is_deserted(group: AnyGroup) -> bool:
-    """Whether it has no members, nor any about to come."""
+def is_unused(group: AnyGroup) -> bool:
+    """True if the group has no members and waits for none."""
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending)
 
 
 def is_subscribed(group: AnyGroup) -> Callable[[str], bool]:
-    """Whether a member may read a topic of this name."""
+    """Return a function that is true for each topic name that a member may read."""
     return group.is_subscribed_to if isinstance(group, ClassicGroup) else group.subscribes_to

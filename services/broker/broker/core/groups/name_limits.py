@@ -1,5 +1,7 @@
-"""Names that are too long for a record: keys of ``__consumer_offsets``, and groups of the classic
-protocol, have strings of at most 32,767 bytes, and a request may bring longer ones.
+"""Limits on the length of names in group records.
+
+Keys of ``__consumer_offsets``, and values of classic groups, have strings of at most 32,767 bytes.
+A request may contain longer ones.
 """
 
 from collections.abc import Iterable
@@ -23,7 +25,7 @@ NAME_BYTES_MAX: Final = 32_767
 
 
 def too_long(request: GroupRequest) -> GroupReply | None:
-    """The refusal of a request that would put a name into the log that does not fit there."""
+    """Return the refusal of a request with a name that is too long for its record, or None."""
     match request:
         case JoinGroup():
             error_code = _problem(request.group_id, _names_of_member(request))
@@ -46,7 +48,7 @@ def _names_of_member(request: JoinGroup) -> list[str]:
         request.client_id,
         request.client_host,
         request.protocol_type,
-        *(one.name for one in request.protocols),
+        *(protocol.name for protocol in request.protocols),
     ]
 
 
@@ -57,5 +59,5 @@ def _problem(group_id: str, others: Iterable[str]) -> ErrorCode:
 
 
 def _fits(name: str) -> bool:
-    # A character has four bytes at most: most names need not be encoded to be judged.
+    # A character has at most four bytes, so most names fit without being encoded.
     return len(name) * 4 <= NAME_BYTES_MAX or len(name.encode()) <= NAME_BYTES_MAX

@@ -1,7 +1,7 @@
-"""Offsets: where every group is in every partition, and where it will be once transactions commit.
+"""Committed offsets of all groups of a shard, and the pending offsets of open transactions.
 
-Everything here changes by ``replay`` and ``replay_end`` alone. What was committed in a transaction
-that is still open is pending: nobody is told of it, except that the position is not stable
+All state here changes by ``replay`` and ``replay_end`` alone. Offsets committed in an open
+transaction are pending: no request returns them, but the partition's offset is not stable
 (KIP-447).
 """
 
@@ -36,8 +36,10 @@ NO_OFFSET_COMMITTED = -1
 
 
 class Committed(NamedTuple):
-    """A position, and the place of its record among all replayed: a later one wins, even where an
-    earlier one only counts from now because its transaction ended late.
+    """A committed offset, and the position of its record in the log.
+
+    The later record wins, even if an earlier one takes effect only now because its transaction
+    ended late.
     """
 
     value: OffsetCommitValue
@@ -55,54 +57,54 @@ class Offsets:
         self._settings = settings
         self._groups: dict[str, Positions] = {}
         self._pending: dict[int, dict[str, Positions]] = {}
-        """By producer id, of open transactions."""
+        """Pending offsets by producer id, then by group id."""
         self._writers: dict[str, set[int]] = {}
-        """By group: which producer ids have something pending."""
+        """Producer ids with pending offsets, by group id."""
         self._replayed = 0
 
-    # -- looking
+    # -- queries
 
     def group_ids(self) -> Iterable[str]:
-        """Groups that have a position, or are about to."""
+        """Return the groups that have a committed or pending offset."""
         return self._groups.keys() | self._writers.keys()
 
     @property
     def count(self) -> int:
-        """Of positions, pending ones apart."""
+        """Number of committed offsets, without pending ones."""
         return sum(len(positions) for positions in self._groups.values())
 
-    def knows(self, group_id: str) -> bool:
-        """Whether a group has a position, or is about to."""
+    def has_any(self, group_id: str) -> bool:
+        """True if a group has a committed or pending offset."""
         return group_id in self._groups or group_id in self._writers
 
     def position(self, group_id: str, partition: TopicPartition) -> OffsetCommitValue | None:
-        """Where a group is."""
+        """Return a group's committed offset in a partition."""
         committed = self._groups.get(group_id, {}).get(partition)
         return committed.value if committed is not None else None
 
     def is_all(self, group_id: str, tombstones: Sequence[OffsetCommitRecord]) -> bool:
-        """Whether these tombstones, each of another position, leave a group nothing."""
+        """True if these tombstones, each for another partition, leave the group without offsets."""
         return group_id not in self._writers and len(tombstones) == len(
             self._groups.get(group_id, ())
         )
 
     def is_stable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether no open transaction is about to move the group there."""
+        """True if no open transaction has a pending offset of the group in this partition."""
         return not any(
             partition in self._pending[producer_id][group_id]
             for producer_id in self._writers.get(group_id, ())
         )
 
     def fetch(self, request: OffsetFetch) -> OffsetFetchReply:
-        """Positions in all partitions asked for, or in all that there are."""
-        asked = self._all(request.group_id) if request.topics is None else request.topics
+        """Return the offsets in the requested partitions, or in all partitions that have one."""
+        requested = self._all(request.group_id) if request.topics is None else request.topics
         topics = tuple(
             FetchedTopic(
                 topic.topic,
                 topic.topic_id,
                 tuple(self._fetched(request, topic, number) for number in topic.partitions),
             )
-            for topic in asked
+            for topic in requested
         )
         return OffsetFetchReply(error_code=ErrorCode.NONE, topics=topics)
 
@@ -124,7 +126,7 @@ class Offsets:
             number, value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE
         )
 
-    # -- deciding
+    # -- decisions
 
     def commit(
         self,
@@ -133,7 +135,7 @@ class Offsets:
         now: WallMs,
         retention_ms: int = -1,
     ) -> tuple[list[OffsetCommitRecord], OffsetCommitReply]:
-        """One record for each position, unless its metadata is too large."""
+        """Return one record for each offset, unless its metadata is too large."""
         records: list[OffsetCommitRecord] = []
         answered = []
         expires = min(now + retention_ms, INT64_MAX) if retention_ms >= 0 else -1
@@ -155,7 +157,7 @@ class Offsets:
     def delete(
         self, request: OffsetDelete, is_subscribed: IsSubscribed
     ) -> tuple[list[OffsetCommitRecord], OffsetDeleteReply]:
-        """Tombstones for positions in topics that no member reads."""
+        """Return tombstones for the offsets in topics that no member reads."""
         records: list[OffsetCommitRecord] = []
         answered = []
         for topic in request.topics:
@@ -163,52 +165,53 @@ class Offsets:
             if is_subscribed(topic.topic):
                 error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                there = (TopicPartition(topic.topic, number) for number in topic.partitions)
-                records += self._tombstones(request.group_id, there)
+                partitions = (TopicPartition(topic.topic, number) for number in topic.partitions)
+                records += self._tombstones(request.group_id, partitions)
             errors = tuple(PartitionError(number, error_code) for number in topic.partitions)
             answered.append(TopicErrors(topic.topic, topic.topic_id, errors))
         return records, OffsetDeleteReply(error_code=ErrorCode.NONE, topics=tuple(answered))
 
     def delete_all(self, group_id: str) -> list[OffsetCommitRecord]:
-        """Tombstones for all positions of a group, pending ones too."""
+        """Return tombstones for all offsets of a group, pending ones included."""
         return self._tombstones(group_id, self._partitions(group_id))
 
     def delete_topics(self, topics: Iterable[DeletedTopic]) -> list[OffsetCommitRecord]:
-        """Tombstones for the positions of all groups in topics that are no more."""
+        """Return tombstones for the offsets of all groups in deleted topics."""
         gone = {topic.topic: topic.topic_id for topic in topics}
         records: list[OffsetCommitRecord] = []
         for group_id in sorted(self.group_ids()):
-            there = (
-                one
-                for one in self._partitions(group_id)
-                if one.topic in gone and not self._is_of_newer(group_id, one, gone[one.topic])
+            deleted = (
+                partition
+                for partition in self._partitions(group_id)
+                if partition.topic in gone
+                and not self._is_of_newer(group_id, partition, gone[partition.topic])
             )
-            records += self._tombstones(group_id, there)
+            records += self._tombstones(group_id, deleted)
         return records
 
     def delete_unknown(self, is_known: Callable[[TopicId], bool]) -> list[OffsetCommitRecord]:
-        """Tombstones for the positions of all groups whose topic ids are of no topic that exists.
-        A position without an id stays.
+        """Return tombstones for the offsets of all groups whose topic ids belong to no existing
+        topic. An offset without a topic id stays.
         """
         records: list[OffsetCommitRecord] = []
         for group_id in sorted(self.group_ids()):
-            there = (
-                one
-                for one in self._partitions(group_id)
-                if _are_gone(self._topic_ids(group_id, one), is_known)
+            deleted = (
+                partition
+                for partition in self._partitions(group_id)
+                if _are_gone(self._topic_ids(group_id, partition), is_known)
             )
-            records += self._tombstones(group_id, there)
+            records += self._tombstones(group_id, deleted)
         return records
 
     def _topic_ids(self, group_id: str, partition: TopicPartition) -> set[TopicId]:
-        """Ids of the topics that a position, and the pending ones in its place, are of."""
-        found = [self._groups.get(group_id, {}).get(partition)]
+        """Return the topic ids of the committed offset and of the pending ones in a partition."""
+        offsets = [self._groups.get(group_id, {}).get(partition)]
         for producer_id in self._writers.get(group_id, ()):
-            found.append(self._pending[producer_id][group_id].get(partition))
-        return {one.value.topic_id for one in found if one is not None} - {NO_TOPIC_ID}
+            offsets.append(self._pending[producer_id][group_id].get(partition))
+        return {offset.value.topic_id for offset in offsets if offset is not None} - {NO_TOPIC_ID}
 
     def _is_of_newer(self, group_id: str, partition: TopicPartition, gone: TopicId) -> bool:
-        """Whether the position is in another topic that has the name of one that is gone."""
+        """True if the offset belongs to a newer topic with the name of the deleted one."""
         value = self.position(group_id, partition)
         return value is not None and _is_of_another(value.topic_id, gone)
 
@@ -220,9 +223,11 @@ class Offsets:
         empty_since: WallMs | None,
         is_subscribed: IsSubscribed,
     ) -> list[OffsetCommitRecord]:
-        """Tombstones for positions that have outlived their retention (KIP-211): it counts from
-        when the group became empty, where that is known, else from the commit. A position that a
-        member may still want, or that a transaction is about to move, stays.
+        """Return tombstones for offsets older than their retention (KIP-211).
+
+        The retention starts when the group became empty, where that time is recorded, else at the
+        commit. Offsets stay if a member may still read the topic, or if a transaction has a pending
+        offset in the partition.
         """
         old = (
             partition
@@ -240,10 +245,10 @@ class Offsets:
         return now - counted_from >= self._settings.offsets_retention_ms
 
     def _partitions(self, group_id: str) -> list[TopicPartition]:
-        there = set(self._groups.get(group_id, ()))
+        partitions = set(self._groups.get(group_id, ()))
         for producer_id in self._writers.get(group_id, ()):
-            there |= self._pending[producer_id][group_id].keys()
-        return sorted(there)
+            partitions |= self._pending[producer_id][group_id].keys()
+        return sorted(partitions)
 
     def _tombstones(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -255,10 +260,12 @@ class Offsets:
             or not self.is_stable(group_id, partition)
         ]
 
-    # -- replaying
+    # -- replay
 
     def replay(self, record: OffsetCommitRecord, writer: Writer | None) -> None:
-        """A position counts from now; in a transaction it is pending. A tombstone ends both."""
+        """Apply a record: the offset is committed, or pending in a transaction. A tombstone removes
+        both.
+        """
         self._replayed += 1
         partition = TopicPartition(record.topic, record.partition)
         if record.value is None:
@@ -273,7 +280,7 @@ class Offsets:
         self._writers.setdefault(record.group_id, set()).add(writer.producer_id)
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
-        """A producer's transaction ended: its pending positions count now, or never."""
+        """End a producer's transaction: its pending offsets are committed or dropped."""
         for group_id, positions in self._pending.pop(writer.producer_id, {}).items():
             self._ended(group_id, writer.producer_id)
             if commits:
@@ -284,8 +291,8 @@ class Offsets:
             return
         current = self._groups.setdefault(group_id, {})
         for partition, committed in positions.items():
-            known = current.get(partition)
-            if known is None or known.place < committed.place:
+            previous = current.get(partition)
+            if previous is None or previous.place < committed.place:
                 current[partition] = committed
 
     def _forget(self, group_id: str, partition: TopicPartition) -> None:
@@ -329,9 +336,9 @@ def _are_gone(topic_ids: Collection[TopicId], is_known: Callable[[TopicId], bool
     return bool(topic_ids) and not any(map(is_known, topic_ids))
 
 
-def _is_of_another(committed: TopicId, asked: TopicId) -> bool:
-    """Whether a position is of an earlier topic of the same name."""
-    return NO_TOPIC_ID not in (committed, asked) and committed != asked
+def _is_of_another(committed: TopicId, topic_id: TopicId) -> bool:
+    """True if an offset belongs to another topic of the same name."""
+    return NO_TOPIC_ID not in (committed, topic_id) and committed != topic_id
 
 
 def _record(

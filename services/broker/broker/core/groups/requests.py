@@ -1,7 +1,7 @@
-"""What the group coordinator is asked and what it answers: plain values, versions hidden.
+"""Requests and replies of the group coordinator, independent of API versions.
 
-A request is of one group, so that it goes to one shard. Topics come with name and id: the shell
-knows both, or refuses. Times are milliseconds; a reply's ``error_code`` is of the whole request.
+Each request concerns one group, and so goes to one shard. The shell resolves topic names and ids,
+or refuses the request. Times are milliseconds. A reply's ``error_code`` concerns the whole request.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,16 @@ from broker.core.groups.settings import GroupSettings as GroupSettings
 from broker.core.groups.settings import Topics as Topics
 
 NO_GENERATION: Final = -1
-"""Of an offset commit: by nobody in particular; only where the group has no members."""
-
+"""Generation of an offset commit that names no member; accepted only while the group is empty."""
 
 UNKNOWN_MEMBER: Final = ""
-"""The id of a member that does not know its own yet."""
+"""Member id of a member that has not received one yet."""
 
-
-# ---------------------------------------------------------------- membership, classic protocol
+# -- membership, classic protocol
 
 
 class JoinProtocol(NamedTuple):
-    """One way of assigning that a member knows: its name and the member's subscription in it."""
+    """One partition assignment protocol of a member, with the member's subscription in it."""
 
     name: str
     metadata: bytes
@@ -34,30 +32,30 @@ class JoinProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
-    """Become a member of the next generation. Answered when that generation begins."""
+    """Join the next generation. Answered when that generation begins."""
 
     group_id: str
     member_id: str
-    """Empty: a new member."""
+    """Id of the member; empty for a new one."""
     new_member_id: str
-    """What the member will be called if it has no id yet: chance comes from outside."""
+    """Id for a member that has none yet; generated outside, since the core has no randomness."""
     group_instance_id: str | None = None
     client_id: str
     client_host: str
     protocol_type: str
     protocols: tuple[JoinProtocol, ...]
-    """In the member's order of preference."""
+    """Protocols in the member's order of preference."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     reason: str = ""
     member_id_required: bool = True
-    """From version 4: a new dynamic member is told its id and joins again (KIP-394)."""
+    """True from version 4 on: a new dynamic member receives its id and joins again (KIP-394)."""
     can_skip_assignment: bool = True
-    """From version 9: the leader may be told to keep the assignment there is (KIP-814)."""
+    """True from version 9 on: the leader can be made to keep the assignment (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of each member."""
+    """One member in the leader's JoinGroup reply."""
 
     member_id: str
     group_instance_id: str | None
@@ -66,7 +64,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupReply:
-    """Only the leader's has members."""
+    """Reply to JoinGroup; only the leader's contains members."""
 
     error_code: ErrorCode
     member_id: str = ""
@@ -79,7 +77,7 @@ class JoinGroupReply:
 
 
 class MemberAssignment(NamedTuple):
-    """What the leader gives to a member; the bytes are the clients' own affair."""
+    """Assignment of one member by the leader; the bytes are opaque to the broker."""
 
     member_id: str
     assignment: bytes
@@ -87,7 +85,7 @@ class MemberAssignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
-    """Ask for this member's assignment; the leader's brings everybody's."""
+    """Request this member's assignment; the leader's request contains those of all members."""
 
     group_id: str
     generation_id: int
@@ -100,7 +98,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroupReply:
-    """The assignment is the member's own."""
+    """Reply to SyncGroup, with the member's own assignment."""
 
     error_code: ErrorCode
     protocol_type: str | None = None
@@ -110,7 +108,7 @@ class SyncGroupReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """I am alive, in this generation (classic protocol)."""
+    """Keep the member's session alive in this generation (classic protocol)."""
 
     group_id: str
     generation_id: int
@@ -120,13 +118,13 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """REBALANCE_IN_PROGRESS means: join again."""
+    """Reply to Heartbeat; on REBALANCE_IN_PROGRESS the member joins again."""
 
     error_code: ErrorCode
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: by member id, or a static member by its instance id with an empty member id."""
+    """One leaving member: a member id, or a static member's instance id with an empty member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -135,14 +133,14 @@ class LeavingMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    """One member, or several at once (KIP-345)."""
+    """Remove one or more members (KIP-345)."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
 
 
 class LeftMember(NamedTuple):
-    """What came of one leaving member."""
+    """Result for one leaving member."""
 
     member_id: str
     group_instance_id: str | None
@@ -151,17 +149,17 @@ class LeftMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupReply:
-    """One result for each member, in their order, unless the whole is refused."""
+    """Reply to LeaveGroup: a result for each member in order, unless ``error_code`` is set."""
 
     error_code: ErrorCode
     members: tuple[LeftMember, ...] = ()
 
 
-# ---------------------------------------------------------------- offsets
+# -- offsets
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition's position: the offset of the next record to read."""
+    """Offset to commit in one partition: that of the next record to read."""
 
     partition: int
     offset: int
@@ -170,7 +168,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class TopicOffsets(NamedTuple):
-    """The positions in one topic."""
+    """Offsets to commit in one topic."""
 
     topic: str
     topic_id: TopicId
@@ -179,7 +177,7 @@ class TopicOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """Remember these positions of the group."""
+    """Commit these offsets of the group."""
 
     group_id: str
     topics: tuple[TopicOffsets, ...]
@@ -188,12 +186,12 @@ class OffsetCommit:
     """Generation (classic) or member epoch (KIP-848)."""
     group_instance_id: str | None = None
     retention_ms: int = -1
-    """Of versions 2 to 4: the offset's own time to live; -1 is the broker's."""
+    """Retention of these offsets in versions 2 to 4; -1 is the broker's setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit:
-    """Remember these positions once the producer's transaction commits (KIP-98, KIP-447)."""
+    """Commit these offsets when the producer's transaction commits (KIP-98, KIP-447)."""
 
     group_id: str
     topics: tuple[TopicOffsets, ...]
@@ -204,19 +202,20 @@ class TxnOffsetCommit:
     generation_id: int = NO_GENERATION
     group_instance_id: str | None = None
     transactions_v2: bool = False
-    """The log's leader adds the partition to the transaction, instead of verifying it (KIP-890)."""
-    abortable_known: bool = False  # TRANSACTION_ABORTABLE; else INVALID_TXN_STATE says the same
+    """Let the partition's leader add it to the transaction, rather than verify it (KIP-890)."""
+    abortable_known: bool = False
+    """True if the client accepts TRANSACTION_ABORTABLE; others receive INVALID_TXN_STATE."""
 
 
 class PartitionError(NamedTuple):
-    """What came of one partition."""
+    """Result for one partition."""
 
     partition: int
     error_code: ErrorCode
 
 
 class TopicErrors(NamedTuple):
-    """What came of one topic's partitions, in the order of the request."""
+    """Results for one topic's partitions, in request order."""
 
     topic: str
     topic_id: TopicId
@@ -225,14 +224,14 @@ class TopicErrors(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitReply:
-    """``error_code`` stands for every partition; without one ``topics`` has all of them."""
+    """Reply to OffsetCommit; ``error_code`` covers all partitions, ``topics`` each of them."""
 
     error_code: ErrorCode
     topics: tuple[TopicErrors, ...] = ()
 
 
 class TopicPartitions(NamedTuple):
-    """Some partitions of one topic."""
+    """Partitions of one topic."""
 
     topic: str
     topic_id: TopicId
@@ -241,19 +240,19 @@ class TopicPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
-    """Where the group is."""
+    """Return the group's committed offsets."""
 
     group_id: str
     topics: tuple[TopicPartitions, ...] | None
-    """None: wherever it has a position."""
+    """Partitions to return; None: all that have a committed offset."""
     require_stable: bool = False
-    """Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to move it (KIP-447)."""
+    """Answer UNSTABLE_OFFSET_COMMIT for partitions with pending offsets (KIP-447)."""
     member_id: str | None = None
     member_epoch: int = -1
 
 
 class FetchedOffset(NamedTuple):
-    """One position; offset -1 where there is none."""
+    """Committed offset in one partition; -1 if there is none."""
 
     partition: int
     offset: int
@@ -263,7 +262,7 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedTopic(NamedTuple):
-    """The positions in one topic; its id is zero where the position was committed without one."""
+    """Committed offsets in one topic; its id is zero if they were committed without one."""
 
     topic: str
     topic_id: TopicId
@@ -272,7 +271,7 @@ class FetchedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchReply:
-    """All topics asked for, unless the whole is refused."""
+    """Reply to OffsetFetch with all requested topics, unless ``error_code`` is set."""
 
     error_code: ErrorCode
     topics: tuple[FetchedTopic, ...] = ()
@@ -280,7 +279,7 @@ class OffsetFetchReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDelete:
-    """Forget positions in topics that no member reads (KIP-496)."""
+    """Delete the offsets in topics that no member reads (KIP-496)."""
 
     group_id: str
     topics: tuple[TopicPartitions, ...]
@@ -288,14 +287,14 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteReply:
-    """Without an error of the whole, ``topics`` has every partition asked for."""
+    """Reply to OffsetDelete with every requested partition, unless ``error_code`` is set."""
 
     error_code: ErrorCode
     topics: tuple[TopicErrors, ...] = ()
 
 
 class DeletedTopic(NamedTuple):
-    """A topic that is no more; another may have its name."""
+    """A deleted topic; a newer topic may have its name."""
 
     topic: str
     topic_id: TopicId
@@ -303,7 +302,7 @@ class DeletedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """An input of every shard: these topics are no more, nor are positions in them."""
+    """Notification to every shard that these topics, and therefore their offsets, are deleted."""
 
     group_id: ClassVar[str] = ""
     topics: tuple[DeletedTopic, ...]
@@ -311,23 +310,23 @@ class TopicsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeletedReply:
-    """Positions forgotten."""
+    """Reply to TopicsDeleted."""
 
     error_code: ErrorCode = ErrorCode.NONE
 
 
-# ---------------------------------------------------------------- administration
+# -- administration
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """One group of DescribeGroups."""
+    """Describe one group of a DescribeGroups request."""
 
     group_id: str
 
 
 class DescribedMember(NamedTuple):
-    """A member as DescribeGroups shows it; its bytes only while the group is stable."""
+    """Member as shown by DescribeGroups, with its bytes only while the group is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -339,7 +338,7 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupReply:
-    """A group that does not exist is Dead."""
+    """Reply to DescribeGroup; a group that does not exist is Dead."""
 
     error_code: ErrorCode
     error_message: str | None = None
@@ -352,7 +351,7 @@ class DescribeGroupReply:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Asked of every shard. Filters are compared without case; an empty one lets all pass."""
+    """List the groups of each shard. Filters ignore case; an empty one matches all."""
 
     group_id: ClassVar[str] = ""
     states: tuple[str, ...] = ()
@@ -360,7 +359,7 @@ class ListGroups:
 
 
 class ListedGroup(NamedTuple):
-    """A line of ListGroups; the type is ``classic`` or ``consumer``."""
+    """One group in a ListGroups reply; the type is ``classic`` or ``consumer``."""
 
     group_id: str
     protocol_type: str
@@ -370,7 +369,7 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsReply:
-    """The groups of one shard."""
+    """Reply to ListGroups: the groups of one shard."""
 
     groups: tuple[ListedGroup, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -378,31 +377,31 @@ class ListGroupsReply:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """One group of DeleteGroups: it and its offsets go, if it has no members."""
+    """Delete one group of a DeleteGroups request with its offsets, if it has no members."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupReply:
-    """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND or done."""
+    """Reply to DeleteGroup: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND or NONE."""
 
     error_code: ErrorCode
 
 
-# ---------------------------------------------------------------- membership, KIP-848
+# -- membership, KIP-848
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat:
-    """All that a member of a KIP-848 group ever says. None: as before."""
+    """Heartbeat, the only request of a KIP-848 member. None: the value is unchanged."""
 
     group_id: str
     member_id: str
     new_member_id: str
-    """What the member will be called if ``member_id`` is empty (version 0)."""
+    """Id for the member if ``member_id`` is empty (version 0)."""
     member_epoch: int
-    """0 joins, -1 leaves, -2 leaves for a while (static members)."""
+    """Member epoch: 0 joins, -1 leaves, -2 leaves temporarily (static members)."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -410,14 +409,14 @@ class ConsumerGroupHeartbeat:
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     topic_partitions: tuple[TopicIdPartitions, ...] | None = None
-    """What the member owns."""
+    """Partitions that the member owns."""
     client_id: str = ""
     client_host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatReply:
-    """``assignment`` is None where it is as before."""
+    """Reply to a heartbeat; ``assignment`` is None if it is unchanged."""
 
     error_code: ErrorCode
     error_message: str | None = None
@@ -429,14 +428,14 @@ class ConsumerGroupHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe:
-    """One group of ConsumerGroupDescribe."""
+    """Describe one group of a ConsumerGroupDescribe request."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumer:
-    """A member as ConsumerGroupDescribe shows it."""
+    """Member as shown by ConsumerGroupDescribe."""
 
     member_id: str
     instance_id: str | None
@@ -449,12 +448,12 @@ class DescribedConsumer:
     assignment: tuple[TopicPartitions, ...]
     target_assignment: tuple[TopicPartitions, ...]
     member_type: int = 1
-    """0 speaks the classic protocol, 1 is a consumer."""
+    """Member type: 0 for the classic protocol, 1 for KIP-848."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeReply:
-    """GROUP_ID_NOT_FOUND for a group of another kind, or none."""
+    """Reply to ConsumerGroupDescribe; GROUP_ID_NOT_FOUND for other groups, or none."""
 
     error_code: ErrorCode
     error_message: str | None = None

@@ -1,4 +1,4 @@
-"""What a group coordinator is told from outside: its settings, and the topics that there are."""
+"""Settings of the group coordinator, and its view of the cluster's topics."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,33 +16,35 @@ from tidemark.model.ids import TopicId
 
 
 class Topics(Protocol):
-    """What a coordinator must know of the cluster's topics, as this broker's feed last said."""
+    """Topics of the cluster, as of this broker's latest metadata."""
 
     @property
     def position(self) -> int:
-        """Rises whenever topics may have changed."""
+        """Feed position; rises whenever topics may have changed."""
         ...
 
     def topic_id_of(self, name: str) -> TopicId | None:
-        """None: there is no such topic, as far as is known."""
+        """Return the topic's id, or None if this broker's metadata has no such topic."""
         ...
 
     def name_of(self, topic_id: TopicId) -> str | None:
-        """None: there is no such topic, as far as is known."""
+        """Return the topic's name, or None if this broker's metadata has no such topic."""
         ...
 
     def partition_count(self, name: str) -> int:
-        """0 where there is no such topic."""
+        """Return the topic's partition count; 0 if there is no such topic."""
         ...
 
     def names(self) -> Collection[str]:
-        """Of all topics, internal ones too."""
+        """Return the names of all topics, internal ones included."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Kafka's broker settings of the same names, with its defaults (dots are underscores here)."""
+    """Kafka's broker settings of the same names, with underscores for dots, and Kafka's
+    defaults.
+    """
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -59,7 +61,7 @@ class GroupSettings:
     group_consumer_max_heartbeat_interval_ms: int = 15_000
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default."""
+    """Server-side assignors; the first is the default."""
 
     def __post_init__(self) -> None:
         assert 0 < self.group_min_session_timeout_ms <= self.group_max_session_timeout_ms
@@ -74,20 +76,20 @@ class GroupSettings:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long an offset outlives its group's last member."""
+        """Time that an offset is kept after its group became empty."""
         return self.offsets_retention_minutes * 60_000
 
     def of_group(self, configs: Mapping[str, str]) -> "GroupSettings":
-        """As they are in force for a group that sets ``configs``.
+        """Return the settings in force for a group that sets ``configs``.
 
-        Settings of a newer release, and what does not hold together with this broker's own, are as
-        if they were not set: a group is never without a coordinator for them.
+        Unknown names (of a newer release) are ignored. If the values contradict this broker's own
+        settings, all of them are ignored: they never leave a group without a coordinator.
         """
-        known = {name: text for name, text in configs.items() if name in GROUP_CONFIG_KEYS}
-        if not known:
+        own = {name: text for name, text in configs.items() if name in GROUP_CONFIG_KEYS}
+        if not own:
             return self
         try:
-            session_ms, heartbeat_ms = self._in_force(group_config(known))
+            session_ms, heartbeat_ms = self._in_force(group_config(own))
             check_pair(session_ms, heartbeat_ms)
         except InvalidConfigError:
             return self
@@ -98,7 +100,9 @@ class GroupSettings:
         )
 
     def check_of_group(self, configs: Mapping[str, str]) -> None:
-        """Whether a group may set ``configs``. Raises InvalidConfigError with Kafka's words."""
+        """Check that a group may set ``configs``. Raises InvalidConfigError with Kafka's
+        wording.
+        """
         values = group_config(configs)
         for name, value in values.items():
             key = GROUP_CONFIG_KEYS[name]
@@ -110,13 +114,13 @@ class GroupSettings:
             check_pair(*self._in_force(values))
 
     def _in_force(self, values: Mapping[str, int]) -> tuple[int, int]:
-        """Session timeout and heartbeat interval."""
+        """Return the session timeout and the heartbeat interval in force."""
         return (
             values.get(SESSION_TIMEOUT, self.group_consumer_session_timeout_ms),
             values.get(HEARTBEAT_INTERVAL, self.group_consumer_heartbeat_interval_ms),
         )
 
     def _at(self, broker_name: str) -> int:
-        """A setting by the name it has in the broker's configuration."""
+        """Return a setting by its name in the broker's configuration."""
         value: int = getattr(self, broker_name.replace(".", "_"))
         return value

@@ -1,9 +1,9 @@
 """GroupShard: all groups and offsets of one partition of ``__consumer_offsets``.
 
-It knows who answers what, and which kind a group is: of the classic protocol, or of KIP-848. A name
-is either; a group without members becomes the other kind when somebody joins in that way, and its
-old kind's records end with tombstones in the same batch. A name that has only offsets is a group
-too: of consumers that assign partitions for themselves.
+It routes each request to the group it concerns. A group follows the classic protocol or KIP-848. A
+group without members changes its protocol when a member joins with the other one; the records of
+the old protocol end with tombstones in the same batch. A group id with committed offsets alone is a
+group too, of consumers that assign partitions themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,15 +64,17 @@ from broker.core.groups.requests import (
 GroupDecision = Decision[GroupRecord, Answer]
 
 EXPIRED_AT_ONCE_MAX: Final = 1_000
-"""After so many tombstones (and the rest of that group's) others get their turn at the log."""
+"""Tombstones written in one decision, except that a group's tombstones are never split. The rest of
+the expired offsets follow in later decisions, so that other requests reach the log between them.
+"""
 
 _EXPIRY: Final = Key(Kind.EXPIRY, "")
 _JOINS: Final = 0
-"""The member epoch of who joins a group of KIP-848."""
+"""Member epoch in the heartbeat that joins a KIP-848 group."""
 
 
 class GroupShard:
-    """One shard (`tidemark.machine.shard.Shard`); made without state, then loaded."""
+    """One shard (`tidemark.machine.shard.Shard`); created empty, then loaded from the log."""
 
     def __init__(
         self,
@@ -80,7 +82,9 @@ class GroupShard:
         topics: Callable[[], Topics],
         configs_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """``configs_of``: what a group sets for itself, in force for KIP-848 groups."""
+        """Create an empty shard; ``configs_of`` returns a group's own configs, in force for KIP-848
+        groups.
+        """
         self._settings = settings
         self._topics = topics
         self._configs_of = configs_of
@@ -109,7 +113,7 @@ class GroupShard:
     # -- the shard's interface
 
     def decide(self, request_id: int, request: GroupRequest, now: Moment) -> GroupDecision:
-        """Judge one request. JoinGroup and SyncGroup may be answered by a later decision."""
+        """Decide one request. JoinGroup and SyncGroup may be answered by a later decision."""
         out = Outcome()
         decide = self._deciders[type(request)]
         reply = too_long(request) or decide(request_id, request, now, out)
@@ -118,8 +122,9 @@ class GroupShard:
         return out.decision()
 
     def wake(self, now: Moment) -> GroupDecision:
-        """End sessions and phases that are due; forget old offsets. One group at a time, so that
-        each sees what was replayed of those before it.
+        """End one session or rebalance phase that is due, or expire old offsets.
+
+        Each call handles one group, so that the next one sees its records replayed.
         """
         out = Outcome()
         key = self._deadlines.take_due(now.instant)
@@ -137,11 +142,11 @@ class GroupShard:
         return out.decision()
 
     def next_deadline(self) -> InstantMs | None:
-        """Not after the first thing that is due, maybe before."""
+        """Return a time not later than the first deadline; it may be earlier."""
         return self._deadlines.next()
 
     def replay(self, record: GroupRecord, writer: Writer | None) -> None:
-        """A record of the log."""
+        """Apply a record of the log."""
         match record:
             case OffsetCommitRecord():
                 self._offsets.replay(record, writer)
@@ -151,12 +156,12 @@ class GroupShard:
                 self._replay_consumer(record)
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
-        """A transaction ended: what it committed of offsets counts, or never did."""
+        """End a transaction: its pending offsets are committed or dropped."""
         self._offsets.replay_end(writer, commits=commits)
 
     def loaded(self, now: Moment) -> GroupDecision:
-        """Give every member that the log has a fresh session, as it had no coordinator meanwhile;
-        drop positions in topics that were deleted meanwhile.
+        """Start a new session for every member in the log, since none could send heartbeats
+        meanwhile. Drop offsets of topics that were deleted meanwhile.
         """
         out = Outcome()
         for group in list(self._groups.values()):
@@ -165,16 +170,16 @@ class GroupShard:
                 self._schedule(group)
                 continue
             for member in group.members.values():
-                self._rebalance.heard_of(group, member, now)
+                self._rebalance.renew_session(group, member, now)
             if len(group.members) > self._settings.group_max_size:
                 self._rebalance.prepare(group, now, out)
-        self._look_at_offsets_later(now)
+        self._schedule_expiry(now)
         out.records.extend(self._offsets_of_unknown_topics())
         return out.decision()
 
     @property
     def offset_count(self) -> int:
-        """How many positions are remembered."""
+        """Number of committed offsets, without pending ones."""
         return self._offsets.count
 
     def check(self) -> None:
@@ -184,16 +189,16 @@ class GroupShard:
             assert group.group_id == group_id
             group.check()
             if isinstance(group, ClassicGroup):
-                assert not group.is_nothing, f"{group_id} is remembered for nothing"
+                assert not group.is_disposable, f"{group_id} should have been removed"
 
     # -- finding groups
 
     def _group(self, group_id: str) -> AnyGroup | None:
-        """The group of this name; one that has only offsets counts, as a classic group without
+        """Return the group with this id. An id that has offsets alone is a classic group without
         members.
         """
         group = self._groups.get(group_id)
-        if group is None and self._offsets.knows(group_id):
+        if group is None and self._offsets.has_any(group_id):
             return ClassicGroup(group_id)
         return group
 
@@ -201,8 +206,8 @@ class GroupShard:
         group = self._group(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _forget_if_nothing(self, group: ClassicGroup) -> None:
-        if group.is_nothing and self._groups.get(group.group_id) is group:
+    def _forget_if_disposable(self, group: ClassicGroup) -> None:
+        if group.is_disposable and self._groups.get(group.group_id) is group:
             self._rebalance.forget_group(group)
             del self._groups[group.group_id]
 
@@ -229,7 +234,7 @@ class GroupShard:
             tombstones = group.tombstones()
             group = ClassicGroup(request.group_id)
             self._joins.join(group, request_id, request, now, out)
-            if group.is_nothing:
+            if group.is_disposable:
                 return
             out.records[:0] = tombstones
             self._deadlines.cancel(Key(Kind.CONSUMER, request.group_id))
@@ -237,7 +242,7 @@ class GroupShard:
             group = group or ClassicGroup(request.group_id)
             self._joins.join(group, request_id, request, now, out)
         self._groups[request.group_id] = group
-        self._forget_if_nothing(group)
+        self._forget_if_disposable(group)
 
     def _sync(
         self, request_id: int, request: SyncGroup, now: Moment, out: Outcome
@@ -263,9 +268,9 @@ class GroupShard:
             return LeaveGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
         group = self._classic(request.group_id)
         if group is None:
-            return member_requests.left_nothing(request)
+            return member_requests.left_unknown_group(request)
         reply = member_requests.leave(self._rebalance, group, request, now, out)
-        self._forget_if_nothing(group)
+        self._forget_if_disposable(group)
         return reply
 
     def _wake_classic(self, group: ClassicGroup, key: Key, now: Moment, out: Outcome) -> None:
@@ -276,7 +281,7 @@ class GroupShard:
         else:
             assert key.kind is Kind.SYNC, key
             self._rebalance.sync_due(group, now, out)
-        self._forget_if_nothing(group)
+        self._forget_if_disposable(group)
 
     def _replay_classic(self, record: GroupMetadataRecord) -> None:
         group = self._groups.get(record.group_id)
@@ -348,28 +353,28 @@ class GroupShard:
         return TopicsDeletedReply()
 
     def _offsets_of_unknown_topics(self) -> list[OffsetCommitRecord]:
-        """Tombstones for positions in topics that this broker's metadata does not have.
+        """Return tombstones for the offsets of topics that this broker's metadata does not have.
 
-        Those topics are deleted, however old the metadata are. A position is taken with the id that
-        its coordinator's metadata gave. If that was this one, its metadata has only moved on. An
-        earlier one led in an earlier epoch, so that its metadata did not show yet that this broker
-        leads, and ours does: ours is later.
+        Such topics are deleted, even if this broker's metadata is old. An offset is committed with
+        the topic id in its coordinator's metadata. If this broker was that coordinator, its
+        metadata has only advanced since. An earlier coordinator led in an earlier epoch: its
+        metadata did not yet show this broker as the leader, so this broker's metadata is newer.
         """
         topics = self._topics()
         return self._offsets.delete_unknown(lambda topic_id: topics.name_of(topic_id) is not None)
 
-    def _look_at_offsets_later(self, now: Moment) -> None:
+    def _schedule_expiry(self, now: Moment) -> None:
         interval_ms = self._settings.offsets_retention_check_interval_ms
         self._deadlines.set(_EXPIRY, InstantMs(now.instant + interval_ms))
 
     def _expire_offsets(self, now: Moment, out: Outcome) -> None:
-        """Old offsets go, and with the last of them the group that has nobody in it."""
-        self._look_at_offsets_later(now)
+        """Expire old offsets, and remove a group without members together with its last offset."""
+        self._schedule_expiry(now)
         for group_id in sorted(self._groups.keys() | set(self._offsets.group_ids())):
             group = self._groups.get(group_id) or ClassicGroup(group_id)
             expired = self._expired(group, now)
             out.records.extend(expired)
-            if group_rules.is_deserted(group) and self._offsets.is_all(group_id, expired):
+            if group_rules.is_unused(group) and self._offsets.is_all(group_id, expired):
                 out.records.extend(group_rules.tombstones(group))
             if len(out.records) >= EXPIRED_AT_ONCE_MAX:
                 self._deadlines.set(_EXPIRY, now.instant)
@@ -409,15 +414,15 @@ class GroupShard:
         types = {group_type.lower() for group_type in request.types}
         return ListGroupsReply(
             tuple(
-                one
-                for one in self.listed()
-                if (not states or one.state.lower() in states)
-                and (not types or one.group_type in types)
+                group
+                for group in self.listed()
+                if (not states or group.state.lower() in states)
+                and (not types or group.group_type in types)
             )
         )
 
     def listed(self) -> Iterator[ListedGroup]:
-        """All groups, by name."""
+        """Return all groups, in order of their ids."""
         for group_id in sorted(self._groups.keys() | set(self._offsets.group_ids())):
             group = self._groups.get(group_id) or ClassicGroup(group_id)
             if isinstance(group, ConsumerGroup):
@@ -479,7 +484,7 @@ class GroupShard:
         group = self._groups.get(record.group_id)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
-                return  # the last of a kind that the group was
+                return  # the last tombstone of the group's former protocol
             group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
         group.replay(record)
         if isinstance(record, ConsumerGroupMetadataRecord) and record.value is None:

@@ -52,10 +52,10 @@ def test_only_what_is_in_the_log_needs_an_end() -> None:
 
 def test_who_is_about_to_come_is_not_left_alone() -> None:
     group = ClassicGroup("g")
-    assert group_rules.is_deserted(group)
+    assert group_rules.is_unused(group)
     group.pending.add("a")
-    assert not group_rules.is_deserted(group)
-    assert group_rules.is_deserted(ConsumerGroup("g"))
+    assert not group_rules.is_unused(group)
+    assert group_rules.is_unused(ConsumerGroup("g"))
 
 
 @pytest.mark.parametrize("group", [ClassicGroup("g"), ConsumerGroup("g")])

@@ -158,7 +158,7 @@ def test_a_tombstone_ends_what_is_pending_too() -> None:
     table = a_table(at(5))
     table.replay(at(9), ONE)
     table.replay(at(None), None)
-    assert not table.knows("g")
+    assert not table.has_any("g")
     table.replay_end(ONE, commits=True)
     assert where(table) is None
 

@@ -1,4 +1,4 @@
-"""What becomes due when: one deadline a key, moved far more often than it is reached."""
+"""Deadlines of a shard's groups: one for each key, moved far more often than it is reached."""
 
 import heapq
 from enum import Enum
@@ -8,22 +8,22 @@ from tidemark.model.ids import InstantMs
 
 
 class Kind(Enum):
-    """What is due."""
+    """Kind of a deadline."""
 
     SESSION = "session"
-    """A member was not heard of for its session timeout; or never joined as it was told to."""
+    """End of a member's session, or of the time in which an id from KIP-394 must join."""
     JOIN = "join"
-    """The members of the next generation must have joined."""
+    """End of the time to join the next generation."""
     SYNC = "sync"
-    """They must have asked for their assignments."""
+    """End of the time to send SyncGroup."""
     CONSUMER = "consumer"
-    """Something in a group of KIP-848, which knows what."""
+    """Next deadline of a KIP-848 group, which keeps its own list."""
     EXPIRY = "expiry"
-    """Offsets must be looked through for old ones."""
+    """Next search for expired offsets."""
 
 
 class Key(NamedTuple):
-    """Whose deadline; ``member_id`` only where it is a member's."""
+    """Key of a deadline; ``member_id`` is empty unless it belongs to a member."""
 
     kind: Kind
     group_id: str
@@ -31,10 +31,10 @@ class Key(NamedTuple):
 
 
 class Deadlines:
-    """A heap with one entry a key, never later than the key's deadline.
+    """A heap with at most one entry for each key, never later than the key's deadline.
 
-    A heartbeat moves a deadline later: that touches only the table. The stale entry, once it is on
-    top and due, goes back with the deadline of the day.
+    A heartbeat moves a deadline later, which changes only the table. When the outdated entry
+    reaches the top and is due, it is pushed again with the current deadline.
     """
 
     def __init__(self) -> None:
@@ -44,24 +44,24 @@ class Deadlines:
         self._pushed = 0
 
     def set(self, key: Key, at: InstantMs) -> None:
-        """Make ``key`` due at ``at``, whenever it was due before."""
+        """Set or move the deadline of ``key``."""
         self._due_at[key] = at
         queued = self._queued_at.get(key)
         if queued is None or at < queued:
             self._push(key, at)
 
     def cancel(self, key: Key) -> None:
-        """``key`` is not due any more."""
+        """Remove the deadline of ``key``, if there is one."""
         self._due_at.pop(key, None)
 
     def next(self) -> InstantMs | None:
-        """When to look again: not after the first deadline, maybe before."""
+        """Return a time not later than the first deadline; it may be earlier."""
         while self._heap and self._heap[0][2] not in self._due_at:
             self._pop()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: InstantMs) -> Key | None:
-        """A key that is due, the earliest first; its deadline is gone. None: nothing is due."""
+        """Remove and return the key with the earliest deadline that is due, or None."""
         while self._heap and self._heap[0][0] <= now:
             key = self._pop()
             due_at = self._due_at.get(key)

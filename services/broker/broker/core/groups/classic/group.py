@@ -1,8 +1,8 @@
-"""ClassicGroup: the members of one group of the classic protocol, and its generation.
+"""ClassicGroup: members and generation of one group of the classic protocol.
 
-It keeps itself consistent and decides nothing about time: that is ``classic_rebalance``. What is in
-the log of it (the last stable or empty generation) changes by ``replay`` alone; members joining and
-requests waiting live in memory, and are lost with it.
+A group keeps its state consistent. Decisions about time are in ``rebalance``. The logged part (the
+last stable or empty generation) changes by ``replay`` alone. Joining members and waiting requests
+are in memory, and are lost with it.
 """
 
 from collections import Counter
@@ -28,81 +28,88 @@ from broker.core.groups.requests import (
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _HEAD_BYTES: Final = 24
 _MEMBER_BYTES: Final = 24
-"""What a record holds of a group, and of each member, besides names and the clients' bytes."""
+"""Sizes of a record's fixed fields, for the group and for each member, without names and the
+clients' bytes.
+"""
 
 
 class ClassicGroup:
-    """One group. Invariants are in ``check``."""
+    """One group; ``check`` asserts its invariants."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
-        """None: nobody ever joined; its offsets are of consumers that assign for themselves."""
+        """None: no member ever joined; the offsets belong to consumers that assign partitions
+        themselves.
+        """
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
-        """In the order in which they joined."""
+        """Members by id, in the order in which they joined."""
         self.pending: set[str] = set()
-        """Ids given to members that must now join with them (KIP-394)."""
+        """Ids sent to new members that have not joined with them yet (KIP-394)."""
         self.unsynced: set[str] = set()
-        """Members that have not asked for their assignment in this generation."""
+        """Members that have not sent SyncGroup in this generation."""
         self.is_logged = False
-        """Whether the log has a record of it that is no tombstone."""
+        """True if the group's last record in the log is not a tombstone."""
         self.state_changed_at: WallMs | None = None
-        """Of the logged state; None where it is unknown."""
+        """Time of the logged state; None if unknown."""
         self.was_empty = False
-        """While preparing: the group was empty before, more members may be about to come."""
+        """While preparing a rebalance: the group was empty before, so more members may follow."""
         self.gained_member = False
-        """While preparing, having been empty: another one came since we last looked."""
+        """While preparing a rebalance of an empty group: a member joined since the last deadline.
+        """
         self.delay_ms = self.delay_left_ms = 0
-        """While preparing, having been empty: the wait under way, and what may be added to it."""
+        """While preparing a rebalance of an empty group: the current delay, and the rest that may
+        follow it.
+        """
         self._instances: dict[str, str] = {}
         self._joined: set[str] = set()
         self._supporters: Counter[str] = Counter()
 
-    # -- the state
+    # -- state
 
     def move(self, cause: Cause) -> None:
-        """By the table; any other move is a bug."""
+        """Move to the next state in the table; any other move is a bug."""
         moved = (self.state, cause)
         assert moved in NEXT_STATE, f"{self.group_id}: {moved}"
         self.state = NEXT_STATE[moved]
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members in a generation, though some may have been told an id."""
+        """True if no generation has members, though ids may have been sent to new members."""
         return self.state is GroupState.EMPTY
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether forgetting it loses nothing."""
+    def is_disposable(self) -> bool:
+        """True if removing the group from memory loses nothing."""
         return self.is_empty and not self.is_logged and not self.pending
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing from the next generation."""
+        """True if every member has joined the next generation, and every id sent has been used."""
         return len(self._joined) == len(self.members) and not self.pending
 
     @property
     def joined_count(self) -> int:
-        """How many members wait for the next generation."""
+        """Number of members that wait for the next generation."""
         return len(self._joined)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member wants to be waited for."""
+        """Longest rebalance timeout of any member."""
         return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
 
     def has_joined(self, member_id: str) -> bool:
-        """Whether this member waits for the next generation."""
+        """True if this member waits for the next generation."""
         return member_id in self._joined
 
     # -- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """A new member, with its request still to be noted."""
+        """Add a new member; its request is registered by ``await_join``."""
         assert member.member_id not in self.members
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self._instances
@@ -117,9 +124,7 @@ class ClassicGroup:
         self.pending.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """A member, or an id that was given, goes; its waiting requests are the caller's to
-        answer.
-        """
+        """Remove a member or a pending id. The caller answers the member's waiting requests."""
         self.pending.discard(member_id)
         self.unsynced.discard(member_id)
         self._joined.discard(member_id)
@@ -134,7 +139,7 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, request: JoinGroup) -> None:
-        """A member joins again and may have changed its mind about everything but its name."""
+        """Take over a member's new protocols, timeouts and client details when it joins again."""
         self._supporters.subtract(one.name for one in member.protocols)
         member.protocols = request.protocols
         self._supporters.update(one.name for one in member.protocols)
@@ -143,7 +148,7 @@ class ClassicGroup:
         member.client_id, member.client_host = request.client_id, request.client_host
 
     def rename(self, member: Member, new_member_id: str) -> None:
-        """A static member came back: it keeps its place under another id (KIP-345)."""
+        """Give a static member's place to its new member id (KIP-345)."""
         assert member.group_instance_id is not None
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
@@ -158,24 +163,26 @@ class ClassicGroup:
             self.leader = new_member_id
 
     def await_join(self, member: Member, request_id: int) -> None:
-        """The member's JoinGroup waits for the next generation."""
+        """Register a JoinGroup that waits for the next generation."""
         assert member.awaiting_join is None
         member.awaiting_join = request_id
         self._joined.add(member.member_id)
 
     def stop_awaiting_join(self, member: Member) -> int | None:
-        """The JoinGroup that is to be answered now, if one waits."""
+        """Return the member's waiting JoinGroup, if there is one, to be answered now."""
         request_id, member.awaiting_join = member.awaiting_join, None
         self._joined.discard(member.member_id)
         return request_id
 
     def static_member(self, group_instance_id: str | None) -> Member | None:
-        """Who holds a static member's place."""
+        """Return the member that holds a static member's place."""
         member_id = self._instances.get(group_instance_id or "")
         return self.members[member_id] if member_id is not None else None
 
     def identify(self, member_id: str, group_instance_id: str | None) -> Member | ErrorCode:
-        """The member that asks. A static one whose place is held by another is fenced."""
+        """Return the member that sent a request. A static member whose place another holds is
+        fenced.
+        """
         if group_instance_id is not None:
             holder = self.static_member(group_instance_id)
             if holder is None:
@@ -187,7 +194,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Whether a member with these protocols fits in: one of them is known to all members."""
+        """True if a member with these protocols can join: all members support one of them."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -195,7 +202,7 @@ class ClassicGroup:
         )
 
     def elect_protocol(self) -> str:
-        """By vote, among those that every member knows."""
+        """Return the protocol with most votes, among those that every member supports."""
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
         }
@@ -203,8 +210,9 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def subscribed_topics(self) -> Set[str] | None:
-        """What its members read, where that can be known: in the consumers' own protocol, of which
-        every version begins as version 0 does.
+        """Return the topics that the members read, or None if that is unknown.
+
+        Known only in the consumers' own protocol, of which every version begins as version 0 does.
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
@@ -219,7 +227,7 @@ class ClassicGroup:
         return topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may read this topic: then its offsets are not to be deleted."""
+        """True if a member may read this topic; its offsets must then not be deleted."""
         topics = self.subscribed_topics()
         if topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -228,7 +236,7 @@ class ClassicGroup:
     # -- generations
 
     def begin_generation(self) -> None:
-        """Whoever is a member now is one of the new generation."""
+        """Begin a generation with the current members."""
         self.generation += 1
         self.unsynced = set(self.members)
         self.was_empty = self.gained_member = False
@@ -237,10 +245,10 @@ class ClassicGroup:
             self.move(Cause.JOINED)
         else:
             self.protocol = None
-            self.move(Cause.DESERTED)
+            self.move(Cause.NO_MEMBERS)
 
     def join_reply(self, member: Member) -> JoinGroupReply:
-        """What a member of this generation is told of it."""
+        """Return the JoinGroup reply for a member of this generation."""
         return JoinGroupReply(
             error_code=ErrorCode.NONE,
             member_id=member.member_id,
@@ -252,14 +260,16 @@ class ClassicGroup:
         )
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told of all."""
+        """Return all members as the leader's JoinGroup reply lists them."""
         return tuple(
             JoinedMember(one.member_id, one.group_instance_id, one.metadata(self.protocol))
             for one in self.members.values()
         )
 
     def record(self, now: WallMs, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
-        """This generation for the log; a member without an assignment gets an empty one."""
+        """Return the record of this generation; a member without an assignment gets an empty
+        one.
+        """
         protocol = self.protocol or ""
         members = tuple(
             member.record(protocol, assignments.get(member_id, NO_ASSIGNMENT))
@@ -276,7 +286,7 @@ class ClassicGroup:
         return GroupMetadataRecord(self.group_id, value)
 
     def record_bytes(self, assignments: Mapping[str, bytes]) -> int:
-        """How large that record is at most."""
+        """Return an upper bound of the size of that record."""
         names = [self.protocol_type, self.protocol, self.leader]
         octets = 0
         for member_id, one in self.members.items():
@@ -286,8 +296,8 @@ class ClassicGroup:
         return _HEAD_BYTES + octets + sum(len(name.encode()) for name in names if name)
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """A generation is in the log. Live, it is the one in memory, and assignments are new;
-        while loading it replaces what was there.
+        """Apply a generation from the log. Live, it is the one in memory, and only the assignments
+        are new. While loading it replaces the previous one.
         """
         if not self._is_in_memory(value):
             self._load(value)
@@ -320,14 +330,16 @@ class ClassicGroup:
         )
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
 
-    # -- telling
+    # -- descriptions
 
     def listed(self) -> ListedGroup:
-        """Its line in ListGroups."""
+        """Return the group's entry in a ListGroups reply."""
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
     def describe(self) -> DescribeGroupReply:
-        """As DescribeGroups shows it: what members read and have only while that is settled."""
+        """Return the reply to DescribeGroups, with subscriptions and assignments only in a stable
+        group.
+        """
         shown = self.protocol if self.state is GroupState.STABLE else None
         return DescribeGroupReply(
             error_code=ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which name, and what it sets in motion."""
+"""JoinGroup: admission of members, their ids, and the rebalance that a join starts."""
 
 from dataclasses import replace
 
@@ -20,14 +20,14 @@ from broker.core.groups.requests import (
 
 
 class Joins:
-    """Judges JoinGroup requests; the moves are `Rebalance`'s."""
+    """Decides JoinGroup requests; `Rebalance` moves the group."""
 
     def __init__(self, settings: GroupSettings, rebalance: Rebalance) -> None:
         self._settings = settings
         self._rebalance = rebalance
 
     def refusal(self, request: JoinGroup) -> ErrorCode | None:
-        """What is wrong with a request, whatever the group."""
+        """Return the error of a request that is invalid for any group, or None."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         shortest = self._settings.group_min_session_timeout_ms
@@ -39,23 +39,25 @@ class Joins:
     def join(
         self, group: ClassicGroup, request_id: int, request: JoinGroup, now: Moment, out: Outcome
     ) -> None:
-        """Judge one request; its answer may come with a later decision."""
+        """Decide one request; its reply may come with a later decision."""
         request = _once_each(request)
         if not self._has_room(group, request.member_id):
-            self._turn_away(group, request.member_id, now, out)
+            self._reject_for_size(group, request.member_id, now, out)
             refuse(out, request_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(request.protocol_type, request.protocols):
             refuse(out, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         elif request.member_id == UNKNOWN_MEMBER:
-            self._join_anew(group, request_id, request, now, out)
+            self._join_without_id(group, request_id, request, now, out)
         elif request.member_id in group.pending and request.group_instance_id is None:
             self._add(group, request.member_id, request_id, request, now, out)
         else:
             self._join_again(group, request_id, request, now, out)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Members are counted as the next generation will have them: while it forms, those who
-        joined, so that of a group that is too large the last to come stay out.
+        """True if the group may take this member.
+
+        Members are counted for the next generation. While it forms, those that have joined count,
+        so that a group that is too large keeps the first ones to join.
         """
         size_max = self._settings.group_max_size
         if group.is_empty:
@@ -64,7 +66,9 @@ class Joins:
             return group.has_joined(member_id) or group.joined_count < size_max
         return member_id in group.members or len(group.members) < size_max
 
-    def _turn_away(self, group: ClassicGroup, member_id: str, now: Moment, out: Outcome) -> None:
+    def _reject_for_size(
+        self, group: ClassicGroup, member_id: str, now: Moment, out: Outcome
+    ) -> None:
         member = group.members.get(member_id)
         if member is not None:
             self._rebalance.remove_member(group, member, out)
@@ -73,10 +77,10 @@ class Joins:
             self._rebalance.forget(group, member_id)
         self._rebalance.maybe_complete_join(group, now, out)
 
-    def _join_anew(
+    def _join_without_id(
         self, group: ClassicGroup, request_id: int, request: JoinGroup, now: Moment, out: Outcome
     ) -> None:
-        """A member that has no id yet, or a static one that forgot it."""
+        """Handle a member without an id, or a static one that restarted without it."""
         new_id = request.new_member_id
         if request.group_instance_id is not None:
             holder = group.static_member(request.group_instance_id)
@@ -84,8 +88,8 @@ class Joins:
                 self._replace(group, holder, request_id, request, now, out)
                 return
         elif request.member_id_required:
-            # The answer may get lost and the request be sent again: with the name told first, who
-            # retries is no second member (KIP-394).
+            # The reply may get lost and the request be sent again. As the id is sent first, the
+            # retry does not add a second member (KIP-394).
             self._rebalance.expect_join(group, new_id, request.session_timeout_ms, now)
             refuse(out, request_id, ErrorCode.MEMBER_ID_REQUIRED, new_id)
             return
@@ -104,23 +108,23 @@ class Joins:
         if group.state is GroupState.PREPARING_REBALANCE and group.was_empty:
             group.gained_member = True
         group.add(member, request.protocol_type)
-        self._rebalance.hold_new(group, member, now)
+        self._rebalance.await_first_generation(group, member, now)
         self._await_join(group, member, request_id, now, out)
 
     def _await_join(
         self, group: ClassicGroup, member: Member, request_id: int, now: Moment, out: Outcome
     ) -> None:
-        """The request waits for the next generation, which begins to form if it does not yet."""
+        """Let the request wait for the next generation, and begin to form it if need be."""
         if group.state is not GroupState.PREPARING_REBALANCE:
-            self._note_and_prepare(group, member, request_id, now, out)
+            self._await_and_prepare(group, member, request_id, now, out)
             return
         group.await_join(member, request_id)
         self._rebalance.maybe_complete_join(group, now, out)
 
-    def _note_and_prepare(
+    def _await_and_prepare(
         self, group: ClassicGroup, member: Member, request_id: int, now: Moment, out: Outcome
     ) -> None:
-        # Its own SyncGroup, if one waits, is answered as everybody's is when the rebalance begins.
+        # Its own waiting SyncGroup is answered like all others when the rebalance begins.
         self._rebalance.begin(group, now, out)
         group.await_join(member, request_id)
         self._rebalance.arm(group, now, out)
@@ -128,14 +132,14 @@ class Joins:
     def _join_again(
         self, group: ClassicGroup, request_id: int, request: JoinGroup, now: Moment, out: Outcome
     ) -> None:
-        """A member that is known by its id."""
+        """Handle a member with an id."""
         member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             refuse(out, request_id, member, request.member_id)
             return
         if group.state is GroupState.PREPARING_REBALANCE:
-            # The client gave up on a request that still waited; that one is answered first.
-            self._rebalance.dismiss(
+            # The client gave up on an earlier request that still waits; answer that one first.
+            self._rebalance.answer_waiting(
                 group,
                 member,
                 out,
@@ -143,7 +147,7 @@ class Joins:
                 member_id=member.member_id,
             )
         elif not self._changes_generation(group, member, request):
-            # It may have missed the answer to its last JoinGroup: here it is again.
+            # The reply to its last JoinGroup may have been lost: repeat it.
             out.answer(request_id, group.join_reply(member))
             return
         group.update(member, request)
@@ -151,8 +155,10 @@ class Joins:
 
     @staticmethod
     def _changes_generation(group: ClassicGroup, member: Member, request: JoinGroup) -> bool:
-        """Whether a member's JoinGroup asks for a new generation. The leader's does once all is
-        settled: something that only it sees has changed, such as the number of partitions.
+        """True if a member's JoinGroup starts a new generation.
+
+        In a stable group the leader's always does: it joins again when it sees a change, such as a
+        new number of partitions.
         """
         if group.state is GroupState.STABLE and group.leader == member.member_id:
             return True
@@ -167,16 +173,16 @@ class Joins:
         now: Moment,
         out: Outcome,
     ) -> None:
-        """A static member came back under a new id; who still uses the old one is fenced."""
+        """Give a static member's place to its new member id; the old id is fenced."""
         old_leader, old_id = group.leader, member.member_id
-        self._rebalance.dismiss(
+        self._rebalance.answer_waiting(
             group, member, out, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id
         )
         self._rebalance.forget(group, old_id)
         group.rename(member, request.new_member_id)
         member.is_new = False
         group.update(member, request)
-        self._rebalance.heard_of(group, member, now)
+        self._rebalance.renew_session(group, member, now)
         assignments = {key: one.assignment for key, one in group.members.items()}
         if (
             group.state is not GroupState.STABLE
@@ -185,7 +191,7 @@ class Joins:
         ):
             self._await_join(group, member, request_id, now, out)
             return
-        # Nothing changes for the others: the place and its assignment are kept without a rebalance.
+        # No other member is affected: the assignment is kept without a rebalance.
         out.records.append(group.record(now.wall, assignments))
         out.answer(request_id, self._kept_place(group, member, old_leader, request))
 
@@ -201,8 +207,9 @@ class Joins:
             generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
-            # An old client that hears that it leads would assign anew, and be ignored: it is told
-            # the leader's former id instead. A newer one leads, and skips the assignment (KIP-814).
+            # An old client that learns that it leads would send new assignments, which are ignored.
+            # It gets the leader's former id instead. A newer one leads and skips the assignment
+            # (KIP-814).
             leader=(group.leader if skips else old_leader) or "",
             skip_assignment=skips and is_leader,
             members=group.joined_members() if skips and is_leader else (),
@@ -210,7 +217,7 @@ class Joins:
 
 
 def _once_each(request: JoinGroup) -> JoinGroup:
-    """A protocol that is named twice is known once: votes are counted by name."""
+    """Remove repeated protocol names; votes are counted by name."""
     named: dict[str, JoinProtocol] = {}
     for one in request.protocols:
         named.setdefault(one.name, one)
@@ -222,5 +229,5 @@ def _once_each(request: JoinGroup) -> JoinGroup:
 def refuse(
     out: Outcome, request_id: int, error_code: ErrorCode, member_id: str = UNKNOWN_MEMBER
 ) -> None:
-    """Answer a JoinGroup at once."""
+    """Answer a JoinGroup with an error."""
     out.answer(request_id, JoinGroupReply(error_code=error_code, member_id=member_id))

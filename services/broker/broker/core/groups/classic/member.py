@@ -13,7 +13,7 @@ NO_ASSIGNMENT: Final = b""
 
 @dataclass(slots=True)
 class Member:
-    """What a member said of itself, what it was given, and which requests of it wait."""
+    """A member's own details, its assignment, and its waiting requests."""
 
     member_id: str
     group_instance_id: str | None
@@ -24,34 +24,34 @@ class Member:
     protocols: tuple[JoinProtocol, ...]
     assignment: bytes = NO_ASSIGNMENT
     awaiting_join: int | None = None
-    """The JoinGroup that is answered when the generation begins; only ``ClassicGroup`` sets it."""
+    """Id of the JoinGroup to answer when the generation begins; set by ``ClassicGroup`` alone."""
     awaiting_sync: int | None = None
-    """The SyncGroup that is answered when the assignment is in the log."""
+    """Id of the SyncGroup to answer when the assignment is in the log."""
     is_new: bool = False
-    """It has not been in a generation yet: its session runs out even while it waits."""
+    """True until the member's first generation begins; its session can end even while it waits."""
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place over a restart (KIP-345)."""
+        """True if the member keeps its place over a restart (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
-    def is_held(self) -> bool:
-        """Whether it cannot send heartbeats because we owe it an answer."""
+    def awaits_reply(self) -> bool:
+        """True if the member cannot send heartbeats because a request of it waits."""
         return not self.is_new and (
             self.awaiting_join is not None or self.awaiting_sync is not None
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its subscription in one protocol; empty in one that it does not know."""
+        """Return the member's subscription in a protocol; empty if it does not support it."""
         return next((one.metadata for one in self.protocols if one.name == protocol), b"")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The protocol that it likes best of those that all members know."""
+        """Return the member's preferred protocol among ``candidates``."""
         return next(one.name for one in self.protocols if one.name in candidates)
 
     def record(self, protocol: str, assignment: bytes) -> MemberMetadata:
-        """What the log keeps of it."""
+        """Return the member's part of the group's record."""
         return MemberMetadata(
             self.member_id,
             self.group_instance_id,
@@ -64,7 +64,9 @@ class Member:
         )
 
     def described(self, protocol: str | None) -> DescribedMember:
-        """As DescribeGroups shows it; without a protocol its bytes stay hidden."""
+        """Return the member as DescribeGroups shows it; without a protocol its bytes are left
+        out.
+        """
         return DescribedMember(
             self.member_id,
             self.group_instance_id,
@@ -76,7 +78,7 @@ class Member:
 
 
 def joining_member(member_id: str, request: JoinGroup) -> Member:
-    """A member as it introduces itself."""
+    """Return a member with the details in its JoinGroup."""
     return Member(
         member_id,
         request.group_instance_id,
@@ -90,7 +92,7 @@ def joining_member(member_id: str, request: JoinGroup) -> Member:
 
 
 def logged_member(record: MemberMetadata, protocol: str | None) -> Member:
-    """A member as the log remembers it: it knows one protocol, until it joins again."""
+    """Return a member from the log; it supports only the logged protocol until it joins again."""
     return Member(
         record.member_id,
         record.group_instance_id,

@@ -1,5 +1,5 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and who may commit offsets in a group of the classic
-protocol.
+"""Requests of members of a classic group other than JoinGroup: SyncGroup, Heartbeat, LeaveGroup,
+and the checks of offset commits.
 """
 
 from tidemark.machine.shard import Moment
@@ -33,8 +33,9 @@ def sync(
     now: Moment,
     out: Outcome,
 ) -> None:
-    """Hand out an assignment, or wait for the leader's; the leader's SyncGroup makes the group
-    stable once it is in the log.
+    """Answer with the member's assignment, or let the request wait for the leader's.
+
+    The leader's SyncGroup makes the group stable once its record is in the log.
     """
     member = _current_member(
         group, request.member_id, request.group_instance_id, request.generation_id
@@ -46,10 +47,10 @@ def sync(
     assert isinstance(member, Member)
     if group.state is GroupState.STABLE:
         rebalance.synced(group, member)
-        rebalance.heard_of(group, member, now)
+        rebalance.renew_session(group, member, now)
         out.answer(request_id, sync_reply(group, member, ErrorCode.NONE))
         return
-    if member.awaiting_sync is not None:  # the client gave up on it, and asks again
+    if member.awaiting_sync is not None:  # the client gave up on it and retries
         superseded = SyncGroupReply(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         out.answer(member.awaiting_sync, superseded)
     member.awaiting_sync = request_id
@@ -75,13 +76,13 @@ def _sync_refusal(
 def heartbeat(
     rebalance: Rebalance, group: ClassicGroup, request: Heartbeat, now: Moment
 ) -> ErrorCode:
-    """A sign of life; the answer tells the member when it must join again."""
+    """Renew the member's session; return REBALANCE_IN_PROGRESS if it must join again."""
     member = _current_member(
         group, request.member_id, request.group_instance_id, request.generation_id
     )
     if isinstance(member, ErrorCode):
         return member
-    rebalance.heard_of(group, member, now)
+    rebalance.renew_session(group, member, now)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
@@ -99,21 +100,21 @@ def _current_member(
 def leave(
     rebalance: Rebalance, group: ClassicGroup, request: LeaveGroup, now: Moment, out: Outcome
 ) -> LeaveGroupReply:
-    """Members go at once; one rebalance for all of them."""
+    """Remove the members; they share one rebalance."""
     count = len(group.members)
     left = tuple(_leave_one(rebalance, group, leaving, out) for leaving in request.members)
     if len(group.members) < count:
-        rebalance.disturb(group, now, out)
+        rebalance.members_changed(group, now, out)
     else:
         rebalance.maybe_complete_join(group, now, out)
     return LeaveGroupReply(error_code=ErrorCode.NONE, members=left)
 
 
-def left_nothing(request: LeaveGroup) -> LeaveGroupReply:
-    """Nobody is in a group that does not exist."""
+def left_unknown_group(request: LeaveGroup) -> LeaveGroupReply:
+    """Return the reply for a group that does not exist: all members are unknown."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     left = tuple(
-        LeftMember(one.member_id, one.group_instance_id, unknown) for one in request.members
+        LeftMember(each.member_id, each.group_instance_id, unknown) for each in request.members
     )
     return LeaveGroupReply(error_code=ErrorCode.NONE, members=left)
 
@@ -126,23 +127,25 @@ def _leave_one(
         group.remove(member_id)
         rebalance.forget(group, member_id)
         return LeftMember(member_id, instance_id, ErrorCode.NONE)
-    if member_id == UNKNOWN_MEMBER:  # an administrator knows static members by their instance ids
-        found: Member | ErrorCode = group.static_member(instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+    if member_id == UNKNOWN_MEMBER:  # an administrator names static members by instance ids
+        member: Member | ErrorCode = group.static_member(instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
     else:
-        found = group.identify(member_id, instance_id)
-    if isinstance(found, ErrorCode):
-        return LeftMember(member_id, instance_id, found)
-    rebalance.remove_member(group, found, out)
+        member = group.identify(member_id, instance_id)
+    if isinstance(member, ErrorCode):
+        return LeftMember(member_id, instance_id, member)
+    rebalance.remove_member(group, member, out)
     return LeftMember(member_id, instance_id, ErrorCode.NONE)
 
 
 def commit_refused(group: ClassicGroup, request: OffsetCommit) -> ErrorCode | None:
-    """Only who is in the current generation commits (a member that was taken for dead must not move
-    what now is another's), or anybody while the group has no members.
+    """Return the error of an offset commit, or None.
+
+    Only members of the current generation may commit: an expired member must not move offsets of
+    partitions that now belong to another. While the group is empty, commits need no member.
     """
     if request.generation_or_epoch < 0 and group.is_empty:
         return None
-    if names_nobody(request, request.generation_or_epoch):
+    if names_no_member(request, request.generation_or_epoch):
         return ErrorCode.UNKNOWN_MEMBER_ID
     member = _current_member(
         group, request.member_id, request.group_instance_id, request.generation_or_epoch
@@ -150,15 +153,16 @@ def commit_refused(group: ClassicGroup, request: OffsetCommit) -> ErrorCode | No
     if isinstance(member, ErrorCode):
         return member
     if group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS  # it does not know yet what it has
+        return ErrorCode.REBALANCE_IN_PROGRESS  # the member has no assignment yet
     return None
 
 
 def txn_commit_refused(group: ClassicGroup, request: TxnOffsetCommit) -> ErrorCode | None:
-    """As above (KIP-447), but old producers name no member; the transaction's own fencing is all
-    that they have.
+    """Return the error of a transactional offset commit, or None (KIP-447).
+
+    Old producers name no member; they are fenced by their transaction alone.
     """
-    if names_nobody(request, request.generation_id):
+    if names_no_member(request, request.generation_id):
         return None
     if request.generation_id < 0 and group.is_empty:
         return None
@@ -168,8 +172,8 @@ def txn_commit_refused(group: ClassicGroup, request: TxnOffsetCommit) -> ErrorCo
     return member if isinstance(member, ErrorCode) else None
 
 
-def names_nobody(request: OffsetCommit | TxnOffsetCommit, generation: int) -> bool:
-    """Whether a commit says nothing of who commits."""
+def names_no_member(request: OffsetCommit | TxnOffsetCommit, generation: int) -> bool:
+    """True if a commit names neither member nor generation."""
     return (
         generation <= NO_GENERATION
         and request.member_id == UNKNOWN_MEMBER
@@ -180,14 +184,16 @@ def names_nobody(request: OffsetCommit | TxnOffsetCommit, generation: int) -> bo
 def committed(
     rebalance: Rebalance, group: ClassicGroup, request: OffsetCommit, now: Moment
 ) -> None:
-    """A commit is a sign of life too."""
+    """Renew the session of a member that committed."""
     member = group.members.get(request.member_id)
     if member is not None:
-        rebalance.heard_of(group, member, now)
+        rebalance.renew_session(group, member, now)
 
 
 def offset_delete_refused(group: ClassicGroup) -> ErrorCode | None:
-    """Where members' topics cannot be known nothing is deleted under them (KIP-496)."""
+    """Return the error of OffsetDelete, or None. If the members' topics are unknown, nothing may be
+    deleted while there are members (KIP-496).
+    """
     if group.is_empty or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return None
     return ErrorCode.NON_EMPTY_GROUP

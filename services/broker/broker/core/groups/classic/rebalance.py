@@ -1,10 +1,10 @@
-"""Rebalance: how a group of the classic protocol comes from one generation to the next.
+"""Rebalance: moves a group of the classic protocol from one generation to the next.
 
     Empty --join--> PreparingRebalance --all joined, or the time is up--> CompletingRebalance
-          --the leader's SyncGroup is in the log--> Stable --join, leave, silence--> Preparing...
+          --the leader's SyncGroup is in the log--> Stable --join, leave, expiry--> Preparing...
 
-Everybody's JoinGroup waits for the end of the first phase, everybody's SyncGroup for the end of the
-second. What is due is kept in `Deadlines`.
+Each member's JoinGroup waits for the end of the first phase, its SyncGroup for the end of the
+second. Deadlines are kept in `Deadlines`.
 """
 
 from typing import Final
@@ -21,18 +21,18 @@ from broker.core.groups.effects import Outcome
 from broker.core.groups.requests import GroupSettings, JoinGroupReply, SyncGroupReply
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""A new member cannot send heartbeats before its first JoinGroup is answered, and who retries that
-request becomes yet another member: none is waited for longer than this. Kafka's figure.
+"""Longest wait for a new member. It cannot send heartbeats before its first JoinGroup is answered,
+and a retry of that request adds yet another member. Kafka's value.
 """
 
 RECORD_BYTES_MAX: Final = 1_000_000
-"""A generation is one record, and no record is larger than the offsets topic's max.message.bytes (1
-MiB as Kafka has it). Its members are told what Kafka tells them.
+"""Largest record of a generation. A generation is one record, and no record may exceed the offsets
+topic's max.message.bytes (1 MiB as in Kafka). Its members receive the same error as from Kafka.
 """
 
 
 class Rebalance:
-    """The moves of all groups of a shard; it has no state of its own but what is due."""
+    """Rebalances of all groups of a shard; its only state of its own is the deadlines."""
 
     def __init__(self, settings: GroupSettings, deadlines: Deadlines) -> None:
         self._settings = settings
@@ -40,27 +40,27 @@ class Rebalance:
 
     # -- sessions
 
-    def heard_of(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """The member's session begins anew."""
+    def renew_session(self, group: ClassicGroup, member: Member, now: Moment) -> None:
+        """Restart the member's session."""
         self._expire_at(group, member.member_id, now.instant + member.session_timeout_ms)
 
     def expect_join(
         self, group: ClassicGroup, member_id: str, session_timeout_ms: int, now: Moment
     ) -> None:
-        """Whoever was told this id should join with it before long."""
+        """Wait for a new member to join with the id that it was sent."""
         group.pending.add(member_id)
         self._expire_at(group, member_id, now.instant + session_timeout_ms)
 
-    def hold_new(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """A new member waits for its first generation."""
+    def await_first_generation(self, group: ClassicGroup, member: Member, now: Moment) -> None:
+        """Start the session of a new member that waits for its first generation."""
         self._expire_at(group, member.member_id, now.instant + NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def forget(self, group: ClassicGroup, member_id: str) -> None:
-        """No session of this name any more."""
+        """End the session of a member or of a pending id."""
         self._deadlines.cancel(Key(Kind.SESSION, group.group_id, member_id))
 
     def forget_group(self, group: ClassicGroup) -> None:
-        """Nothing of this group is due any more."""
+        """Remove all deadlines of a group."""
         for member_id in [*group.members, *group.pending]:
             self.forget(group, member_id)
         self._deadlines.cancel(Key(Kind.JOIN, group.group_id))
@@ -72,16 +72,18 @@ class Rebalance:
     def session_expired(
         self, group: ClassicGroup, member_id: str, now: Moment, out: Outcome
     ) -> None:
-        """Nothing was heard of a member, or of one that was given an id, for too long."""
+        """Remove a member that sent no request for its session timeout, or an id that never
+        joined.
+        """
         if member_id in group.pending:
             group.remove(member_id)
             self.maybe_complete_join(group, now, out)
             return
         member = group.members.get(member_id)
-        if member is None or member.is_held:
-            return  # while we owe it an answer it cannot speak; its session begins with the answer
+        if member is None or member.awaits_reply:
+            return  # it cannot send heartbeats while it waits; its session starts with the reply
         self.remove_member(group, member, out)
-        self.disturb(group, now, out)
+        self.members_changed(group, now, out)
 
     # -- members
 
@@ -92,12 +94,12 @@ class Rebalance:
         out: Outcome,
         error_code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
     ) -> None:
-        """A member goes; what waits of it is answered."""
-        self.dismiss(group, member, out, error_code, member_id="")
+        """Remove a member, and answer its waiting requests."""
+        self.answer_waiting(group, member, out, error_code, member_id="")
         group.remove(member.member_id)
         self.forget(group, member.member_id)
 
-    def dismiss(
+    def answer_waiting(
         self,
         group: ClassicGroup,
         member: Member,
@@ -106,7 +108,9 @@ class Rebalance:
         *,
         member_id: str,
     ) -> None:
-        """Answer what waits of a member with an error: its owner is gone, fenced, or asked anew."""
+        """Answer a member's waiting requests with an error: it left, is fenced, or sent a new
+        request.
+        """
         join, sync = group.stop_awaiting_join(member), member.awaiting_sync
         member.awaiting_sync = None
         if join is not None:
@@ -114,33 +118,35 @@ class Rebalance:
         if sync is not None:
             out.answer(sync, SyncGroupReply(error_code=error_code))
 
-    # -- the first phase: who is in the next generation
+    # -- the first phase: members join the next generation
 
-    def disturb(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Members came, went or changed: a rebalance begins, or the one under way may end."""
+    def members_changed(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
+        """Begin a rebalance after a change of members, or complete the one under way."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(group, now, out)
         else:
             self.prepare(group, now, out)
 
     def prepare(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Begin to wait for members."""
+        """Begin a rebalance, and wait for members to join."""
         self.begin(group, now, out)
         self.arm(group, now, out)
 
     def begin(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Leave the generation there is: who waits for its assignment joins again instead."""
+        """Leave the current generation; members that wait for its assignment must join
+        again.
+        """
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 self._answer_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
         group.unsynced.clear()
         self._deadlines.cancel(Key(Kind.SYNC, group.group_id))
         group.was_empty, group.gained_member = group.is_empty, False
-        group.move(Cause.DISTURBED)
+        group.move(Cause.MEMBERS_CHANGED)
 
     def arm(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Wait as long as members want to be waited for; in a group that was empty, a delay in
-        which more of them may come.
+        """Wait up to the longest rebalance timeout. A group that was empty waits the initial delay
+        instead, in which more members may join.
         """
         if group.was_empty:
             delay_ms = self._settings.group_initial_rebalance_delay_ms
@@ -153,7 +159,9 @@ class Rebalance:
             self._join_by(group, group.rebalance_timeout_ms, now)
 
     def maybe_complete_join(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """End the first phase if nobody is missing; what was empty waits its delay in any case."""
+        """End the first phase if all have joined. A group that was empty waits for its delay in any
+        case.
+        """
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and not group.was_empty
@@ -162,7 +170,9 @@ class Rebalance:
             self._complete_join(group, now, out)
 
     def join_due(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """The time to join is up, unless new members are still coming in at the beginning."""
+        """End the first phase at its deadline, or extend it while new members join an empty
+        group.
+        """
         assert group.state is GroupState.PREPARING_REBALANCE
         if group.was_empty and group.gained_member and group.delay_left_ms:
             group.gained_member = False
@@ -177,9 +187,13 @@ class Rebalance:
         self._deadlines.set(Key(Kind.JOIN, group.group_id), InstantMs(now.instant + wait_ms))
 
     def _complete_join(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Whoever did not join is out; static members keep their place until the sync deadline."""
+        """End the first phase. Members that did not join are removed; static ones keep their place
+        until the sync deadline.
+        """
         missing = [
-            one for one in group.members.values() if not one.is_static and one.awaiting_join is None
+            member
+            for member in group.members.values()
+            if not member.is_static and member.awaiting_join is None
         ]
         for member in missing:
             self.remove_member(group, member, out)
@@ -196,13 +210,13 @@ class Rebalance:
             if join is not None:
                 out.answer(join, group.join_reply(member))
             member.is_new = False
-            self.heard_of(group, member, now)
+            self.renew_session(group, member, now)
         sync_by = InstantMs(now.instant + group.rebalance_timeout_ms)
         self._deadlines.set(Key(Kind.SYNC, group.group_id), sync_by)
 
     @staticmethod
     def _elect_leader(group: ClassicGroup) -> bool:
-        """The leader stays if it joined, else the first who did leads; False: nobody did."""
+        """Keep the leader if it joined, else elect the first member that did. False if none did."""
         if group.leader is None or not group.has_joined(group.leader):
             joined = (key for key in group.members if group.has_joined(key))
             leader = next(joined, None)
@@ -211,10 +225,10 @@ class Rebalance:
             group.leader = leader
         return True
 
-    # -- the second phase: who gets what
+    # -- the second phase: assignments
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
-        """The member asked for its assignment."""
+        """Register the member's SyncGroup."""
         group.unsynced.discard(member.member_id)
         if not group.unsynced:
             self._deadlines.cancel(Key(Kind.SYNC, group.group_id))
@@ -222,7 +236,9 @@ class Rebalance:
     def assign(
         self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment, out: Outcome
     ) -> None:
-        """The leader's word: into the log, and from there to everybody who asked."""
+        """Append the leader's assignments to the log, and answer the waiting members once they are
+        there.
+        """
         assert group.state is GroupState.COMPLETING_REBALANCE
         if group.record_bytes(assignments) > RECORD_BYTES_MAX:
             self._refuse_assignments(group, now, out)
@@ -240,7 +256,7 @@ class Rebalance:
         self.prepare(group, now, out)
 
     def sync_due(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Members that did not ask for their assignments in time are taken for dead."""
+        """Remove members that did not send SyncGroup in time."""
         for member_id in [key for key in group.members if key in group.unsynced]:
             self.remove_member(group, group.members[member_id], out)
         self.prepare(group, now, out)
@@ -251,11 +267,11 @@ class Rebalance:
         assert member.awaiting_sync is not None
         out.answer(member.awaiting_sync, sync_reply(group, member, error_code))
         member.awaiting_sync = None
-        self.heard_of(group, member, now)
+        self.renew_session(group, member, now)
 
 
 def sync_reply(group: ClassicGroup, member: Member, error_code: ErrorCode) -> SyncGroupReply:
-    """The member's assignment, or why there is none."""
+    """Return the reply to SyncGroup with the member's assignment, or with an error."""
     if error_code is not ErrorCode.NONE:
         return SyncGroupReply(error_code=error_code)
     return SyncGroupReply(

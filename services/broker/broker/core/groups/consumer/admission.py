@@ -1,4 +1,4 @@
-"""Who may send a heartbeat: KIP-848's rules for requests, member ids, instance ids and epochs."""
+"""Admission of KIP-848 heartbeats: checks of requests, member ids, instance ids and epochs."""
 
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -21,14 +21,14 @@ from broker.core.groups.requests import ConsumerGroupHeartbeat, GroupSettings
 from broker.core.groups.subscriptions.resolver import pattern_problem
 
 STRING_BYTES_MAX: Final = 32_767
-"""Of one name or id: Kafka's strings have no more, and a key's string cannot."""
+"""Largest size of one name or id: the limit of Kafka's strings, and of keys of records."""
 
 TEXT_BYTES_MAX: Final = 1024 * 1024
-"""Of all names and ids of a heartbeat: they become one record."""
+"""Largest total size of all names and ids of a heartbeat: they become one record."""
 
 
 class Refused(NamedTuple):
-    """Why not."""
+    """Error and message of a refused heartbeat."""
 
     error_code: ErrorCode
     message: str
@@ -36,15 +36,15 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The member as it was before this heartbeat; a new one in epoch 0."""
+    """The member as it was before this heartbeat; a new one is in epoch 0."""
 
     member: ConsumerMember
     replaces: ConsumerMember | None = None
-    """The static member that went by the same instance id and another member id."""
+    """Static member that had the same instance id and another member id."""
 
 
 def request_problem(request: ConsumerGroupHeartbeat, settings: GroupSettings) -> Refused | None:
-    """What is wrong with a request, whatever the group."""
+    """Return the error of a request that is invalid for any group, or None."""
     for name in ("group_id", "instance_id", "rack_id"):
         if getattr(request, name) == "":
             return _invalid(f"{name} must not be empty")
@@ -64,7 +64,7 @@ def request_problem(request: ConsumerGroupHeartbeat, settings: GroupSettings) ->
 
 
 def _text_problem(request: ConsumerGroupHeartbeat) -> str | None:
-    """All of this goes into records."""
+    """Check the sizes of all names, since they go into records."""
     texts = (
         request.group_id,
         request.member_id,
@@ -110,7 +110,7 @@ def _unsupported(request: ConsumerGroupHeartbeat, settings: GroupSettings) -> Re
 def admit(
     state: ConsumerGroupState, request: ConsumerGroupHeartbeat, settings: GroupSettings
 ) -> Admitted | Refused:
-    """Which member this is, if it is one or may become one."""
+    """Return the member that sent the heartbeat, or the one that it becomes, or a refusal."""
     if request.member_epoch == JOINS:
         return _joining(state, request, settings)
     member = state.members.get(request.member_id)
@@ -140,7 +140,7 @@ def _joining(
         return _returning(holder, member_id, request)
     member = state.members.get(member_id)
     if member is not None:
-        return Admitted(_anew(member))
+        return Admitted(_rejoining(member))
     if len(state.members) >= settings.group_consumer_max_size:
         return Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -152,7 +152,9 @@ def _joining(
 def _returning(
     holder: ConsumerMember, member_id: str, request: ConsumerGroupHeartbeat
 ) -> Admitted | Refused:
-    """A static member comes back, mostly under a new member id: it gets what it had."""
+    """Return a static member that comes back, mostly under a new member id, with all that it
+    had.
+    """
     if not holder.is_away:
         return Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -162,10 +164,11 @@ def _returning(
     return Admitted(member, replaces=None if member_id == holder.member_id else holder)
 
 
-def _anew(member: ConsumerMember) -> ConsumerMember:
-    """A member that joins says that it owns nothing, whatever it had. Were this an old join that
-    comes late, the member as it is now would be fenced by its epoch if anything is taken from it:
-    partitions change hands in newer epochs only.
+def _rejoining(member: ConsumerMember) -> ConsumerMember:
+    """Return a joining member without partitions, whatever it owned.
+
+    If this is a delayed copy of an old join, the member's current epoch fences it as soon as any
+    partition is taken from it: partitions change owners in newer epochs only.
     """
     return ConsumerMember(member.member_id, member.about)
 
@@ -184,5 +187,5 @@ def _invalid(message: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def _unknown(who: str) -> Refused:
-    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{who} is not in the group")
+def _unknown(subject: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{subject} is not in the group")

@@ -1,8 +1,7 @@
-"""Server-side assignors of KIP-848: which member should have which partitions.
+"""Server-side assignors of KIP-848: the partitions that each member should have.
 
-Pure and deterministic: the same members, topics and previous target give the same target, whoever
-computes it and in whatever order they come. What an assignor says is a target; who owns what
-meanwhile is the affair of ``consumer_group_reconciliation``.
+Pure and deterministic: the same members, topics and previous target give the same target, in
+whatever order they come. An assignor returns a target; ``reconciliation`` moves the partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,25 +21,28 @@ NOTHING: Final[Assignment] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class AssignorMember:
-    """What an assignor knows of one member."""
+    """One member as an assignor sees it."""
 
     member_id: str
     instance_id: str | None
     topics: frozenset[TopicId]
     """Subscribed topics that exist."""
     target: Assignment = field(default_factory=dict)
-    """What it was meant to have until now."""
+    """Target of the member until now."""
 
 
 Assignor = Callable[[Sequence[AssignorMember], Mapping[TopicId, int]], dict[str, Assignment]]
-"""Of members and partition counts by topic, the target of each member, by member id."""
+"""Function of members and of partition counts by topic. It returns each member's target by member
+id.
+"""
 
 
 def assign_uniform(
     members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
 ) -> dict[str, Assignment]:
-    """As even as the subscriptions allow, and among such targets close to the previous one: with
-    equal subscriptions no two members differ by more than one, and no more moves than that needs.
+    """Return a target as even as the subscriptions allow, and among such targets close to the
+    previous one. With equal subscriptions no two members differ by more than one partition, and no
+    more partitions move than that needs.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
     kept = _kept(ordered, partition_counts)
@@ -60,9 +62,10 @@ def assign_uniform(
 def assign_range(
     members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
 ) -> dict[str, Assignment]:
-    """Of each topic a contiguous range to each subscriber, the first ones getting one more. Topics
-    with equal counts and subscribers are split alike, so that equal partition numbers meet at one
-    member. Static members come first, by instance id, so that a restart moves nothing.
+    """Return a contiguous range of each topic for each subscriber, the first ones with one more.
+
+    Topics with equal counts and subscribers are split alike, so that equal partition numbers go to
+    the same member. Static members come first, by instance id, so that a restart moves nothing.
     """
     ordered = sorted(members, key=_range_order)
     subscribers: dict[TopicId, list[str]] = {}
@@ -81,19 +84,19 @@ def assign_range(
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"uniform": assign_uniform, "range": assign_range}
 )
-"""By Kafka's names."""
+"""Assignors by their names in Kafka."""
 
 
 def by_topic(partitions: Iterable[tuple[TopicId, int]]) -> Assignment:
-    """Pairs of topic and partition as an assignment."""
-    found: dict[TopicId, set[int]] = {}
+    """Return pairs of topic and partition as an assignment."""
+    numbers: dict[TopicId, set[int]] = {}
     for topic_id, partition in partitions:
-        found.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
+        numbers.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(each) for topic_id, each in numbers.items()}
 
 
 def pairs(assignment: Assignment) -> Iterator[tuple[TopicId, int]]:
-    """An assignment as pairs of topic and partition, in order."""
+    """Yield an assignment as pairs of topic and partition, in order."""
     for topic_id in sorted(assignment):
         for partition in sorted(assignment[topic_id]):
             yield topic_id, partition
@@ -102,8 +105,8 @@ def pairs(assignment: Assignment) -> Iterator[tuple[TopicId, int]]:
 def _kept(
     members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
 ) -> dict[str, list[tuple[TopicId, int]]]:
-    """What of the previous target may stay: subscribed still, existing still, and of one member
-    only.
+    """Return the part of the previous target that may stay: partitions that exist, that the member
+    still subscribes to, and that no earlier member keeps.
     """
     kept: dict[str, list[tuple[TopicId, int]]] = {}
     taken: set[tuple[TopicId, int]] = set()

@@ -1,4 +1,4 @@
-"""What others are shown of a KIP-848 group."""
+"""Description of a KIP-848 group, as admin clients see it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,23 +18,25 @@ from broker.core.groups.requests import (
 
 
 def supported_assignors(settings: GroupSettings) -> tuple[str, ...]:
-    """Configured and known, the default first."""
-    known = tuple(name for name in settings.group_consumer_assignors if name in ASSIGNORS)
-    assert known, f"no assignor of {settings.group_consumer_assignors} is known"
-    return known
+    """Return the configured assignors that exist, the default first."""
+    names = tuple(name for name in settings.group_consumer_assignors if name in ASSIGNORS)
+    assert names, f"no assignor of {settings.group_consumer_assignors} is known"
+    return names
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], settings: GroupSettings) -> str:
-    """The one that most members ask for; without a wish, and among equals, the first configured."""
-    wishes = Counter(member.about.server_assignor for member in members)
+    """Return the assignor that most members request; without requests, or on a tie, the first
+    configured.
+    """
+    votes = Counter(member.about.server_assignor for member in members)
     names = supported_assignors(settings)
-    return max(names, key=lambda name: (wishes[name], -names.index(name)))
+    return max(names, key=lambda name: (votes[name], -names.index(name)))
 
 
 def described(
     state: ConsumerGroupState, topics: Topics, settings: GroupSettings
 ) -> ConsumerGroupDescribeReply:
-    """All that ConsumerGroupDescribe shows."""
+    """Return the reply to ConsumerGroupDescribe."""
     if not state.exists:
         return ConsumerGroupDescribeReply(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -71,7 +73,9 @@ def _member(state: ConsumerGroupState, member: ConsumerMember, topics: Topics) -
 
 
 def _named(assignment: Assignment, topics: Topics) -> tuple[TopicPartitions, ...]:
-    """By name in order; topics that are no more are left out, as they have no name."""
+    """Return an assignment by topic name, in order; deleted topics have no name and are left
+    out.
+    """
     named = [
         TopicPartitions(name, topic_id, tuple(sorted(partitions)))
         for topic_id, partitions in assignment.items()

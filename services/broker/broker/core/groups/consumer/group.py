@@ -1,12 +1,12 @@
-"""One group of the new consumer protocol (KIP-848): all a member ever sends is heartbeats.
+"""One group of the new consumer protocol (KIP-848), whose members send heartbeats and nothing else.
 
-A heartbeat may change who is in the group and what they subscribe to (group epoch), then what each
-member should have (target, at the assignment epoch), then what the one that asks has (member
-epoch). ``heartbeat``, ``wake`` and ``loaded`` give records and change nothing that is logged:
-``replay`` does. What they change besides, deadlines and how new the metadata was, may be lost.
+A heartbeat may change the members and their subscriptions (group epoch), then each member's target
+(assignment epoch), then the sender's assignment (member epoch). ``heartbeat``, ``wake`` and
+``loaded`` return records and change nothing that is logged; ``replay`` does. They also change
+deadlines and the metadata position, which may be lost.
 
 A log may end within the records of one decision. So the group's epoch goes first, the target's
-epoch after the target, and a member's metadata goes last when it leaves: whatever is cut off, the
+epoch after the target, and the metadata of a leaving member last. Wherever the log is cut, the
 group is left with a target older than its epoch, or with a member whose session will end.
 """
 
@@ -57,11 +57,11 @@ from broker.core.groups.subscriptions.resolver import TopicResolver, partition_c
 _DEFAULTS: Final = GroupSettings()
 
 Decided = tuple[list[ConsumerRecord], ConsumerGroupHeartbeatReply]
-"""What to append, and what to answer once it is committed."""
+"""Records to append, and the reply to send once they are committed."""
 
 
-class _Around(NamedTuple):
-    """What a heartbeat is judged by besides the group."""
+class _Context(NamedTuple):
+    """Inputs of a heartbeat's decision besides the group."""
 
     now: Moment
     topics: Topics
@@ -75,13 +75,13 @@ class ConsumerGroup:
         self._state = ConsumerGroupState(group_id)
         self._resolver = TopicResolver()
         self._looked_at: int | None = None
-        """The position of the metadata when subscribed topics were last compared with it."""
+        """Position of the metadata when subscribed topics were last compared with it."""
         self._sessions = MemberTimers()
         self._revocations = MemberTimers()
 
     @property
     def group_id(self) -> str:
-        """Its name."""
+        """Id of the group."""
         return self._state.group_id
 
     @property
@@ -91,25 +91,25 @@ class ConsumerGroup:
 
     @property
     def exists(self) -> bool:
-        """Whether the log has anything of it."""
+        """True if the log has records of the group."""
         return self._state.exists
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """True if the group has no members."""
         return not self._state.members
 
     @property
     def member_count(self) -> int:
-        """Static members that are away included."""
+        """Number of members, including static members that are away."""
         return len(self._state.members)
 
     @property
     def logged(self) -> ConsumerGroupState:
-        """What the log says of it; not to be changed."""
+        """Logged state of the group; read-only."""
         return self._state
 
-    # -------------------------------------------------------------------- what members say
+    # -- heartbeats
 
     def heartbeat(
         self,
@@ -118,7 +118,7 @@ class ConsumerGroup:
         topics: Topics,
         settings: GroupSettings,
     ) -> Decided:
-        """Judge one heartbeat."""
+        """Decide one heartbeat."""
         refused = request_problem(request, settings)
         if refused is not None:
             return _refusal(refused)
@@ -127,23 +127,23 @@ class ConsumerGroup:
             return _refusal(admitted)
         if request.member_epoch < JOINS:
             return self._leave(request, admitted.member)
-        return self._go_on(request, admitted, _Around(now, topics, settings))
+        return self._apply(request, admitted, _Context(now, topics, settings))
 
-    def _go_on(
-        self, request: ConsumerGroupHeartbeat, admitted: Admitted, around: _Around
+    def _apply(
+        self, request: ConsumerGroupHeartbeat, admitted: Admitted, context: _Context
     ) -> Decided:
         before = admitted.member
-        member = before.told(request)
+        member = before.updated(request)
         members = self._members_after(member, admitted.replaces)
         resubscribed = member.subscription != before.subscription
-        epoch, records = self._regroup(members, around.topics, resubscribed=resubscribed)
+        epoch, records = self._regroup(members, context.topics, resubscribed=resubscribed)
         records += self._replacement(admitted)
         is_new = admitted.replaces is None and member.member_id not in self._state.members
         if member is not before or is_new:
             records.append(metadata_record(self.group_id, member))
         target = self._target_before(admitted)
         if epoch > self._state.assignment_epoch:
-            targets = self._assign(members, admitted, around)
+            targets = self._assign(members, admitted, context)
             records += self._target_records(targets, admitted)
             records.append(ConsumerGroupTargetAssignmentMetadataRecord(self.group_id, epoch))
             target = targets[member.member_id]
@@ -151,11 +151,11 @@ class ConsumerGroup:
         after = reconcile(member, goal, owned_by(request))
         if after is not member:
             records.append(current_record(self.group_id, after))
-        self._time(after, around, moved=after is not member)
-        return records, _answer(request, before, after, around.settings)
+        self._time(after, context, moved=after is not member)
+        return records, _answer(request, before, after, context.settings)
 
     def _replacement(self, admitted: Admitted) -> list[ConsumerRecord]:
-        """A static member is back, under another member id: all that the old one had is its."""
+        """Return records that move everything of a static member to its new member id."""
         replaced = admitted.replaces
         if replaced is None:
             return []
@@ -173,11 +173,11 @@ class ConsumerGroup:
     def _members_after(
         self, member: ConsumerMember, replaced: ConsumerMember | None
     ) -> Mapping[str, ConsumerMember]:
-        """All members as they are once the records so far are replayed."""
-        known = self._state.members
-        if known.get(member.member_id) is member:
-            return known
-        members = dict(known)
+        """Return all members as they are once the records so far are replayed."""
+        current = self._state.members
+        if current.get(member.member_id) is member:
+            return current
+        members = dict(current)
         if replaced is not None:
             members.pop(replaced.member_id, None)
         members[member.member_id] = member
@@ -186,7 +186,7 @@ class ConsumerGroup:
     def _regroup(
         self, members: Mapping[str, ConsumerMember], topics: Topics, *, resubscribed: bool
     ) -> tuple[int, list[ConsumerRecord]]:
-        """The group epoch rises with every change of subscriptions, and of what they mean."""
+        """Raise the group epoch after any change of the subscriptions or of their topics."""
         epoch = self._state.group_epoch
         if not resubscribed and self._looked_at == topics.position:
             return epoch, []
@@ -201,21 +201,21 @@ class ConsumerGroup:
             records.append(ConsumerGroupPartitionMetadataRecord(self.group_id, metadata))
         return epoch + 1, records
 
-    # -------------------------------------------------------------------- targets
+    # -- targets
 
     def _target_before(self, admitted: Admitted) -> Assignment:
-        known = admitted.replaces or admitted.member
-        return self._state.target_of(known.member_id)
+        holder = admitted.replaces or admitted.member
+        return self._state.target_of(holder.member_id)
 
     def _assign(
-        self, members: Mapping[str, ConsumerMember], admitted: Admitted, around: _Around
+        self, members: Mapping[str, ConsumerMember], admitted: Admitted, context: _Context
     ) -> dict[str, Assignment]:
-        """A new target for all members."""
+        """Return a new target for each member."""
         subscriptions = [member.subscription for member in members.values()]
-        topic_ids = self._resolver.topic_ids(subscriptions, around.topics)
-        metadata = self._resolver.metadata(subscriptions, around.topics)
-        assignor = preferred_assignor(members.values(), around.settings)
-        known = [
+        topic_ids = self._resolver.topic_ids(subscriptions, context.topics)
+        metadata = self._resolver.metadata(subscriptions, context.topics)
+        assignor = preferred_assignor(members.values(), context.settings)
+        candidates = [
             AssignorMember(
                 member.member_id,
                 member.about.instance_id,
@@ -226,12 +226,12 @@ class ConsumerGroup:
             )
             for member in members.values()
         ]
-        return ASSIGNORS[assignor](known, partition_counts(metadata))
+        return ASSIGNORS[assignor](candidates, partition_counts(metadata))
 
     def _target_records(
         self, targets: Mapping[str, Assignment], admitted: Admitted
     ) -> list[ConsumerRecord]:
-        """Only for members whose target is another one."""
+        """Return records for the members whose target changed."""
         records: list[ConsumerRecord] = []
         for member_id in sorted(targets):
             is_asking = member_id == admitted.member.member_id
@@ -243,7 +243,7 @@ class ConsumerGroup:
                 records.append(target_record(self.group_id, member_id, targets[member_id]))
         return records
 
-    # -------------------------------------------------------------------- leaving
+    # -- leaving
 
     def _leave(self, request: ConsumerGroupHeartbeat, member: ConsumerMember) -> Decided:
         reply = ConsumerGroupHeartbeatReply(
@@ -259,7 +259,9 @@ class ConsumerGroup:
         return self._fence([member.member_id]), reply
 
     def _fence(self, member_ids: list[str]) -> list[ConsumerRecord]:
-        """These members are out: what they owned is free, and the next heartbeat assigns anew."""
+        """Remove members. Their partitions become free, and the next heartbeat assigns them
+        again.
+        """
         records: list[ConsumerRecord] = [epoch_record(self.group_id, self._state.group_epoch + 1)]
         for member_id in member_ids:
             records += member_tombstones(self.group_id, member_id)
@@ -268,11 +270,11 @@ class ConsumerGroup:
         self._looked_at = None
         return records
 
-    # -------------------------------------------------------------------- time
+    # -- time
 
-    def _time(self, member: ConsumerMember, around: _Around, *, moved: bool) -> None:
-        now = around.now.instant
-        session_ms = around.settings.group_consumer_session_timeout_ms
+    def _time(self, member: ConsumerMember, context: _Context, *, moved: bool) -> None:
+        now = context.now.instant
+        session_ms = context.settings.group_consumer_session_timeout_ms
         self._sessions.start(member.member_id, InstantMs(now + session_ms))
         if moved:
             self._time_revocation(member, now)
@@ -285,33 +287,37 @@ class ConsumerGroup:
             self._revocations.stop(member.member_id)
 
     def next_deadline(self) -> InstantMs | None:
-        """When ``wake`` has something to do; None: not until a heartbeat."""
+        """Return the time of the next ``wake``; None if only a heartbeat can set one."""
         deadlines = (self._sessions.next(), self._revocations.next())
-        return min((one for one in deadlines if one is not None), default=None)
+        return min((due for due in deadlines if due is not None), default=None)
 
     def wake(self, now: Moment) -> list[ConsumerRecord]:
-        """Fence members that were not heard of for a session, and those that were asked to revoke
-        partitions and did not within their rebalance timeout.
+        """Fence members whose session has ended, and those that did not revoke partitions within
+        their rebalance timeout.
         """
         due = [*self._sessions.expired(now.instant), *self._revocations.expired(now.instant)]
-        known = [one for one in dict.fromkeys(due) if one in self._state.members]
+        expired = [
+            member_id for member_id in dict.fromkeys(due) if member_id in self._state.members
+        ]
         for member_id in due:
             self._sessions.stop(member_id)
             self._revocations.stop(member_id)
-        return self._fence(known) if known else []
+        return self._fence(expired) if expired else []
 
     def loaded(self, now: Moment, settings: GroupSettings) -> None:
-        """The log is replayed: every session and every revocation starts anew."""
+        """Restart every session and every revocation after the log is replayed."""
         session_ms = settings.group_consumer_session_timeout_ms
         for member in self._state.members.values():
             self._sessions.start(member.member_id, InstantMs(now.instant + session_ms))
             self._time_revocation(member, now.instant)
 
-    # -------------------------------------------------------------------- what others ask
+    # -- queries
 
     def commit_refused(self, member_id: str, epoch: int) -> ErrorCode:
-        """Whether offsets may be committed in this name; NONE: they may. Nobody in particular may
-        where there are no members; a member only in its current epoch (E14).
+        """Return the error of an offset commit with this member and epoch, or NONE.
+
+        While the group is empty, commits need no member. A member commits in its current epoch
+        only.
         """
         if epoch < 0 and self.is_empty:
             return ErrorCode.NONE
@@ -321,7 +327,9 @@ class ConsumerGroup:
         return _epoch_refused(member, epoch)
 
     def fetch_refused(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether offsets may be asked for in this name. Who names no member may."""
+        """Return the error of an offset fetch with this member and epoch, or NONE. A fetch need not
+        name a member.
+        """
         if not member_id and epoch < 0:
             return ErrorCode.NONE
         member = self._state.members.get(member_id or "")
@@ -330,7 +338,7 @@ class ConsumerGroup:
         return _epoch_refused(member, epoch)
 
     def subscribes_to(self, topic_name: str) -> bool:
-        """Whether some member reads this topic, as far as the group knows the topics."""
+        """True if a member reads this topic, as of the group's last metadata."""
         if self.is_empty:
             return False
         if any(topic.topic_name == topic_name for topic in self._state.topics):
@@ -341,17 +349,17 @@ class ConsumerGroup:
     def describe(
         self, topics: Topics, settings: GroupSettings = _DEFAULTS
     ) -> ConsumerGroupDescribeReply:
-        """All that ConsumerGroupDescribe shows."""
+        """Return the reply to ConsumerGroupDescribe."""
         return described(self._state, topics, settings)
 
     def tombstones(self) -> list[ConsumerRecord]:
-        """Records that end the group."""
+        """Return the records that end the group."""
         return group_tombstones(self._state)
 
-    # -------------------------------------------------------------------- the log
+    # -- the log
 
     def replay(self, record: ConsumerRecord) -> None:
-        """A record of this group, in log order: the only way in which logged state changes."""
+        """Apply a record of this group, in log order. Logged state changes here alone."""
         self._state.replay(record)
 
     def check(self) -> None:
@@ -362,7 +370,9 @@ class ConsumerGroup:
 
 
 def _epoch_refused(member: ConsumerMember, epoch: int) -> ErrorCode:
-    """Who is joining, or away, has no epoch in which it could own anything."""
+    """Return STALE_MEMBER_EPOCH unless the epoch is current. A member that joins or is away has no
+    epoch in which it could own partitions.
+    """
     is_current = JOINS < epoch == member.member_epoch
     return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
 
@@ -379,17 +389,17 @@ def _answer(
     after: ConsumerMember,
     settings: GroupSettings,
 ) -> ConsumerGroupHeartbeatReply:
-    """With the assignment when it changed, or when the member asks for all there is to say."""
-    tells_all = request.member_epoch == JOINS or (
+    """Return the reply, with the assignment if it changed or if the request is a full one."""
+    is_full_request = request.member_epoch == JOINS or (
         request.rebalance_timeout_ms != NOT_SAID
         and (request.subscribed_topic_names, request.subscribed_topic_regex) != (None, None)
         and request.topic_partitions is not None
     )
-    wants_assignment = tells_all or after.assigned != before.assigned
+    has_assignment = is_full_request or after.assigned != before.assigned
     return ConsumerGroupHeartbeatReply(
         error_code=ErrorCode.NONE,
         member_id=after.member_id,
         member_epoch=after.member_epoch,
         heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-        assignment=listed(after.assigned) if wants_assignment else None,
+        assignment=listed(after.assigned) if has_assignment else None,
     )

@@ -1,4 +1,4 @@
-"""A member of a KIP-848 group: what it said of itself, what it has, which epochs it may name."""
+"""A member of a KIP-848 group: its own details, its partitions, and its valid epochs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -18,77 +18,77 @@ from broker.core.groups.subscriptions.resolver import Subscription
 JOINS: Final = 0
 LEAVES: Final = -1
 LEAVES_FOR_A_WHILE: Final = -2
-"""Member epochs with a meaning of their own (KIP-848): the last is a static member's, whose
-partitions wait for its return until its session ends.
+"""Member epochs with a special meaning (KIP-848). The last is for a static member, whose partitions
+wait for its return until its session ends.
 """
 
 NEVER: Final = -1
-"""The epoch before a member's first."""
+"""Epoch before a member's first."""
 
 NOT_SAID: Final = -1
-"""A rebalance timeout that a heartbeat leaves as it is."""
+"""Rebalance timeout of a heartbeat that does not change it."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; Kafka's numbers."""
+    """Progress of a member towards its target; Kafka's numbers."""
 
     STABLE = 0
-    """It has its target, or nothing of a newer one was begun."""
+    """The member has its target, or has not begun to move to a newer one."""
     UNREVOKED_PARTITIONS = 1
-    """It must give up some partitions, and say so, before it gets others."""
+    """The member must revoke some partitions, and confirm it, before it gets others."""
     UNRELEASED_PARTITIONS = 2
-    """It gave up all it must, and waits for others to do the same."""
+    """The member has revoked all that it must, and waits for others to do the same."""
     UNKNOWN = 127
-    """Of a release newer than ours."""
+    """A state of a newer release."""
 
 
 _STATES: Final = frozenset(int(state) for state in MemberState)
-_UNSAID: Final = ConsumerGroupMemberMetadataValue(None, None, "", "", (), None)
+_UNKNOWN_DETAILS: Final = ConsumerGroupMemberMetadataValue(None, None, "", "", (), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """Invariant: no partition is both ``assigned`` and in ``pending_revocation``; the member is the
-    owner of both.
+    """One member. Invariant: no partition is both ``assigned`` and in ``pending_revocation``; the
+    member owns both.
     """
 
     member_id: str
-    about: ConsumerGroupMemberMetadataValue = _UNSAID
+    about: ConsumerGroupMemberMetadataValue = _UNKNOWN_DETAILS
     member_epoch: int = JOINS
     previous_epoch: int = NEVER
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
-    """What it may use."""
+    """Partitions that the member may use."""
     pending_revocation: Assignment = field(default_factory=dict)
-    """What it was asked to give up and did not yet say it has."""
+    """Partitions that the member was asked to revoke and has not confirmed yet."""
 
     @property
     def subscription(self) -> Subscription:
-        """What it asks for."""
+        """Subscription of the member."""
         about = self.about
         return Subscription(about.subscribed_topic_names, about.subscribed_topic_regex or None)
 
     @property
     def owned(self) -> Assignment:
-        """What nobody else may have for now."""
+        """Partitions that no other member may have yet."""
         return by_topic((*pairs(self.assigned), *pairs(self.pending_revocation)))
 
     @property
     def is_away(self) -> bool:
-        """A static member that said it will be back."""
+        """True for a static member that left temporarily."""
         return self.member_epoch == LEAVES_FOR_A_WHILE
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it."""
+        """True if the member has all of the target of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
-    def told(self, request: ConsumerGroupHeartbeat) -> "ConsumerMember":
-        """With what a heartbeat says of it; what it leaves out stays."""
+    def updated(self, request: ConsumerGroupHeartbeat) -> "ConsumerMember":
+        """Return the member with the details in a heartbeat; omitted ones stay."""
         about = self.about
         names = request.subscribed_topic_names
         regex = request.subscribed_topic_regex
         timeout_ms = request.rebalance_timeout_ms
-        told = ConsumerGroupMemberMetadataValue(
+        updated = ConsumerGroupMemberMetadataValue(
             instance_id=_newer(request.instance_id, about.instance_id),
             rack_id=_newer(request.rack_id, about.rack_id),
             client_id=request.client_id,
@@ -102,16 +102,16 @@ class ConsumerMember:
             else timeout_ms,
             server_assignor=_newer(request.server_assignor, about.server_assignor),
         )
-        return self if told == about else replace(self, about=told)
+        return self if updated == about else replace(self, about=updated)
 
     def away(self) -> "ConsumerMember":
-        """A static member leaves for a while: what it had is kept for it, what it was to give up is
-        free.
+        """Return a static member that leaves temporarily. Its partitions are kept for it; those
+        that it was to revoke are free.
         """
         return replace(self, member_epoch=LEAVES_FOR_A_WHILE, pending_revocation={})
 
     def as_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
-        """What of it the record of its current assignment holds."""
+        """Return the value of the member's current assignment record."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             self.member_epoch,
             self.previous_epoch,
@@ -121,54 +121,54 @@ class ConsumerMember:
         )
 
     def with_value(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerMember":
-        """As such a record says."""
-        known = value.state if value.state in _STATES else MemberState.UNKNOWN
+        """Return the member with the values of such a record."""
+        state = value.state if value.state in _STATES else MemberState.UNKNOWN
         return replace(
             self,
             member_epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
-            state=MemberState(known),
+            state=MemberState(state),
             assigned=assignment_of(value.assigned_partitions),
             pending_revocation=assignment_of(value.partitions_pending_revocation),
         )
 
 
 def epoch_problem(member: ConsumerMember, epoch: int, owned: Assignment | None) -> str | None:
-    """Why a heartbeat with this epoch is not of the member as we know it; None if it is.
+    """Return a message if a heartbeat's epoch does not fit the member, or None.
 
-    The answer that brought the newest epoch may have been lost: the epoch before is good as long as
-    the member owns nothing beyond what it was given, and says so.
+    The reply with the newest epoch may have been lost. The epoch before it is valid as long as the
+    member lists the partitions that it owns, and all of them were assigned to it.
     """
     if epoch == member.member_epoch:
         return None
     is_one_behind = epoch < member.member_epoch and epoch == member.previous_epoch
     if is_one_behind and owned is not None and is_within(owned, member.owned):
         return None
-    known = "greater" if epoch > member.member_epoch else "smaller"
+    relation = "greater" if epoch > member.member_epoch else "smaller"
     return (
-        f"member epoch {epoch} is {known} than {member.member_epoch}, the one known by the "
+        f"member epoch {epoch} is {relation} than {member.member_epoch}, the one known by the "
         "coordinator: abandon all partitions and rejoin"
     )
 
 
 def is_within(part: Assignment, whole: Assignment) -> bool:
-    """Whether every partition of ``part`` is in ``whole``."""
+    """True if every partition of ``part`` is in ``whole``."""
     nothing = frozenset[int]()
     return all(numbers <= whole.get(topic_id, nothing) for topic_id, numbers in part.items())
 
 
 def assignment_of(topics: Iterable[TopicIdPartitions]) -> Assignment:
-    """From the wire's and the log's form; topics named twice are put together."""
-    found: dict[TopicId, frozenset[int]] = {}
+    """Return an assignment from its form on the wire and in the log; repeated topics are merged."""
+    assignment: dict[TopicId, frozenset[int]] = {}
     for topic_id, partitions in topics:
-        numbers = found.get(topic_id, frozenset()) | frozenset(partitions)
+        numbers = assignment.get(topic_id, frozenset()) | frozenset(partitions)
         if numbers:
-            found[topic_id] = numbers
-    return found
+            assignment[topic_id] = numbers
+    return assignment
 
 
 def listed(assignment: Assignment) -> tuple[TopicIdPartitions, ...]:
-    """The wire's and the log's form, in order."""
+    """Return an assignment in its form on the wire and in the log, in order."""
     return tuple(
         TopicIdPartitions(topic_id, tuple(sorted(assignment[topic_id])))
         for topic_id in sorted(assignment)
@@ -176,10 +176,10 @@ def listed(assignment: Assignment) -> tuple[TopicIdPartitions, ...]:
 
 
 def owned_by(request: ConsumerGroupHeartbeat) -> Assignment | None:
-    """What the member says it owns; None: as before."""
-    said = request.topic_partitions
-    return None if said is None else assignment_of(said)
+    """Return the partitions that the member lists as owned; None: unchanged."""
+    owned = request.topic_partitions
+    return None if owned is None else assignment_of(owned)
 
 
-def _newer(said: str | None, before: str | None) -> str | None:
-    return before if said is None else said
+def _newer(value: str | None, before: str | None) -> str | None:
+    return before if value is None else value

@@ -1,8 +1,9 @@
-"""How a member of a KIP-848 group comes to its target: first it gives up, then it gets.
+"""Moves a member of a KIP-848 group to its target: first it revokes partitions, then it gets new
+ones.
 
-A partition changes hands in three steps. Its owner is told to revoke it and stays in its epoch;
-the owner's heartbeat no longer names it; only then is it free, and its next owner, waiting in the
-target's epoch, is given it. So nobody has what another still has (A09).
+A partition changes owners in three steps. Its owner is asked to revoke it and stays in its epoch;
+the owner's heartbeat no longer lists it; only then is it free, and its next owner, waiting in the
+target's epoch, gets it. So no two members have it at the same time.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,18 +24,19 @@ UNKNOWN: Final = MemberState.UNKNOWN
 
 
 class Finding(Enum):
-    """What a heartbeat finds when it holds a member against its target."""
+    """Result of comparing a member with its target at a heartbeat."""
 
     AT_TARGET = "at target"
-    """It has reached the target's epoch."""
+    """The member has reached the target's epoch."""
     NOT_ACKNOWLEDGED = "not acknowledged"
-    """It still owns, or did not say that it no longer owns, what it must give up."""
+    """The member still owns partitions that it must revoke, or has not confirmed their revocation.
+    """
     MUST_REVOKE = "must revoke"
-    """It has what the target gives to others."""
+    """The member has partitions that the target gives to others."""
     MUST_WAIT = "must wait"
-    """Others have what the target gives to it."""
+    """Other members have partitions that the target gives to this one."""
     COMPLETE = "complete"
-    """Nothing is in the way."""
+    """The member gets its whole target."""
 
 
 # fmt: off
@@ -58,17 +60,18 @@ NEXT_STATE: Final[Mapping[tuple[MemberState, Finding], MemberState]] = MappingPr
 
 
 class Goal(NamedTuple):
-    """Where a member shall get."""
+    """Target of a member."""
 
     epoch: int
     target: Assignment
     owner_of: Callable[[TopicId, int], str | None]
-    """Who has a partition now, or has not yet said that it gave it up."""
+    """Returns the member that has a partition, or has not confirmed its revocation yet."""
 
 
 def reconcile(member: ConsumerMember, goal: Goal, owned: Assignment | None) -> ConsumerMember:
-    """The member, one heartbeat further; the same object where nothing changes. ``owned`` is what
-    it says it owns, None where it does not say.
+    """Return the member after one heartbeat; the same object if nothing changes.
+
+    ``owned`` is the list of owned partitions in the heartbeat, None if it has none.
     """
     finding, after = _look(member, goal, owned)
     assert after.state is NEXT_STATE[member.state, finding], (member.state, finding)
@@ -93,7 +96,7 @@ def _look(
 def _step(
     member: ConsumerMember, goal: Goal, owned: Assignment | None, epoch: int
 ) -> tuple[Finding, ConsumerMember]:
-    """From ``epoch`` towards the target: revoke, or else take what is free."""
+    """Move from ``epoch`` towards the target: revoke, or else take free partitions."""
     target = set(pairs(goal.target))
     has = set(pairs(member.assigned))
     leaving = by_topic(has - target)
@@ -107,7 +110,7 @@ def _step(
             pending_revocation=leaving,
         )
         return Finding.MUST_REVOKE, after
-    # What it has just given up itself counts as free again.
+    # Partitions that the member itself has just revoked are free again.
     taken = {one for one in target - has if goal.owner_of(*one) not in (None, member.member_id)}
     after = replace(
         member,
@@ -121,8 +124,8 @@ def _step(
 
 
 def still_owns(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether a member must be thought to own any of ``partitions``: it does unless it says
-    otherwise.
+    """True if a member must be assumed to own any of ``partitions``: it does unless its heartbeat
+    lists its partitions without them.
     """
     if owned is None:
         return True

@@ -1,4 +1,4 @@
-"""What the log says of one KIP-848 group: replayed records, and what follows from them alone."""
+"""Logged state of one KIP-848 group: replayed records, and values derived from them alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -27,20 +27,20 @@ from broker.core.groups.consumer.member import (
 
 
 class GroupState(StrEnum):
-    """Kafka's names. A group that does not exist is Dead."""
+    """State of a group, with Kafka's names. A group that does not exist is Dead."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """Its target is older than its members or topics."""
+    """The target is older than the members or topics."""
     RECONCILING = "Reconciling"
-    """Some member is on its way to the target."""
+    """Some member has not reached its target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class ConsumerGroupState:
-    """Changes by ``replay`` alone. Records of a compacted log come in the order in which they were
-    last written, so that a member may appear in parts.
+    """Logged state of one group; changes by ``replay`` alone. Records of a compacted log come in
+    the order in which they were last written, so a member may appear in parts.
 
     Invariants: a partition has one owner; ``assignment_epoch <= group_epoch``.
     """
@@ -50,7 +50,7 @@ class ConsumerGroupState:
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.topics: tuple[TopicMetadata, ...] = ()
-        """Subscribed topics as they were when the group epoch was last raised for them."""
+        """Subscribed topics at the last rise of the group epoch because of them."""
         self._members: dict[str, ConsumerMember] = {}
         self._targets: dict[str, Assignment] = {}
         self._owners: dict[tuple[TopicId, int], str] = {}
@@ -58,17 +58,17 @@ class ConsumerGroupState:
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]:
-        """By member id."""
+        """Members by id."""
         return self._members
 
     @property
     def exists(self) -> bool:
-        """Whether the log has anything of it."""
+        """True if the log has records of the group."""
         return self.group_epoch > 0 or bool(self._members or self._targets)
 
     @property
     def state(self) -> GroupState:
-        """As Kafka's tools show it."""
+        """State as shown by Kafka's tools."""
         if not self.exists:
             return GroupState.DEAD
         if not self._members:
@@ -81,19 +81,19 @@ class ConsumerGroupState:
         return GroupState.RECONCILING
 
     def target_of(self, member_id: str) -> Assignment:
-        """What a member shall have."""
+        """Return a member's target."""
         return self._targets.get(member_id, NOTHING)
 
     def owner_of(self, topic_id: TopicId, partition: int) -> str | None:
-        """Who has a partition, or was not yet heard to have given it up."""
+        """Return the member that has a partition, or has not confirmed its revocation yet."""
         return self._owners.get((topic_id, partition))
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """The member that goes by this instance id."""
+        """Return the member with this instance id."""
         return self._members.get(self._static.get(instance_id, ""))
 
     def replay(self, record: ConsumerRecord) -> None:
-        """Take over what a record of this group says."""
+        """Apply a record of this group."""
         assert record.group_id == self.group_id, record
         match record:
             case ConsumerGroupMetadataRecord():
@@ -109,7 +109,7 @@ class ConsumerGroupState:
             case ConsumerGroupCurrentMemberAssignmentRecord():
                 self._replay_current(record)
             case ConsumerGroupRegularExpressionRecord():
-                pass  # Kafka's memory of what a pattern matched: the metadata says it anew.
+                pass  # Kafka's cache of a pattern's matches: it is computed from the metadata here.
 
     def _replay_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
         before = self._members.get(record.member_id)
@@ -136,7 +136,7 @@ class ConsumerGroupState:
         if record.value is None:
             if before is not None:
                 self._release(before)
-                # As if it had not been given anything yet: compaction may leave it so.
+                # Reset to the state before the first assignment: compaction may leave it so.
                 self._members[record.member_id] = ConsumerMember(before.member_id, before.about)
             return
         member = before or ConsumerMember(record.member_id)
@@ -156,7 +156,7 @@ class ConsumerGroupState:
             del self._static[instance_id]
 
     def as_records(self) -> list[ConsumerRecord]:
-        """Records from which a replay makes this state: what compaction leaves of its log."""
+        """Return records whose replay gives this state, as compaction leaves them."""
         group_id = self.group_id
         records: list[ConsumerRecord] = []
         for member in self._members.values():
@@ -182,7 +182,7 @@ class ConsumerGroupState:
             assert self._members[member_id].about.instance_id == instance_id
 
     def __eq__(self, other: object) -> bool:
-        """Whether the log said the same of both."""
+        """True if both groups have the same logged state."""
         if not isinstance(other, ConsumerGroupState):
             return NotImplemented
         return self._facts() == other._facts()
@@ -203,31 +203,33 @@ class ConsumerGroupState:
 
 
 def metadata_record(group_id: str, member: ConsumerMember) -> ConsumerGroupMemberMetadataRecord:
-    """What a member said of itself."""
+    """Return the record of a member's details."""
     return ConsumerGroupMemberMetadataRecord(group_id, member.member_id, member.about)
 
 
 def current_record(
     group_id: str, member: ConsumerMember
 ) -> ConsumerGroupCurrentMemberAssignmentRecord:
-    """What a member has."""
+    """Return the record of a member's current assignment."""
     return ConsumerGroupCurrentMemberAssignmentRecord(group_id, member.member_id, member.as_value())
 
 
 def target_record(
     group_id: str, member_id: str, target: Assignment
 ) -> ConsumerGroupTargetAssignmentMemberRecord:
-    """What a member shall have."""
+    """Return the record of a member's target."""
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, listed(target))
 
 
 def epoch_record(group_id: str, epoch: int) -> ConsumerGroupMetadataRecord:
-    """The group's epoch."""
+    """Return the record of the group's epoch."""
     return ConsumerGroupMetadataRecord(group_id, ConsumerGroupMetadataValue(epoch))
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
-    """A member is no more. Its own metadata goes last: until then it has a session that ends."""
+    """Return the tombstones of a member. Its metadata goes last: until then it has a session that
+    ends.
+    """
     return [
         ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, None),
         ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, None),
@@ -236,7 +238,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
 
 
 def group_tombstones(state: ConsumerGroupState) -> list[ConsumerRecord]:
-    """The group is no more."""
+    """Return the tombstones of a group."""
     records = [
         record
         for member_id in state.members

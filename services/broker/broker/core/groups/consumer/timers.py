@@ -1,4 +1,4 @@
-"""Deadlines of a group's members: one each, moved on by every heartbeat, seldom reached."""
+"""Deadlines of a group's members: one each, moved by every heartbeat and rarely reached."""
 
 import heapq
 
@@ -6,8 +6,8 @@ from tidemark.model.ids import InstantMs
 
 
 class MemberTimers:
-    """At most one deadline a member. Moving one on costs nothing: the queue has each member at a
-    time that is not after its deadline, and looks again when that time is up.
+    """At most one deadline for each member. Moving one later changes only the table: the queue has
+    each member at a time not after its deadline, and is corrected when that time comes.
 
     Invariant: a member with a deadline is queued, at or before it.
     """
@@ -20,7 +20,7 @@ class MemberTimers:
         self._queued: dict[str, InstantMs] = {}
 
     def start(self, member_id: str, due: InstantMs) -> None:
-        """Set a member's deadline, or move it."""
+        """Set or move a member's deadline."""
         self._due[member_id] = due
         queued = self._queued.get(member_id)
         if queued is None or due < queued:
@@ -28,7 +28,7 @@ class MemberTimers:
             heapq.heappush(self._queue, (due, member_id))
 
     def stop(self, member_id: str) -> None:
-        """The member has no deadline any more."""
+        """Remove a member's deadline."""
         self._due.pop(member_id, None)
 
     def due_of(self, member_id: str) -> InstantMs | None:
@@ -36,7 +36,7 @@ class MemberTimers:
         return self._due.get(member_id)
 
     def next(self) -> InstantMs | None:
-        """The first deadline there is."""
+        """Return the first deadline."""
         while self._queue:
             at, member_id = self._queue[0]
             due = self._due.get(member_id)
@@ -50,12 +50,12 @@ class MemberTimers:
         return None
 
     def expired(self, now: InstantMs) -> list[str]:
-        """Whose deadline is reached, in that order; they keep it."""
+        """Return the members whose deadline has passed, in that order; their deadlines stay."""
         first = self.next()
         if first is None or first > now:
             return []
-        found = [(due, member_id) for member_id, due in self._due.items() if due <= now]
-        return [member_id for _, member_id in sorted(found)]
+        expired = [(due, member_id) for member_id, due in self._due.items() if due <= now]
+        return [member_id for _, member_id in sorted(expired)]
 
     def check(self) -> None:
         """Assert the invariant."""

@@ -1,9 +1,9 @@
-"""Even and sticky: the algorithm of the uniform assignor.
+"""The uniform assignor's algorithm: even, with as few moves as possible.
 
-Where all members subscribe to the same topics, quotas say it all. Otherwise evenness is limited by
-who may have what: then partitions are passed along chains of members until no chain leads from a
-member to one that has at least two less. No such chain means that no assignment is more even
-(optimal semi-matching: Harvey, Ladner, Lovász, Tamir 2003).
+If all members subscribe to the same topics, quotas suffice. Otherwise subscriptions limit evenness.
+Then partitions are passed along chains of members until no chain leads from a member to one that
+has at least two less. Without such a chain no assignment is more even (optimal semi-matching:
+Harvey, Ladner, Lovász, Tamir 2003).
 """
 
 import heapq
@@ -22,7 +22,7 @@ def assign_evenly(
     kept: Mapping[str, Sequence[Partition]],
     free: Sequence[Partition],
 ) -> dict[str, list[Partition]]:
-    """The partitions of each member: those ``kept`` as far as evenness lets them, and all of
+    """Return the partitions of each member: those ``kept`` as far as evenness allows, and all of
     ``free``. Every free partition's topic has a subscriber.
     """
     if len(set(subscriptions.values())) <= 1:
@@ -33,8 +33,8 @@ def assign_evenly(
 def _by_quota(
     kept: Mapping[str, Sequence[Partition]], free: Sequence[Partition]
 ) -> dict[str, list[Partition]]:
-    """All may have all. Of the members that may have one more than the others, those that have
-    most already: it saves moves.
+    """Assign by quota, since any member may have any partition. The members that get one more than
+    the others are those that have most already, which saves moves.
     """
     if not kept:
         return {}
@@ -56,9 +56,10 @@ def _by_quota(
 
 
 class _Balance:
-    """An assignment in the making, under unequal subscriptions.
+    """An assignment under construction, for unequal subscriptions.
 
-    Invariant: ``sizes`` counts what ``held`` holds; a member holds only what it subscribes to.
+    Invariant: ``sizes`` counts the partitions in ``held``; a member holds only what it subscribes
+    to.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class _Balance:
                 self._give(member_id, topic_id, partition)
 
     def spread(self, free: Sequence[Partition]) -> dict[str, list[Partition]]:
-        """Give out what is free, then even out."""
+        """Assign the free partitions, then even out."""
         self._give_out(free)
         self._even_out()
         return {
@@ -91,7 +92,9 @@ class _Balance:
         }
 
     def _give_out(self, free: Sequence[Partition]) -> None:
-        """Topics with the fewest takers first, each partition to the taker with least."""
+        """Assign topics with the fewest subscribers first, each partition to the subscriber with
+        least.
+        """
         waiting: dict[TopicId, list[int]] = {}
         for topic_id, partition in free:
             waiting.setdefault(topic_id, []).append(partition)
@@ -106,8 +109,8 @@ class _Balance:
                 heapq.heapreplace(takers, (size + 1, member_id))
 
     def _even_out(self) -> None:
-        """Pass partitions from the fullest members on for as long as it evens anything. A member
-        from which nothing can be passed on stays so: passing between others opens no better way.
+        """Pass partitions on from the fullest members as long as that makes the assignment more
+        even. A member that can pass nothing on stays so: moves between others open no better chain.
         """
         fullest = [(-size, member_id) for member_id, size in self.sizes.items()]
         heapq.heapify(fullest)
@@ -117,18 +120,19 @@ class _Balance:
             if member_id in settled:
                 continue
             if -size == self.sizes[member_id]:
-                found = self._chain_from(member_id)
-                if isinstance(found, set):
-                    # Whoever can be reached from here reaches no further, and has no more.
-                    settled.update(one for one in found if self.sizes[one] <= -size)
+                chain = self._chain_from(member_id)
+                if isinstance(chain, set):
+                    # Members in this set lead to no others, and have no more partitions than this
+                    # one.
+                    settled.update(reached for reached in chain if self.sizes[reached] <= -size)
                     continue
-                self._pass_along(member_id, found)
+                self._pass_along(member_id, chain)
             heapq.heappush(fullest, (-self.sizes[member_id], member_id))
 
     def _chain_from(self, giver: str) -> list[tuple[TopicId, str]] | set[str]:
-        """The shortest chain of (topic, taker) that ends at a member with at least two less than
-        the giver: among those of that length at one with least. Where there is none: all members
-        that chains lead to, the giver among them.
+        """Return the shortest chain of (topic, taker) to a member with at least two less than the
+        giver; among chains of that length, one to a member with least. If there is none, return all
+        members that chains lead to, including the giver.
         """
         enough = self.sizes[giver] - 2
         came_from: dict[str, tuple[str, TopicId]] = {giver: _DIRECTLY}

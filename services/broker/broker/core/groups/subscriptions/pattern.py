@@ -1,12 +1,12 @@
-"""Patterns of topic names in RE2's syntax, matched in time linear in the name.
+"""Patterns of topic names in RE2's syntax, matched in time linear in the length of the name.
 
-KIP-848 has the coordinator match the regular expressions of its clients. Python's ``re`` tries
-alternatives one after the other, so that a pattern of twenty characters can hold it for ever, and
-with it a broker's only loop. Here, as in RE2, a pattern becomes a machine that reads a name once:
-the sets of places where it may be are found as names need them, and remembered.
+KIP-848 has the coordinator match the regular expressions of its clients. Python's ``re``
+backtracks, so a pattern of twenty characters can block it for ever, and with it the broker's only
+event loop. Here, as in RE2, a pattern becomes a state machine that reads a name once. Its states
+are built as names need them, and cached.
 
-What RE2 refuses (back references, looking ahead or behind) is refused; so are Unicode classes
-(``\\p``), as topic names are ASCII. A match is of the whole name, as in Kafka.
+Constructs that RE2 rejects (back references, lookahead, lookbehind) are rejected. So are Unicode
+classes (``\\p``), since topic names are ASCII. A match covers the whole name, as in Kafka.
 """
 
 from collections.abc import Iterable
@@ -26,16 +26,18 @@ from broker.core.groups.subscriptions.syntax import (
 )
 
 STEPS_MAX: Final = 10_000
-"""Of one pattern's program, counted repetitions written out."""
+"""Largest number of steps in one pattern's program, with counted repetitions expanded."""
 
 _STATES_MAX: Final = 2_000
-"""Remembered of one pattern; beyond it the memory is cleared, and only time is lost."""
+"""Largest number of cached states of one pattern. Beyond it the cache is cleared, which costs only
+time.
+"""
 
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 
 
 class _Before(Enum):
-    """What was read last."""
+    """Class of the character read last."""
 
     NOTHING = "nothing"
     WORD = "word"
@@ -43,7 +45,9 @@ class _Before(Enum):
 
 
 class _Step(NamedTuple):
-    """One step of a program: read one of ``chars``, or stand at a ``place``, or just go on."""
+    """One step of a program: read one of ``chars``, or check a ``place``, or continue without
+    reading.
+    """
 
     chars: frozenset[str] | None
     place: Place | None
@@ -51,7 +55,7 @@ class _Step(NamedTuple):
 
 
 class _State:
-    """Where the machine may be, all places at once."""
+    """One state of the machine: the set of program steps it may be at."""
 
     __slots__ = ("before", "follows", "steps")
 
@@ -62,23 +66,23 @@ class _State:
 
 
 _END: Final = 0
-"""The step at which the pattern is fulfilled."""
+"""Index of the step at which the pattern has matched."""
 
 
 class TopicPattern:
-    """One compiled pattern. What it remembers changes how fast it answers, never what."""
+    """A compiled pattern. Its cache changes the speed of a match, never its result."""
 
     __slots__ = ("_memory", "_program", "_start")
 
     def __init__(self, text: str) -> None:
-        """Raises PatternError."""
+        """Compile ``text``. Raises PatternError."""
         self._program = [_Step(None, None, [])]
         entry = self._compile(parse(text), _END)
         self._memory: dict[tuple[frozenset[int], _Before], _State] = {}
         self._start = _State(frozenset({entry}), _Before.NOTHING)
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name fits."""
+        """True if the pattern matches the whole name."""
         state = self._start
         for char in name:
             state = state.follows.get(char) or self._follow(state, char)
@@ -94,17 +98,17 @@ class TopicPattern:
             if char in (self._program[step].chars or ())
         )
         key = (steps, _Before.WORD if char in _WORD else _Before.OTHER)
-        found = self._memory.get(key)
-        if found is None:
+        following = self._memory.get(key)
+        if following is None:
             if len(self._memory) >= _STATES_MAX:
                 self._memory.clear()
                 self._start = _State(self._start.steps, _Before.NOTHING)
-            found = self._memory[key] = _State(*key)
-        state.follows[char] = found
-        return found
+            following = self._memory[key] = _State(*key)
+        state.follows[char] = following
+        return following
 
     def _closure(self, state: _State, char: str | None) -> set[int]:
-        """The steps that can be reached without reading, when ``char`` (None: the end) is next."""
+        """Return the steps reachable without reading, if ``char`` (None: the end) is next."""
         here = _places(state.before, char)
         reached: set[int] = set()
         waiting = list(state.steps)
@@ -119,7 +123,9 @@ class TopicPattern:
         return reached
 
     def _compile(self, node: Node, follows: int) -> int:
-        """Write the program of ``node``, to be followed by the step ``follows``; its first step."""
+        """Write the program of ``node``, followed by the step ``follows``; return its first
+        step.
+        """
         match node:
             case Chars(chars):
                 return self._write(_Step(chars, None, [follows]))
@@ -157,17 +163,17 @@ class TopicPattern:
 
 
 def _places(before: _Before, char: str | None) -> frozenset[Place]:
-    """Which assertions hold between what was read and what is next."""
-    found: set[Place] = set()
+    """Return the assertions that hold between the last character and the next one."""
+    places: set[Place] = set()
     if before is _Before.NOTHING:
-        found.add(Place.START)
+        places.add(Place.START)
     if char is None:
-        found.add(Place.END)
+        places.add(Place.END)
     at_boundary = (before is _Before.WORD) != (char is not None and char in _WORD)
-    found.add(Place.BOUNDARY if at_boundary else Place.NO_BOUNDARY)
-    return frozenset(found)
+    places.add(Place.BOUNDARY if at_boundary else Place.NO_BOUNDARY)
+    return frozenset(places)
 
 
 def matching(pattern: TopicPattern, names: Iterable[str]) -> frozenset[str]:
-    """Those of the names that fit."""
+    """Return the names that match."""
     return frozenset(name for name in names if pattern.matches(name))

@@ -1,4 +1,4 @@
-"""Which topics the members of a KIP-848 group subscribe to: by name, by pattern, or both."""
+"""Topics that the members of a KIP-848 group subscribe to: by name, by pattern, or both."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -15,14 +15,14 @@ _NO_TOPICS: Final = frozenset[str]()
 
 
 class Subscription(NamedTuple):
-    """What one member asks for. No pattern is None or empty, as KIP-848 has it."""
+    """Subscription of one member. An absent pattern is None or empty, as in KIP-848."""
 
     topic_names: tuple[str, ...]
     regex: str | None
 
 
 def pattern_problem(regex: str | None) -> str | None:
-    """What is wrong with a pattern, in words for its author; None when nothing is."""
+    """Return an error message for the pattern's author, or None if it compiles."""
     if not regex:
         return None
     try:
@@ -33,8 +33,8 @@ def pattern_problem(regex: str | None) -> str | None:
 
 
 class _Matches:
-    """One pattern, and what it matched when it was last asked. Metadata changes all the time, names
-    seldom: only new ones are looked at.
+    """One pattern with its cached matches. Metadata changes often, topic names rarely, so only new
+    names are matched.
     """
 
     __slots__ = ("_names", "_pattern", "_position", "matched")
@@ -46,11 +46,11 @@ class _Matches:
         self.matched = _NO_TOPICS
 
     def renew(self, topics: Topics) -> None:
-        """Look at names that are new, and forget those that are gone."""
+        """Match names that are new, and drop names that no longer exist."""
         if self._position == topics.position or self._pattern is None:
             return
         names = frozenset(topics.names())
-        # A subscription to all topics does not mean those; by name they can be subscribed to.
+        # A pattern never matches internal topics; a member can subscribe to them by name.
         new = names - self._names - INTERNAL_TOPICS
         self.matched = (self.matched & names) | matching(self._pattern, new)
         self._names = names
@@ -58,8 +58,8 @@ class _Matches:
 
 
 class TopicResolver:
-    """Finds the topics of subscriptions. What it remembers of patterns can be lost, and costs only
-    time.
+    """Resolves subscriptions to topics. Its cache of matches can be lost at the cost of time
+    only.
     """
 
     __slots__ = ("_matches",)
@@ -70,7 +70,7 @@ class TopicResolver:
     def topic_ids(
         self, subscriptions: Iterable[Subscription], topics: Topics
     ) -> dict[Subscription, frozenset[TopicId]]:
-        """The topics that each subscription means and that exist."""
+        """Return the ids of the existing topics of each subscription."""
         return {
             subscription: frozenset(
                 topic_id
@@ -83,10 +83,10 @@ class TopicResolver:
     def metadata(
         self, subscriptions: Iterable[Subscription], topics: Topics
     ) -> tuple[TopicMetadata, ...]:
-        """Of all topics that any subscription means and that exist, by name in order."""
-        wanted = set(subscriptions)
-        self._forget_others({one.regex for one in wanted if one.regex})
-        names = _NO_TOPICS.union(*(self._names(one, topics) for one in wanted))
+        """Return all existing topics of any of the subscriptions, in order of their names."""
+        distinct = set(subscriptions)
+        self._keep_only({each.regex for each in distinct if each.regex})
+        names = _NO_TOPICS.union(*(self._names(each, topics) for each in distinct))
         return tuple(
             TopicMetadata(topic_id, name, topics.partition_count(name))
             for name in sorted(names)
@@ -103,13 +103,15 @@ class TopicResolver:
         matches.renew(topics)
         return named | matches.matched
 
-    def _forget_others(self, wanted: set[str]) -> None:
-        for regex in self._matches.keys() - wanted:
+    def _keep_only(self, regexes: set[str]) -> None:
+        for regex in self._matches.keys() - regexes:
             del self._matches[regex]
 
 
 def _compiled(regex: str) -> TopicPattern | None:
-    """None, which matches nothing, for a pattern that was logged by a release that knew more."""
+    """Compile a logged pattern. None, which matches nothing, if a newer release logged a syntax
+    that this one does not support.
+    """
     try:
         return TopicPattern(regex)
     except PatternError:
@@ -117,5 +119,5 @@ def _compiled(regex: str) -> TopicPattern | None:
 
 
 def partition_counts(metadata: Iterable[TopicMetadata]) -> Mapping[TopicId, int]:
-    """How many partitions each topic has."""
+    """Return the number of partitions of each topic."""
     return {topic.topic_id: topic.partition_count for topic in metadata}

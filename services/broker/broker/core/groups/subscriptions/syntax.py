@@ -1,4 +1,4 @@
-"""The syntax of topic patterns: RE2's, over the characters that topic names may have.
+"""Syntax of topic patterns: RE2's, over the characters allowed in topic names.
 
 A character that no topic name can have is allowed in a pattern, and matches nothing.
 """
@@ -9,20 +9,20 @@ from enum import Enum
 from typing import Final
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
-"""Of topic names."""
+"""Characters allowed in topic names."""
 
 PATTERN_CHARS_MAX: Final = 8_192
 NESTING_MAX: Final = 50
 REPEAT_MAX: Final = 1_000
-"""As in RE2."""
+"""Largest repetition count, as in RE2."""
 
 
 class PatternError(ValueError):
-    """What is wrong with a pattern, in words for who wrote it."""
+    """Syntax error in a pattern; the message is for the pattern's author."""
 
 
 class Place(Enum):
-    """Where a zero-width assertion holds."""
+    """Position at which a zero-width assertion holds."""
 
     START = "start"
     END = "end"
@@ -32,35 +32,35 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of these."""
+    """A single character out of ``chars``."""
 
     chars: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """Nothing, at such a place."""
+    """A zero-width assertion."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """All parts, in order."""
 
     parts: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of these."""
+    """Any one of the parts."""
 
     parts: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``least`` to ``most`` times; None: without end."""
+    """``part`` repeated ``least`` to ``most`` times; None: without limit."""
 
     part: "Node"
     least: int
@@ -109,7 +109,7 @@ _NOTHING: Final = Sequence(())
 
 
 def parse(text: str) -> Node:
-    """The pattern's meaning. Raises PatternError."""
+    """Return the syntax tree of a pattern. Raises PatternError."""
     if len(text) > PATTERN_CHARS_MAX:
         raise PatternError(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
     parser = _Parser(text)
@@ -120,7 +120,7 @@ def parse(text: str) -> Node:
 
 
 class _Parser:
-    """Recursive descent; ``position`` is of the next character to read."""
+    """Recursive-descent parser; ``position`` is the index of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -159,7 +159,7 @@ class _Parser:
         return [*atoms[:-1], repeated]
 
     def _atom(self) -> list[Node]:
-        """The nodes of one atom: several for quoted text, none for flags."""
+        """Return the nodes of one atom: several for quoted text, none for flags."""
         char = self._next()
         match char:
             case "(":
@@ -186,7 +186,7 @@ class _Parser:
         return self._counted() if self._peek() == "{" else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """``{n}``, ``{n,}`` or ``{n,m}``; any other brace stands for itself, as in RE2."""
+        """Parse ``{n}``, ``{n,}`` or ``{n,m}``; any other brace is literal, as in RE2."""
         end = self.text.find("}", self.position)
         least, comma, most = self.text[self.position + 1 : max(end, 0)].partition(",")
         if not _is_number(least) or (most and not _is_number(most)):
@@ -217,7 +217,9 @@ class _Parser:
         return [node]
 
     def _group_head(self) -> bool:
-        """What stands between ``(?`` and the group's content; whether it is flags without one."""
+        """Skip the text between ``(?`` and the group's content. True if it is flags without a
+        group.
+        """
         for named in ("P<", "<"):
             if self._skip(named):
                 name, _, _ = self.text[self.position :].partition(">")
@@ -243,7 +245,7 @@ class _Parser:
         if char == "Q":
             quoted, _, _ = self.text[self.position :].partition("\\E")
             self.position = min(len(self.text), self.position + len(quoted) + len("\\E"))
-            return [Chars(self._cased(one)) for one in quoted] or [_NOTHING]
+            return [Chars(self._cased(char)) for char in quoted] or [_NOTHING]
         if char in _CLASSES:
             return [Chars(_CLASSES[char])]
         return [Chars(self._cased(self._escaped_char(char)))]
@@ -273,15 +275,15 @@ class _Parser:
         return chr(code)
 
     def _class(self) -> frozenset[str]:
-        """A bracket expression; its first character may be a ``]`` that stands for itself."""
+        """Parse a bracket expression; a ``]`` as its first character is literal."""
         negated = self._skip("^")
-        found: set[str] = set()
+        members: set[str] = set()
         first = True
         while first or self._peek() != "]":
-            found |= self._class_item()
+            members |= self._class_item()
             first = False
         self.position += 1
-        chars = self._folded(found & ALPHABET)
+        chars = self._folded(members & ALPHABET)
         return ALPHABET - chars if negated else chars
 
     def _class_item(self) -> frozenset[str]:
@@ -329,10 +331,10 @@ class _Parser:
         return self.text[self.position - 1]
 
     def _skip(self, text: str) -> bool:
-        found = self.text.startswith(text, self.position)
-        if found:
+        is_next = self.text.startswith(text, self.position)
+        if is_next:
             self.position += len(text)
-        return found
+        return is_next
 
     def _expect(self, text: str) -> None:
         if not self._skip(text):

@@ -25,7 +25,7 @@ def preparing(*members: str) -> ClassicGroup:
     group = ClassicGroup("g")
     for member_id in members:
         add(group, member_id)
-    group.move(Cause.DISTURBED)
+    group.move(Cause.MEMBERS_CHANGED)
     return group
 
 

@@ -37,7 +37,7 @@ def test_its_metadata_is_that_of_the_protocol() -> None:
     ],
 )
 def test_who_waits_for_us_cannot_speak(changes: dict[str, object], held: bool) -> None:
-    assert a_member(**changes).is_held is held
+    assert a_member(**changes).awaits_reply is held
 
 
 def test_the_log_keeps_one_protocol() -> None:

@@ -60,19 +60,19 @@ def test_what_a_heartbeat_leaves_out_stays() -> None:
         subscribed_topic_regex="x.*",
         server_assignor="range",
     )
-    member = ConsumerMember("m").told(said)
+    member = ConsumerMember("m").updated(said)
     assert member.about.subscribed_topic_names == ("a", "b")
-    assert member.told(heartbeat("m", 1)) is member
+    assert member.updated(heartbeat("m", 1)) is member
 
 
 def test_an_empty_pattern_takes_the_pattern_back() -> None:
-    member = ConsumerMember("m").told(heartbeat("m", 0, subscribed_topic_regex="x.*"))
-    assert member.told(heartbeat("m", 1, subscribed_topic_regex="")).subscription.regex is None
+    member = ConsumerMember("m").updated(heartbeat("m", 0, subscribed_topic_regex="x.*"))
+    assert member.updated(heartbeat("m", 1, subscribed_topic_regex="")).subscription.regex is None
 
 
 def test_another_host_is_noticed() -> None:
-    member = ConsumerMember("m").told(heartbeat("m", 0))
-    assert member.told(heartbeat("m", 1, client_host="/10.0.0.1")) is not member
+    member = ConsumerMember("m").updated(heartbeat("m", 0))
+    assert member.updated(heartbeat("m", 1, client_host="/10.0.0.1")) is not member
 
 
 def test_a_member_away_keeps_what_it_has_and_frees_what_it_was_to_give_up() -> None:
