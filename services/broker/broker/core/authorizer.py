@@ -1,6 +1,6 @@
-"""Who may do what to which resource: the one question that every API and RPC asks before it acts.
+"""Authorization: the check that every API and RPC makes before it acts.
 
-Numbers are Kafka's (AclOperation, ResourceType), because the wire shows them: in
+Numbers are Kafka's (AclOperation, ResourceType), because they appear on the wire, in
 authorized-operations masks and ACLs.
 """
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Operation(IntEnum):
-    """What is done to a resource (org.apache.kafka.common.acl.AclOperation)."""
+    """Operation on a resource (org.apache.kafka.common.acl.AclOperation)."""
 
     READ = 3
     WRITE = 4
@@ -25,7 +25,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that are guarded (org.apache.kafka.common.resource.ResourceType)."""
+    """Type of a resource (org.apache.kafka.common.resource.ResourceType)."""
 
     TOPIC = 2
     GROUP = 3
@@ -34,19 +34,19 @@ class ResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """One guarded thing."""
+    """One resource."""
 
     resource_type: ResourceType
     name: str
 
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
-"""The cluster itself; the name is the one that Kafka's tools expect."""
+"""The cluster itself, by the name that Kafka's tools expect."""
 
 OPERATIONS_NOT_REQUESTED: Final = -(2**31)
-"""What a mask of authorized operations says when the client did not ask for it (KIP-430)."""
+"""Mask of authorized operations in a reply to a client that did not request it (KIP-430)."""
 
-# AclEntry.supportedOperations: a mask only ever names what makes sense for its kind of resource.
+# As AclEntry.supportedOperations: a mask contains only operations that fit its resource type.
 SUPPORTED_OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.TOPIC: (
         Operation.READ,
@@ -83,32 +83,32 @@ SUPPORTED_OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
 
 
 def topic_resource(name: str) -> Resource:
-    """A topic, as something to guard."""
+    """Return the resource of a topic."""
     return Resource(ResourceType.TOPIC, name)
 
 
 def group_resource(name: str) -> Resource:
-    """A consumer or share group, as something to guard."""
+    """Return the resource of a consumer or share group."""
     return Resource(ResourceType.GROUP, name)
 
 
 def transactional_id_resource(transactional_id: str) -> Resource:
-    """A transactional id, as something to guard."""
+    """Return the resource of a transactional id."""
     return Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 class Authorizer:
-    """Answers yes to all: the place where rules will be. Callers never assume the answer."""
+    """Authorizer that allows everything, until there are rules. Callers must not assume its
+    answer.
+    """
 
     def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        """Whether ``principal`` (``User:alice``) may do ``operation`` to ``resource``."""
+        """Return True if ``principal`` (``User:alice``) may do ``operation`` to ``resource``."""
         assert operation in SUPPORTED_OPERATIONS[resource.resource_type], (operation, resource)
         return True
 
     def authorized_operations(self, principal: str, resource: Resource) -> int:
-        """KIP-430's mask: bit n is set when the operation numbered n is allowed; as the int32 of
-        the wire.
-        """
+        """Return KIP-430's mask as an int32: bit n is set if operation number n is allowed."""
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource.resource_type]

@@ -1,6 +1,4 @@
-"""What a batch must look like to be appended, and what an append comes to: rules that need no state
-of the partition.
-"""
+"""Rules for batches to append that need no state of the partition, and the results of an append."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -23,22 +21,22 @@ from tidemark.model.topic_configs import TopicConfig
 NO_TIMESTAMP: Final = -1
 COMPRESSION_LAST: Final = 4
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, null key, null value, no headers: a byte each. A batch that
-claims more uncompressed records than fit would burn offsets.
+"""Size of the smallest record: length, attributes, two deltas, null key, null value and no headers,
+a byte each. A batch that claims more uncompressed records than fit would waste offsets.
 """
 COMPRESSED_RECORDS_PER_BYTE_MAX: Final = 8
-"""The same of a compressed batch, whose records are not looked at. Records without key and value
-are the smallest there are, and differ in their offset: zstd brings 100,000 of them to 0.6 bytes
-each, no codec to less.
+"""Most records for each byte of a compressed batch, whose records are not read. The smallest
+records have no key and no value, and differ in their offset alone: zstd compresses 100,000 of them
+to 0.6 bytes each, and no codec to less.
 """
 BATCH_RECORDS_MAX: Final = 1_000_000
-"""Unless the configuration says otherwise: as librdkafka's batch.num.messages, the largest bound
-of a client that counts records; the others stop at a batch's bytes long before.
+"""Default of batch.records.max. It equals librdkafka's batch.num.messages, the largest bound of any
+client that counts records; other clients reach their limit in bytes long before.
 """
 
 
 class AppendPlan(NamedTuple):
-    """An admitted batch: the offsets it gets. The first five fields are what storage is told."""
+    """An admitted batch with its offsets. The first five fields are the arguments of storage."""
 
     first: int
     last: int
@@ -49,21 +47,21 @@ class AppendPlan(NamedTuple):
     log_append_time_ms: int
     """-1 unless the topic's message.timestamp.type is LogAppendTime."""
     control: ControlRecord | None = None
-    """What a control batch says."""
+    """Content of a control batch."""
 
 
 class Refusal(NamedTuple):
-    """Why not: Kafka's error code, and words for people."""
+    """Reason for a refusal: Kafka's error code, and a message."""
 
     error_code: ErrorCode
     message: str
     records: tuple[int, ...] = ()
-    """Which records of the batch are at fault, by index; () where it is the batch as a whole."""
+    """Indexes of the invalid records; () if the batch as a whole is invalid."""
 
 
 class Repeated(NamedTuple):
-    """The batch is here already (an idempotent producer's retry): acknowledged with its first
-    offsets.
+    """Result for a batch that is in the log already (an idempotent producer's retry), with its
+    first offsets.
     """
 
     first: int
@@ -73,7 +71,7 @@ class Repeated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """What of a topic's configuration decides about batches."""
+    """Settings of a topic that limit its batches."""
 
     batch_bytes_max: int
     timestamp_before_ms_max: int
@@ -85,7 +83,7 @@ class PartitionLimits:
 
     @classmethod
     def of(cls, config: TopicConfig, *, records_max: int = BATCH_RECORDS_MAX) -> "PartitionLimits":
-        """From a topic's effective configuration, and the broker's batch.records.max."""
+        """Create limits from a topic's configuration and the broker's batch.records.max."""
         return cls(
             batch_bytes_max=config.max_message_bytes,
             timestamp_before_ms_max=config.message_timestamp_before_max_ms,
@@ -123,7 +121,7 @@ _TRANSACTIONAL: Final = Refusal(
     ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id"
 )
 PLAIN_MASK: Final = COMPRESSION_MASK | TRANSACTIONAL_BIT
-"""What a producer may set."""
+"""Attribute bits that a producer may set."""
 _HORIZON: Final = Refusal(ErrorCode.INVALID_RECORD, "only compaction sets the delete horizon")
 _CODEC: Final = Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
 _TIMESTAMP_TYPE: Final = Refusal(
@@ -136,10 +134,11 @@ _TIMESTAMP: Final = Refusal(
 
 
 def count_refused(header: BatchHeader, size_bytes: int, limits: PartitionLimits) -> Refusal | None:
-    """Whether a batch of so many bytes can have as many records as it claims, and may.
+    """Return the refusal of a batch whose record count does not fit its size, or is above the
+    limit.
 
-    Asked before anything is unfolded: for many topics the count is never checked against the
-    records, and the log's end moves by it.
+    Checked before the batch is decompressed: for many topics the count is never compared with the
+    records, and it moves the log end offset.
     """
     count, stored_bytes = header.record_count, size_bytes - HEADER_BYTES
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -155,7 +154,7 @@ def count_refused(header: BatchHeader, size_bytes: int, limits: PartitionLimits)
 def structure_refused(
     header: BatchHeader, size_bytes: int, limits: PartitionLimits
 ) -> Refusal | None:
-    """Which of the structural rules a batch breaks, in Kafka's order."""
+    """Return the refusal for the first structural rule that a batch breaks, in Kafka's order."""
     attributes = header.attributes
     count = count_refused(header, size_bytes, limits)
     rules: tuple[tuple[object, Refusal | None], ...] = (
@@ -174,7 +173,7 @@ def structure_refused(
 
 
 def timestamps_refused(header: BatchHeader, now_ms: int, limits: PartitionLimits) -> Refusal | None:
-    """A timestamp of -1 means none, which is always taken."""
+    """Return the refusal of a batch with timestamps out of range. -1 (none) is always valid."""
     earliest = now_ms - limits.timestamp_before_ms_max
     latest = now_ms + limits.timestamp_after_ms_max
     for timestamp in (header.base_timestamp, header.max_timestamp):

@@ -1,5 +1,5 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a fetcher asks, requests and
-answers carry changes.
+"""Incremental fetch sessions (KIP-227): the broker remembers a fetcher's partitions, and requests
+and replies contain only changes.
 
 Session id and epoch of a request say what it is:
 
@@ -7,13 +7,13 @@ Session id and epoch of a request say what it is:
     epoch  0 (initial)  whole fetch that asks for a new session; closes the named one
     epoch >= 1          changes to the named session, which must be at exactly that epoch
 
-A request of a session looks at what *moved* since the last one, not at all that the session has:
-what it names, what had more to give, and what something happened to. Its other partitions *rest*: a
-look found nothing to tell of them, and the shell says when there is (``stir``, ``note``).
+A request of a session reads the partitions that *moved* since the last one: those that it names,
+those that had more records, and those with an event. The other partitions are *idle*: a read found
+nothing to send, and the shell notifies the session of the next event (``notify``, ``note``).
 
 Pure. Ids come from a ``draw_id`` given by the shell. The cache is bounded: a new session replaces
-the one unused for longest, if that was idle for ``eviction_ms``; else the fetcher gets no session
-(id 0), which is always correct.
+the least recently used one, if that was unused for ``eviction_ms``. Otherwise the fetcher gets no
+session (id 0), which is always correct.
 """
 
 from collections import OrderedDict
@@ -30,23 +30,22 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 
 PartitionKey = tuple[str, bytes, int]
-"""Topic name ('' when asked by id), topic id (16 zero bytes when asked by name), partition."""
+"""Topic name ('' if requested by id), topic id (16 zero bytes if requested by name), partition."""
 
 
 Wanted = TypeVar("Wanted")
-"""What a fetcher wants of one partition (offset, bytes...): kept and given back, never looked into.
-"""
+"""Type of the fetcher's parameters for one partition (offset, bytes...), which are only stored."""
 
 
 class CachedPartition(Generic[Wanted]):
-    """One partition of a session: what is wanted, and what the fetcher was last told."""
+    """One partition of a session: the fetcher's parameters, and the state last sent to it."""
 
     __slots__ = (
-        "_rested_until",
+        "_idle_until",
         "high_watermark",
+        "idle_on",
         "key",
         "log_start",
-        "rests_on",
         "session",
         "turn",
         "wanted",
@@ -59,35 +58,36 @@ class CachedPartition(Generic[Wanted]):
         self.turn = session.next_turn()
         self.high_watermark = -1
         self.log_start = -1
-        self.rests_on: Hashable | None = None
-        """Who waits in the session is woken when this is stirred; None: nobody is."""
-        self._rested_until = session.used_at
+        self.idle_on: Hashable | None = None
+        """Key whose notification wakes the fetch that waits in the session; None: not idle."""
+        self._idle_until = session.used_at
 
     @property
     def fetched_at(self) -> InstantMs:
-        """When the session last fetched while this rested: then it was asked for what there was,
-        without being named (``replica_progress.StandingFetch``).
-        """
-        return self._rested_until if self.rests_on is None else self.session.used_at
+        """Time of the session's last fetch while this partition was idle.
 
-    def ends_rest(self) -> None:
-        """From here on its session's fetches say nothing of it."""
-        self._rested_until = self.session.used_at
-        self.rests_on = None
+        Such a fetch requests the partition without naming it (``replica_progress.StandingFetch``).
+        """
+        return self._idle_until if self.idle_on is None else self.session.used_at
+
+    def end_idle(self) -> None:
+        """End the idle time; later fetches count for the partition only if they name it."""
+        self._idle_until = self.session.used_at
+        self.idle_on = None
         self.session.moved[self] = None
 
-    def knows(self, high_watermark: int, log_start: int) -> bool:
-        """Whether this is what the fetcher was last told."""
+    def was_sent(self, high_watermark: int, log_start: int) -> bool:
+        """True if this is the state last sent to the fetcher."""
         return high_watermark == self.high_watermark and log_start == self.log_start
 
     def must_answer(
         self, error_code: int, high_watermark: int, log_start: int, records_bytes: int
     ) -> bool:
-        """Whether the fetcher must hear of this partition; remembers what it then knows."""
+        """True if the reply must contain this partition; stores the state that it then sends."""
         changed = (
             records_bytes > 0
             or error_code != ErrorCode.NONE
-            or not self.knows(high_watermark, log_start)
+            or not self.was_sent(high_watermark, log_start)
         )
         self.high_watermark = high_watermark if error_code == ErrorCode.NONE else -1
         self.log_start = log_start
@@ -95,10 +95,10 @@ class CachedPartition(Generic[Wanted]):
 
 
 class FetchSession(Generic[Wanted]):
-    """One fetcher's partitions, served in turn.
+    """The partitions of one fetcher, served in turn.
 
-    Invariant: each of them rests or is among ``moved``; both where there is news that nobody waits
-    for.
+    Invariant: each partition is idle or in ``moved``, or in both if it has changes that no fetch
+    waits for.
     """
 
     __slots__ = (
@@ -123,26 +123,26 @@ class FetchSession(Generic[Wanted]):
         self._turns = 0
 
     def next_turn(self) -> int:
-        """The place behind all others."""
+        """Return a position after all others."""
         self._turns += 1
         return self._turns
 
     def served(self, keys: Sequence[PartitionKey]) -> None:
-        """Partitions that gave records go to the end, so that the next answer serves the others
-        first.
-        """
+        """Move partitions that returned records to the end, so that the others are served first."""
         for key in keys:
             if key in self.partitions:
                 self.partitions[key].turn = self.next_turn()
 
 
 Look = tuple[PartitionKey, Wanted, CachedPartition[Wanted] | None]
-"""A partition to look at, and what the session has of it; None without a session."""
+"""A partition to read, and its entry in the session (None without a session)."""
 
 
 class FetchPlan(NamedTuple, Generic[Wanted]):
-    """What to fetch and how to answer: ``session`` None means whole and sessionless. ``named`` is
-    what the request names.
+    """Partitions to fetch, and the form of the reply.
+
+    ``session`` is None for a full fetch without a session. ``named`` are the partitions in the
+    request.
     """
 
     session: FetchSession[Wanted] | None
@@ -151,30 +151,31 @@ class FetchPlan(NamedTuple, Generic[Wanted]):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for."""
+        """True if nothing is requested."""
         return self.session is None and not self.named
 
     @property
     def wanted(self) -> list[tuple[PartitionKey, Wanted]]:
-        """All that is asked for, in the order in which it is served."""
+        """All requested partitions, in the order in which they are served."""
         if self.session is None or not self.incremental:
             return self.named
-        return [(one.key, one.wanted) for one in _in_turn(self.session.partitions.values())]
+        partitions = _in_turn(self.session.partitions.values())
+        return [(cached.key, cached.wanted) for cached in partitions]
 
     def looks(self) -> list[Look[Wanted]]:
-        """What must be looked at now, in the order in which it is served: of a whole fetch
-        everything, of an incremental one what moved.
+        """Return the partitions to read now, in the order in which they are served: all of them for
+        a full fetch, those that moved for an incremental one.
         """
         session = self.session
         if session is None:
             return [(key, want, None) for key, want in self.named]
         if not self.incremental:
             return [(key, want, session.partitions.get(key)) for key, want in self.named]
-        return [(one.key, one.wanted, one) for one in _in_turn(session.moved)]
+        return [(cached.key, cached.wanted, cached) for cached in _in_turn(session.moved)]
 
 
 def _nothing(_: object) -> None:
-    """Nobody waits for sessions."""
+    """Ignore a closed session."""
 
 
 def _in_turn(cached: Iterable[CachedPartition[Wanted]]) -> list[CachedPartition[Wanted]]:
@@ -194,15 +195,15 @@ class FetchSessions(Generic[Wanted]):
     ) -> None:
         self._draw_id = draw_id
         self.on_closed: Callable[[FetchSession[Wanted]], None] = _nothing
-        """Called when a session is gone: nothing of it is stirred any more."""
+        """Called with each session that is closed; its partitions are no longer notified."""
         self.sessions_max = sessions_max
         self.partitions_max = partitions_max
         self.eviction_ms = eviction_ms
         self.partition_count = 0
         self.evicted_count = 0
         self._sessions: OrderedDict[int, FetchSession[Wanted]] = OrderedDict()
-        self.resting: dict[Hashable, dict[CachedPartition[Wanted], None]] = {}
-        """Partitions by what they rest on, for whoever asks often whether anything does."""
+        self.idle: dict[Hashable, dict[CachedPartition[Wanted], None]] = {}
+        """Idle partitions by the key that they wait for; read directly on the hot path."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -218,8 +219,10 @@ class FetchSessions(Generic[Wanted]):
         now: InstantMs,
         asker: Hashable = None,
     ) -> FetchPlan[Wanted] | ErrorCode:
-        """Take one request. An error code answers the whole request. ``asker``: by what an answer
-        depends on who asks; when that changes, nothing of the session rests any more.
+        """Begin one request. An error code answers the whole request.
+
+        ``asker``: the properties of the sender that its replies depend on. If they change, all
+        partitions of the session are read again.
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -237,7 +240,7 @@ class FetchSessions(Generic[Wanted]):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if session.asker != asker:
             session.asker = asker
-            self._end_rests(session)
+            self._end_all_idle(session)
         return self._continue(session, wanted, forgotten, now)
 
     def _continue(
@@ -253,7 +256,7 @@ class FetchSessions(Generic[Wanted]):
             self._close(session_id)
             return FetchPlan(None, incremental=False, named=[])
         if len(session.partitions) > before and self.partition_count > self.partitions_max:
-            self._close(session_id)  # it may come back whole, and then finds room or goes without
+            self._close(session_id)  # the fetcher may create it again, if there is room
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at = now
@@ -266,22 +269,22 @@ class FetchSessions(Generic[Wanted]):
         wanted: Iterable[tuple[PartitionKey, Wanted]],
         forgotten: Iterable[PartitionKey],
     ) -> None:
-        """Take over what a request adds, changes and drops."""
+        """Apply a request's additions, changes and removals."""
         partitions, before = session.partitions, len(session.partitions)
         for cached in session.moved:
-            self._end_rest(cached)
+            self._end_idle(cached)
         for key, want in wanted:
-            known = partitions.get(key)
-            if known is None:
-                known = partitions[key] = CachedPartition(session, key, want)
-                session.moved[known] = None
+            entry = partitions.get(key)
+            if entry is None:
+                entry = partitions[key] = CachedPartition(session, key, want)
+                session.moved[entry] = None
             else:
-                known.wanted = want
-                self._end_rest(known)
+                entry.wanted = want
+                self._end_idle(entry)
         for key in forgotten:
             dropped = partitions.pop(key, None)
             if dropped is not None:
-                self._end_rest(dropped)
+                self._end_idle(dropped)
                 del session.moved[dropped]
         self.partition_count += len(partitions) - before
 
@@ -319,70 +322,73 @@ class FetchSessions(Generic[Wanted]):
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= len(session.partitions)
-            self._end_rests(session)
+            self._end_all_idle(session)
             self.on_closed(session)
 
-    # -- resting
+    # -- idle partitions
 
-    def rest(self, cached: CachedPartition[Wanted], on: Hashable) -> bool:
-        """A look found no records, no error and nothing that its fetcher does not know: the session
-        looks at it again when it is named, or when ``on`` is stirred or noted. False when there is
-        no such session any more: nobody would end the rest.
+    def mark_idle(self, cached: CachedPartition[Wanted], on: Hashable) -> bool:
+        """Mark a partition idle, after a read without records, error or change of state.
+
+        The session reads it again when a request names it, or after ``notify`` or ``note`` with
+        ``on``. Returns False if the session is closed, since nothing would end the idle time.
         """
         session = cached.session
         if self._sessions.get(session.session_id) is not session:
             return False
         session.moved.pop(cached, None)
-        if cached.rests_on is None:
-            cached.rests_on = on
-            resting = self.resting.get(on)
-            if resting is None:
-                resting = self.resting[on] = {}
-            resting[cached] = None
+        if cached.idle_on is None:
+            cached.idle_on = on
+            idle = self.idle.get(on)
+            if idle is None:
+                idle = self.idle[on] = {}
+            idle[cached] = None
         return True
 
-    def stir(self, on: Hashable) -> Iterable[FetchSession[Wanted]]:
-        """Something happened for which fetches wait: what rested on this rests no more. Of these
-        sessions.
+    def notify(self, on: Hashable) -> Iterable[FetchSession[Wanted]]:
+        """End the idle time of all partitions that wait for ``on``, and return their sessions.
+
+        For events that waiting fetches must return.
         """
-        resting = self.resting.pop(on, None)
-        if resting is None:
+        idle = self.idle.pop(on, None)
+        if idle is None:
             return ()
-        for cached in resting:
-            cached.ends_rest()
-        return [cached.session for cached in resting]
+        for cached in idle:
+            cached.end_idle()
+        return [cached.session for cached in idle]
 
     def note(self, on: Hashable) -> None:
-        """Something happened that is only to be told: what rests on this is looked at by the next
-        request, and rests until then.
+        """Let the next request read the partitions that wait for ``on``; they stay idle until then.
+
+        For events that a reply reports, but that no fetch waits for.
         """
-        for cached in self.resting.get(on, ()):
+        for cached in self.idle.get(on, ()):
             cached.session.moved[cached] = None
 
-    def _end_rest(self, cached: CachedPartition[Wanted]) -> None:
-        on = cached.rests_on
+    def _end_idle(self, cached: CachedPartition[Wanted]) -> None:
+        on = cached.idle_on
         if on is None:
             return
-        cached.ends_rest()
-        resting = self.resting[on]
-        del resting[cached]
-        if not resting:
-            del self.resting[on]
+        cached.end_idle()
+        idle = self.idle[on]
+        del idle[cached]
+        if not idle:
+            del self.idle[on]
 
-    def _end_rests(self, session: FetchSession[Wanted]) -> None:
+    def _end_all_idle(self, session: FetchSession[Wanted]) -> None:
         for cached in session.partitions.values():
-            self._end_rest(cached)
+            self._end_idle(cached)
 
     def check(self) -> None:
-        """Assert the bounds, the count, and that nothing rests unnoticed."""
+        """Assert the bounds, the counts, and that every idle partition is registered."""
         assert len(self._sessions) <= self.sessions_max
         assert self.partition_count <= self.partitions_max
         counted = sum(len(session.partitions) for session in self._sessions.values())
         assert counted == self.partition_count, (counted, self.partition_count)
         for session in self._sessions.values():
-            resting = {one for one in session.partitions.values() if one.rests_on is not None}
-            assert set(session.partitions.values()) == resting | session.moved.keys(), "forgotten"
-            assert all(one in self.resting[one.rests_on] for one in resting), "rests unnoticed"
-        known = sum(len(resting) for resting in self.resting.values())
-        live = [one for session in self._sessions.values() for one in session.partitions.values()]
-        assert known == sum(one.rests_on is not None for one in live), "of a session that is gone"
+            idle = {each for each in session.partitions.values() if each.idle_on is not None}
+            assert set(session.partitions.values()) == idle | session.moved.keys(), "forgotten"
+            assert all(each in self.idle[each.idle_on] for each in idle), "not registered"
+        registered = sum(len(idle) for idle in self.idle.values())
+        live = [each for session in self._sessions.values() for each in session.partitions.values()]
+        assert registered == sum(each.idle_on is not None for each in live), "of a closed session"

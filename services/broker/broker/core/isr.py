@@ -1,8 +1,8 @@
 """The in-sync replicas of a partition as its leader has them: agreed, proposed, and maximal.
 
 A change counts once the controller has written it. Until its outcome is known it may or may not
-count, so that everything that must hold for the ISR must hold for the maximal ISR: agreed and
-proposed together (KIP-497).
+count. So any condition on the ISR must hold for the maximal ISR: agreed and proposed together
+(KIP-497).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,23 +12,23 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoc
 
 
 class IsrProposal(NamedTuple):
-    """An ISR that a leader asks the controller for, with the broker epoch of each member."""
+    """An ISR proposed to the controller, with the broker epoch of each member."""
 
     topic_id: TopicId
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
-    """Of the state that it changes."""
+    """Partition epoch of the state that the proposal changes."""
     isr: tuple[tuple[BrokerId, BrokerEpoch], ...]
 
     @property
     def members(self) -> tuple[BrokerId, ...]:
-        """Without the epochs."""
+        """Broker ids without the epochs."""
         return tuple(broker_id for broker_id, _ in self.isr)
 
 
 class Isr:
-    """Invariant: ``maximal`` is what is agreed and, while one is pending, what is proposed."""
+    """Invariant: ``maximal`` is ``agreed`` plus the members of a pending proposal."""
 
     __slots__ = ("agreed", "maximal", "partition_epoch", "pending")
 
@@ -39,14 +39,14 @@ class Isr:
         self.pending: IsrProposal | None = None
 
     def begin(self, agreed: Sequence[BrokerId], partition_epoch: PartitionEpoch) -> None:
-        """A leader epoch begins with this ISR; whatever was pending was another leader's."""
+        """Begin a leader epoch with this ISR; a pending proposal belonged to another leader."""
         self.agreed = self.maximal = tuple(agreed)
         self.partition_epoch = partition_epoch
         self.pending = None
 
     def take(self, agreed: Sequence[BrokerId], partition_epoch: PartitionEpoch) -> bool:
-        """A newer state, by the feed or in an answer, settles what is pending; an older one is
-        nothing. Whether it was newer.
+        """Take a newer state from the feed or a reply, which settles the pending proposal. Returns
+        True if it was newer; an older one changes nothing.
         """
         if partition_epoch <= self.partition_epoch:
             return False
@@ -54,17 +54,17 @@ class Isr:
         return True
 
     def propose(self, proposal: IsrProposal) -> None:
-        """From now on it may be agreed at any moment."""
+        """Make a proposal pending; it may be agreed at any moment."""
         assert self.pending is None, "one proposal at a time"
         self.pending = proposal
         self.maximal = union(self.agreed, proposal.members)
 
     def refuse(self) -> None:
-        """The controller will not agree to what is pending."""
+        """Drop the pending proposal, which the controller refused."""
         self.pending = None
         self.maximal = self.agreed
 
 
 def union(one: Iterable[BrokerId], other: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
-    """Both, each once, in order of appearance."""
+    """Return the members of both, each once, in order of appearance."""
     return tuple(dict.fromkeys((*one, *other)))

@@ -1,5 +1,5 @@
-"""What a broker's leaders propose, on its way to the controller: one request in flight, the latest
-proposal of each partition, and patience when there is no answer.
+"""ISR proposals of a broker's leaders to the controller: one request in flight, the latest proposal
+of each partition, and a back-off after failures.
 """
 
 from typing import Final
@@ -17,8 +17,8 @@ _Key = tuple[TopicId, int]
 
 
 class IsrProposals:
-    """Invariant: a partition is queued at most once, and what is in flight is proposed again unless
-    it was answered: without an answer it may or may not have been agreed.
+    """Invariant: a partition is queued at most once. Proposals in flight are sent again unless they
+    were answered; without an answer they may or may not have been agreed.
     """
 
     __slots__ = ("_failures", "_in_flight", "_next_at", "_queue")
@@ -33,12 +33,12 @@ class IsrProposals:
         return len(self._queue) + len(self._in_flight)
 
     def add(self, proposal: IsrProposal) -> None:
-        """Send it soon; it replaces an older one of its partition."""
+        """Queue a proposal; it replaces an older one of its partition."""
         self._queue[proposal.topic_id, proposal.partition] = proposal
 
     def next_request(self, now: InstantMs) -> tuple[IsrProposal, ...] | None:
-        """What to ask for now; None while a request is in flight, nothing is queued, or it is too
-        early after a failure.
+        """Return the proposals to send now. None while a request is in flight, while nothing is
+        queued, or during the back-off.
         """
         if self._in_flight or not self._queue or now < self._next_at:
             return None
@@ -47,13 +47,13 @@ class IsrProposals:
         return self._in_flight
 
     def next_try(self, now: InstantMs) -> InstantMs | None:
-        """When to ask ``next_request`` again; None: once something was added or answered."""
+        """Return the time of the next request; None until a proposal is added or answered."""
         if self._in_flight or not self._queue:
             return None
         return max(self._next_at, now)
 
     def answered(self) -> None:
-        """The controller judged each proposal of the request in flight."""
+        """Finish the request in flight; the controller decided each proposal."""
         self._in_flight = ()
         self._failures = 0
         self._next_at = _AT_ONCE

@@ -1,7 +1,8 @@
-"""Leader epochs of one log: at which offset each began, and so where a diverged follower truncates.
+"""Leader epochs of one log: the start offset of each, and the truncation point of a follower that
+has diverged.
 
 The rules are Kafka's (KIP-101, KIP-279): an epoch ends where the next one begins, the latest one at
-the log's end.
+the log end offset.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +13,7 @@ from tidemark.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 
 class EpochEntry(NamedTuple):
-    """One epoch and the offset of the first record that was, or will be, written in it."""
+    """One epoch, and the offset of the first record that was, or will be, written in it."""
 
     leader_epoch: LeaderEpoch
     start_offset: Offset
@@ -24,7 +25,7 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "latest")
 
     latest: LeaderEpoch
-    """The highest epoch known; NO_EPOCH in an empty log."""
+    """Highest epoch of the log; NO_EPOCH in an empty log."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
@@ -33,7 +34,7 @@ class LeaderEpochs:
         self.restore(entries)
 
     def restore(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Replace everything by ``entries`` (epoch, start offset), in order."""
+        """Replace all entries by ``entries`` (epoch, start offset), in order."""
         self._epochs, self._starts = [], []
         for leader_epoch, start_offset in entries:
             self._epochs.append(leader_epoch)
@@ -42,10 +43,10 @@ class LeaderEpochs:
         self.check()
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """An epoch begins at ``start_offset``, unless a newer or the same one began already.
+        """Begin an epoch at ``start_offset``, unless it or a newer one has begun already.
 
-        Returns whether anything changed. Older entries that start at or beyond ``start_offset``
-        never got a record and go.
+        Returns True if it began. Older entries that start at or beyond ``start_offset`` have no
+        record and are removed.
         """
         assert leader_epoch >= 0, leader_epoch
         if leader_epoch <= self.latest:
@@ -58,10 +59,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, leader_epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest known epoch not above ``leader_epoch``, and where it ends (exclusive).
+        """Return the largest epoch not above ``leader_epoch``, and its end offset (exclusive).
 
-        (NO_EPOCH, NO_OFFSET) for an epoch above all that are known. For one below all of them, the
-        epoch itself and the first known start: nothing of it is left here.
+        (NO_EPOCH, NO_OFFSET) for an epoch above the latest. For one below the first entry, the
+        epoch itself and the first entry's start offset: no record of it is left here.
         """
         if leader_epoch < 0 or leader_epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
@@ -74,12 +75,12 @@ class LeaderEpochs:
         return LeaderEpoch(self._epochs[above - 1]), end
 
     def epoch_of(self, offset: int) -> LeaderEpoch:
-        """The epoch in which the record at ``offset`` was written; NO_EPOCH below the first."""
+        """Return the epoch of the record at ``offset``; NO_EPOCH below the first."""
         above = bisect_right(self._starts, offset)
         return LeaderEpoch(self._epochs[above - 1]) if above else NO_EPOCH
 
     def truncate_to(self, offset: int) -> bool:
-        """The log now ends at ``offset``: forget epochs that begin there or later; whether any
+        """Remove epochs that begin at or after ``offset``, the new log end offset. True if any
         did.
         """
         keep = bisect_left(self._starts, offset)
@@ -90,8 +91,8 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, offset: int) -> bool:
-        """The log now starts at ``offset``: the epoch that holds it begins there; whether it did
-        not.
+        """Remove epochs that end at or below ``offset``, the new log start offset; the epoch there
+        begins at it. True if anything changed.
         """
         below = bisect_right(self._starts, offset)
         if below == 0 or (below == 1 and self._starts[0] == offset):
@@ -101,7 +102,7 @@ class LeaderEpochs:
         return True
 
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All of them, oldest first."""
+        """Return all entries, oldest first."""
         return tuple(
             EpochEntry(LeaderEpoch(epoch), Offset(start))
             for epoch, start in zip(self._epochs, self._starts, strict=True)

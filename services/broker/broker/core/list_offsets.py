@@ -1,5 +1,5 @@
-"""Offsets that ListOffsets returns: those at marks (latest, earliest...), from the state of a
-partition, and the search of a log for those of a point in time.
+"""Offsets for ListOffsets: those of marks (latest, earliest...) from the state of a partition, and
+a search of the log for those of a timestamp.
 
     begin --> Seek --> a batch: searched --> Seek, or the offset
       |         |
@@ -22,11 +22,11 @@ from tidemark.model.errors import ErrorCode
 from broker.core.partition import Partition, Role
 
 BATCHES_TRIED_MAX: Final = 16
-"""For one question about a time."""
+"""Most batches read for one timestamp."""
 
 
 class FoundOffset(NamedTuple):
-    """An offset, or an error. ``offset`` is -1 without an error where no record matches."""
+    """An offset, or an error. ``offset`` is -1 if no record matches."""
 
     error_code: ErrorCode = ErrorCode.NONE
     offset: int = -1
@@ -41,14 +41,16 @@ def at_mark(
     leader_epoch_expected: int = -1,
     read_committed: bool = False,
 ) -> FoundOffset | None:
-    """Return the offset at a mark, or an error; None: ``timestamp`` needs an OffsetSearch. The
-    latest is the end of what a reader of that isolation level may fetch.
+    """Return the offset of a mark, or an error; None: ``timestamp`` needs an OffsetSearch.
+
+    The latest offset is the end of the records that this isolation level may read.
     """
     refused = partition.epoch_refused(leader_epoch_expected)
     if refused is not None:
         return FoundOffset(refused.error_code)
     if timestamp == LATEST_TIMESTAMP:
-        # A new leader's watermark may be below the one that its predecessor returned (KIP-207).
+        # A new leader's high watermark may be below the one that its predecessor returned
+        # (KIP-207).
         if not partition.latest_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
         return _with_epoch(partition, _readable_end(partition, read_committed=read_committed))
@@ -62,8 +64,8 @@ def at_mark(
 
 
 def at_replica_mark(partition: Partition, timestamp: int) -> FoundOffset | None:
-    """Return the start or the end of this replica's own log, committed or not, leader or not: for
-    tools that watch replicas catch up. None for other marks, and where the log has failed.
+    """Return the start or end offset of this replica's own log, committed or not, leader or not.
+    For tools that observe replicas. None for other marks, and if the log has failed.
     """
     if partition.role is Role.FAILED:
         return None
@@ -75,16 +77,16 @@ def at_replica_mark(partition: Partition, timestamp: int) -> FoundOffset | None:
 
 
 class Seek(NamedTuple):
-    """Read the next batch that may hold the record. It begins below ``end``."""
+    """Request to read the next batch, below ``end``, that may contain the record."""
 
     end: int
     start: int | None = None
-    """First offset of interest; None: the log's first."""
+    """First offset to read; None: the log start offset."""
 
 
 class OffsetSearch:
-    """Search for the first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first
-    with the highest timestamp, of what a reader of that isolation level may fetch.
+    """Search for the first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first one
+    with the highest timestamp, among the records that the isolation level may read.
     """
 
     __slots__ = ("_end", "_is_for_maximum", "_partition", "_tried")
@@ -96,22 +98,23 @@ class OffsetSearch:
         self._tried = 0
 
     def begin(self) -> Seek | FoundOffset:
-        """Return where to look first."""
+        """Return the first range to read, or an error."""
         if self._is_for_maximum and not self._partition.latest_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
         return Seek(self._end)
 
     def exhausted(self) -> FoundOffset:
-        """Return the answer where no batch is left. A new leader may not have all that is committed
-        yet, which may hold a record of that time (KIP-207).
+        """Return the answer if no batch is left. A new leader may not yet have all committed
+        records, one of which may match (KIP-207).
         """
-        known = self._is_for_maximum or self._partition.latest_known
-        return FoundOffset(ErrorCode.NONE if known else ErrorCode.OFFSET_NOT_AVAILABLE)
+        is_final = self._is_for_maximum or self._partition.latest_known
+        return FoundOffset(ErrorCode.NONE if is_final else ErrorCode.OFFSET_NOT_AVAILABLE)
 
     def searched(self, batch_end: int, record: tuple[int, int] | None) -> Seek | FoundOffset:
-        """Return the answer, or where to look next, after a batch: its end, offset and timestamp of
-        its first record that matches. After compaction it may lack the record that its header
-        promises.
+        """Return the answer after reading a batch, or the next range to read.
+
+        ``record`` is the offset and timestamp of the batch's first match. After compaction a batch
+        may lack the record that its header announces.
         """
         partition = self._partition
         if record is not None and (self._is_for_maximum or record[0] >= partition.log_start):

@@ -1,4 +1,4 @@
-"""Open and aborted transactions of one partition, as its log tells them (KIP-98).
+"""Open and aborted transactions of one partition, derived from its log (KIP-98).
 
     offsets       10 a   11 b   12 a   13 COMMIT a   14 b   15 ABORT b
     first unstable  10 ............... 11 .................. none
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction of one producer: its records, first to last offset inclusive, where
-    the last one is the marker's. ``last_stable`` as the marker left it.
+    """One aborted transaction of one producer: first and last offset, inclusive; the last one is
+    the marker's. ``last_stable`` is the last stable offset after the marker.
     """
 
     producer_id: int
@@ -24,15 +24,17 @@ class AbortedTxn(NamedTuple):
 
 
 class OpenTxns:
-    """The transactions of one partition that readers of committed records must wait for."""
+    """Transactions of one partition that limit the last stable offset."""
 
     __slots__ = ("_ended", "_first_offsets")
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        """By producer id, in the order of the offsets."""
+        """First offsets by producer id, in offset order."""
         self._ended: deque[tuple[int, int]] = deque()
-        """(first offset, marker's offset) of those that may not be replicated yet, by marker."""
+        """(first offset, marker's offset) of ended transactions that may not be replicated, in
+        order.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._first_offsets or self._ended)
@@ -41,28 +43,28 @@ class OpenTxns:
         return len(self._first_offsets)
 
     def first_of(self, producer_id: int) -> int | None:
-        """Where this producer's open transaction began; None without one."""
+        """Return the first offset of the producer's open transaction, or None."""
         return self._first_offsets.get(producer_id)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """The first record of a transaction is in the log."""
+        """Begin a transaction at the offset of its first record."""
         assert producer_id not in self._first_offsets, (producer_id, first_offset)
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int) -> int | None:
-        """Its marker is in the log. Where it began; None when it had written nothing here."""
+        """End a transaction by its marker; return its first offset, None without records here."""
         first = self._first_offsets.pop(producer_id, None)
         if first is not None:
             self._ended.append((first, marker_offset))
         return first
 
     def first_open(self) -> int | None:
-        """Of the oldest transaction without a marker."""
+        """Return the first offset of the oldest transaction without a marker."""
         return next(iter(self._first_offsets.values()), None)
 
     def last_stable(self, high_watermark: int) -> int:
-        """The first offset that may yet turn out committed or aborted; the high watermark when all
-        below it is decided (KIP-98).
+        """Return the last stable offset: the first offset that is neither committed nor aborted
+        yet, or the high watermark if all below it are decided (KIP-98).
         """
         stable = self.first_open()
         stable = high_watermark if stable is None else min(stable, high_watermark)
@@ -72,12 +74,14 @@ class OpenTxns:
         return min(stable, min((first for first, _ in ended), default=stable))
 
     def ended(self) -> tuple[tuple[int, int], ...]:
-        """(first offset, marker's offset) of those that may not be replicated: for a snapshot."""
+        """Return (first offset, marker's offset) of ended transactions that may not be
+        replicated
+        """
         return tuple(self._ended)
 
     def restore(
         self, first_offsets: Iterable[tuple[int, int]], ended: Iterable[tuple[int, int]]
     ) -> None:
-        """Replace everything: (producer id, first offset) of the open ones, and ``ended``."""
-        self._first_offsets = dict(sorted(first_offsets, key=lambda one: one[1]))
+        """Replace all state: (producer id, first offset) of open transactions, and ``ended``."""
+        self._first_offsets = dict(sorted(first_offsets, key=lambda txn: txn[1]))
         self._ended = deque(ended)

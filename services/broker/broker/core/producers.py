@@ -1,4 +1,4 @@
-"""Idempotent producers of one partition: which batch is new, a repetition, a gap, or fenced.
+"""Idempotent producers of one partition: detection of new, repeated, missing and fenced batches.
 
 Kafka's rules (KIP-98, KIP-360): per producer id an epoch and the last five batches. Sequences
 number the records of a producer in this partition and go from 2**31 - 1 back to 0.
@@ -13,7 +13,9 @@ from tidemark.model.errors import ErrorCode
 from broker.core.open_txns import AbortedTxn, OpenTxns
 
 BATCHES_KEPT: Final = 5
-"""What clients may have in flight (max.in.flight.requests.per.connection with idempotence)."""
+"""Batches that clients may have in flight (max.in.flight.requests.per.connection with
+idempotence).
+"""
 NO_SEQUENCE: Final = -1
 NO_TXN_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
@@ -23,7 +25,7 @@ _HALF: Final = 2**30
 
 
 class ProducedBatch(NamedTuple):
-    """One appended batch of a producer, as long as a retry of it would be recognised."""
+    """One appended batch of a producer, kept as long as a retry of it can be recognised."""
 
     base_sequence: int
     last_sequence: int
@@ -34,33 +36,33 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """All that is known of one producer: what a snapshot keeps. ``batches`` is oldest first."""
+    """State of one producer in a snapshot. ``batches`` is oldest first."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     current_txn_first_offset: int
     updated_at: int
-    """Broker's wall clock at the last append, ms; counts for expiry."""
+    """Broker's wall clock at the last append, ms; used for expiry."""
     batches: tuple[ProducedBatch, ...]
 
     @property
     def last_sequence(self) -> int:
-        """NO_SEQUENCE before its first batch."""
+        """Last sequence; NO_SEQUENCE before the first batch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_timestamp(self) -> int:
-        """Of its last batch; -1 before the first."""
+        """Max timestamp of the last batch; -1 before the first."""
         return self.batches[-1].timestamp if self.batches else -1
 
 
 class Accepted(NamedTuple):
-    """The batch is the producer's next one."""
+    """Verdict on the producer's next batch."""
 
 
 class Duplicate(NamedTuple):
-    """The batch was appended before: acknowledge it with these."""
+    """Verdict on a batch that was appended before; acknowledge it with these values."""
 
     base_offset: int
     last_offset: int
@@ -68,14 +70,14 @@ class Duplicate(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The batch must not be appended."""
+    """Verdict on a batch that must not be appended."""
 
     error_code: ErrorCode
     message: str
 
 
 class Ended(NamedTuple):
-    """The marker is in the log already: acknowledge it once all that is there is replicated."""
+    """Verdict on a marker that is in the log; acknowledge it once the log so far is replicated."""
 
 
 Verdict = Accepted | Duplicate | Refused
@@ -84,7 +86,7 @@ ENDED: Final = Ended()
 
 
 class ProducerState(NamedTuple):
-    """All of a table: what a snapshot keeps."""
+    """State of a table in a snapshot."""
 
     entries: tuple[ProducerEntry, ...]
     owner_epoch: int = NO_OWNER
@@ -93,7 +95,7 @@ class ProducerState(NamedTuple):
 
 
 class _Producer:
-    """One producer's live state. ``batches`` is oldest first and never longer than BATCHES_KEPT."""
+    """State of one producer in memory. ``batches`` is oldest first, BATCHES_KEPT at most."""
 
     __slots__ = (
         "batches",
@@ -110,8 +112,8 @@ class _Producer:
 
 
 class ProducerTable:
-    """The producers of one partition, their transactions, and who owns it where it is a
-    coordinator's shard. Changed only by ``appended``, ``replay`` and ``expire``.
+    """The producers of one partition, their transactions, and the owner epoch of a coordinator's
+    shard. Changed by ``appended``, ``replay`` and ``expire`` alone.
     """
 
     __slots__ = ("_producers", "newly_aborted", "owner_epoch", "txns")
@@ -120,9 +122,9 @@ class ProducerTable:
         self._producers: dict[int, _Producer] = {}
         self.txns = OpenTxns()
         self.owner_epoch = NO_OWNER
-        """Appends of a shard's owner with a lower epoch are refused."""
+        """Highest epoch of the shard's owners; appends with a lower one are refused."""
         self.newly_aborted: list[AbortedTxn] = []
-        """For the index of aborted transactions, which takes them from here."""
+        """Aborted transactions not yet taken by their index."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -131,9 +133,9 @@ class ProducerTable:
         return producer_id in self._producers
 
     def check(self, header: BatchHeader, now: int) -> Verdict:
-        """Decide about one batch that has a producer id; changes nothing.
+        """Decide on one batch with a producer id; changes nothing.
 
-        A producer id that is not known (new, expired, or removed by retention) may begin at any
+        A producer id without state here (new, expired, or removed by retention) may begin at any
         sequence, as in Kafka. ``now`` is wall time in ms.
         """
         producer = self._producers.get(header.producer_id)
@@ -150,7 +152,7 @@ class ProducerTable:
         return _out_of_turn(producer, header, expected)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> Refused | None:
-        """For a batch without sequences: only a newer session's producer fences it."""
+        """Return the refusal of a batch without sequences; only a newer session fences it."""
         producer = self._producers.get(producer_id)
         if producer is None or producer_epoch >= producer.producer_epoch:
             return None
@@ -159,10 +161,11 @@ class ProducerTable:
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, *, bumped: bool
     ) -> Accepted | Ended | Refused:
-        """Decide about the end of a producer's transaction; changes nothing.
+        """Decide on a marker of a producer's transaction; changes nothing.
 
-        ``bumped``: its epoch is above the one that the transaction's records have (transactions
-        v2): one that is not came too late, and would end the next transaction (KIP-890, KIP-1228).
+        ``bumped``: the marker's epoch must be above that of the transaction's records (transactions
+        v2). If it is not, the marker is late and would end the next transaction (KIP-890,
+        KIP-1228).
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -182,8 +185,8 @@ class ProducerTable:
         return ACCEPTED
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this producer has a transaction of this epoch here: one of an older epoch is
-        another, whose marker is still to come.
+        """True if the producer has an open transaction of this epoch here. One of an older epoch is
+        another transaction, whose marker is yet to come.
         """
         producer = self._producers.get(producer_id)
         return (
@@ -193,19 +196,20 @@ class ProducerTable:
         )
 
     def check_offsets(self, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """Decide about positions that a group commits in this producer's transaction, which the
-        coordinator knows of; changes nothing.
+        """Decide on offsets that a group commits in this producer's transaction; changes nothing.
+
+        The coordinator has verified the partition.
         """
         if self.check_epoch(producer_id, producer_epoch) is not None:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         is_another = self.txns.first_of(producer_id) is not None and not self.is_open(
             producer_id, producer_epoch
         )
-        # The marker of its last transaction is still to come: clients repeat the commit.
+        # The marker of the last transaction is yet to come; clients retry the commit.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_another else ErrorCode.NONE
 
     def check_transaction(self, header: BatchHeader) -> Refused | None:
-        """A producer with an open transaction here writes in it until it ends."""
+        """Return the refusal of a batch outside the producer's open transaction, or None."""
         if self.txns.first_of(header.producer_id) is None:
             return None
         if header.is_transactional:
@@ -222,7 +226,7 @@ class ProducerTable:
         )
 
     def appended(self, header: BatchHeader, base_offset: int, now: int) -> None:
-        """A batch that ``check`` accepted is in the log from ``base_offset`` on."""
+        """Add a batch that ``check`` accepted, and that is in the log from ``base_offset`` on."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
@@ -248,10 +252,11 @@ class ProducerTable:
             del batches[0]
 
     def replay(self, header: BatchHeader, now: int, control: ControlRecord | None = None) -> None:
-        """A batch found in the log, in log order. Never refuses: it was accepted once.
+        """Apply a batch of the log, in log order. Never refuses, since the batch was accepted
+        before.
 
-        ``control`` is what a control batch says. Batches without sequences (the coordinators' own)
-        only begin a transaction.
+        ``control`` is the content of a control batch. Batches without sequences (the coordinators'
+        own) only begin a transaction.
         """
         if isinstance(control, OwnerRecord):
             self.owner_epoch = max(self.owner_epoch, control.owner_epoch)
@@ -290,7 +295,9 @@ class ProducerTable:
             )
 
     def expire(self, now: int, expiration_ms: int) -> int:
-        """Forget producers silent for ``expiration_ms`` and without a transaction; how many."""
+        """Remove producers without an append for ``expiration_ms`` and without a transaction;
+        return their number.
+        """
         gone = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -302,11 +309,11 @@ class ProducerTable:
         return len(gone)
 
     def clear(self) -> None:
-        """Forget everything: before a restore, or when the log starts anew."""
+        """Remove all state: before a restore, or when the log starts from empty."""
         self.restore(ProducerState(()))
 
     def entries(self) -> tuple[ProducerEntry, ...]:
-        """Every producer."""
+        """Return the state of every producer."""
         first_of = self.txns.first_of
         return tuple(
             ProducerEntry(
@@ -321,11 +328,11 @@ class ProducerTable:
         )
 
     def state(self) -> ProducerState:
-        """Everything, for a snapshot."""
+        """Return all state, for a snapshot."""
         return ProducerState(self.entries(), self.owner_epoch, self.txns.ended())
 
     def restore(self, state: ProducerState) -> None:
-        """Replace everything by what a snapshot kept."""
+        """Replace all state by a snapshot's."""
         self._producers.clear()
         self.newly_aborted.clear()
         self.owner_epoch = state.owner_epoch
@@ -344,12 +351,12 @@ class ProducerTable:
         )
 
     def statistics(self) -> tuple[ProducerEntry, ...]:
-        """What DescribeProducers tells, by producer id."""
+        """Return the producers for DescribeProducers, by producer id."""
         return tuple(sorted(self.entries()))
 
 
 def _other_epoch(producer: _Producer, header: BatchHeader) -> Verdict:
-    """An older epoch is fenced; a newer one begins at sequence 0."""
+    """Decide on a batch of another epoch: older ones are fenced, newer ones begin at sequence 0."""
     epoch = header.producer_epoch
     if epoch < producer.producer_epoch:
         return _fenced(header.producer_id, epoch, producer.producer_epoch)
@@ -369,14 +376,17 @@ def _fenced(producer_id: int, epoch: int, current: int) -> Refused:
 
 
 def _out_of_turn(producer: _Producer, header: BatchHeader, expected: int) -> Verdict:
-    """The right epoch, but not the next sequence: repeated, older than the window, or a gap."""
+    """Decide on a batch of the current epoch with a sequence out of order: repeated, older than the
+    window, or after a gap.
+    """
     base = header.base_sequence
     last = (base + header.last_offset_delta) % _SEQUENCES
     for batch in producer.batches:
         if batch.base_sequence == base and batch.last_sequence == last:
             return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
     if producer.batches:
-        # Sequences are a circle: what lies less than half of it behind the window is in the past.
+        # Sequences are circular: a distance behind the window of less than half the circle is the
+        # past.
         behind = (producer.batches[0].base_sequence - last) % _SEQUENCES
         if 0 < behind < _HALF:
             return Refused(

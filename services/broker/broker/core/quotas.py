@@ -1,9 +1,8 @@
-"""The quota hook: every produce, fetch and request asks it, and hears for how long the connection
-is to be muted.
+"""Quotas: every produce, fetch and request is charged, and returns the time for which its
+connection is muted.
 
 No quota is configured by default, which costs one attribute test. A quota is a rate over a window
-(KIP-13's token form): what is taken beyond it becomes throttle time, so that the average comes back
-to the rate.
+(KIP-13's token form): an excess becomes throttle time, so that the average returns to the rate.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ PRINCIPALS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """Bytes a second and principal; None: no quota."""
+    """Bytes per second and principal; None: no quota."""
 
     produce_bytes_per_s: int | None = None
     fetch_bytes_per_s: int | None = None
@@ -25,8 +24,8 @@ class QuotaLimits:
 
 @dataclass(slots=True)
 class Allowance:
-    """A bucket that fills at a rate up to one second's worth, and may go below zero: that debt is
-    the throttle.
+    """Token bucket that fills at a rate up to one second's worth. It may go below zero; that debt
+    is the throttle time.
     """
 
     rate_per_s: int
@@ -38,7 +37,7 @@ class Allowance:
         self.tokens = float(self.rate_per_s)
 
     def take(self, amount: int, now: InstantMs) -> int:
-        """Take ``amount`` and say for how many ms the taker must rest."""
+        """Take ``amount`` tokens; return the throttle time in ms."""
         if self.filled_at is not None:
             self.tokens += (now - self.filled_at) * self.rate_per_s / 1_000
             self.tokens = min(self.tokens, float(self.rate_per_s))
@@ -50,7 +49,7 @@ class Allowance:
 
 
 class Quotas:
-    """Throttle times by principal. ``enabled`` is False while nothing is configured."""
+    """Throttle times by principal. ``enabled`` is False while no quota is configured."""
 
     def __init__(self, limits: QuotaLimits | None = None) -> None:
         self.limits = limits or QuotaLimits()
@@ -58,11 +57,11 @@ class Quotas:
         self._allowances: dict[tuple[str, str], Allowance] = {}
 
     def produced(self, principal: str, size_bytes: int, now: InstantMs) -> int:
-        """Milliseconds to throttle after a produce of ``size_bytes``."""
+        """Charge a produce of ``size_bytes``; return the throttle time in ms."""
         return self._take("produce", principal, self.limits.produce_bytes_per_s, size_bytes, now)
 
     def fetched(self, principal: str, size_bytes: int, now: InstantMs) -> int:
-        """Milliseconds to throttle after a fetch of ``size_bytes``."""
+        """Charge a fetch of ``size_bytes``; return the throttle time in ms."""
         return self._take("fetch", principal, self.limits.fetch_bytes_per_s, size_bytes, now)
 
     def _take(
@@ -73,7 +72,7 @@ class Quotas:
         allowance = self._allowances.get((kind, principal))
         if allowance is None:
             if len(self._allowances) >= PRINCIPALS_MAX:
-                # Forgetting the longest known forgives at most one second of its debt.
+                # Dropping the oldest entry loses at most one second of its debt.
                 del self._allowances[next(iter(self._allowances))]
             allowance = self._allowances[kind, principal] = Allowance(rate)
         return allowance.take(amount, now)

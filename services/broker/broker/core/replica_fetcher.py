@@ -1,7 +1,7 @@
-"""What one follower connection asks its leader for: an incremental fetch session (KIP-227) over the
-partitions that it follows there, and patience with those that failed or are throttled.
+"""Requests of one follower connection: an incremental fetch session (KIP-227) over the partitions
+followed there, with a back-off for those that failed or are throttled.
 
-Partitions are asked again only when their position changed: in a session the leader remembers.
+A partition is sent again only when its position changed; the leader's session remembers the rest.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _NOT_BACKING_OFF: Final = InstantMs(-1)
 
 
 class FetchAsk(NamedTuple):
-    """One request: what is new in the session, and what it drops."""
+    """One request: partitions to add to the session or to update in it, and those to remove."""
 
     session_id: int
     session_epoch: int
@@ -29,7 +29,7 @@ class FetchAsk(NamedTuple):
 
 
 class _Followed:
-    """One partition; ``asked`` is what the session knows of it, None when it does not."""
+    """One followed partition; ``asked`` is its position in the leader's session, or None."""
 
     __slots__ = ("asked", "committed_end", "partition", "retry_at")
 
@@ -38,22 +38,22 @@ class _Followed:
         self.asked: FetchPartition | None = None
         self.retry_at = _NOT_BACKING_OFF
         self.committed_end: int | None = None
-        """The leader's high watermark by its last answer; None before the first."""
+        """The leader's high watermark in its last reply; None before the first."""
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it has all that is committed, as far as it knows (KIP-73's rule)."""
+        """True if the replica has all committed records, as of the last reply (KIP-73's rule)."""
         return self.committed_end is not None and self.partition.log_end >= self.committed_end
 
 
 class ReplicaFetcher:
-    """Invariant: with a session, its partitions are exactly those with ``asked``."""
+    """Invariant: the leader's session, if there is one, has the partitions with ``asked``."""
 
     def __init__(self, *, partition_bytes_max: int) -> None:
         self._partition_bytes_max = partition_bytes_max
         self._followed: dict[PartitionKey, _Followed] = {}
         self._moved: dict[PartitionKey, None] = {}
-        """Asked anew with the next request."""
+        """Partitions to send with the next request."""
         self._backing_off: dict[PartitionKey, None] = {}
         self._forgotten: list[PartitionKey] = []
         self._session_id = NO_SESSION
@@ -66,12 +66,12 @@ class ReplicaFetcher:
         return key in self._followed
 
     def partition(self, key: PartitionKey) -> Partition | None:
-        """What is followed under this key."""
+        """Return the partition followed under this key."""
         followed = self._followed.get(key)
         return None if followed is None else followed.partition
 
     def add(self, partition: Partition) -> None:
-        """Follow it from its present position; also after its leader epoch changed."""
+        """Follow a partition from its present position, also after a change of its leader epoch."""
         key = (partition.topic_id, partition.topic_partition.partition)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
@@ -83,7 +83,7 @@ class ReplicaFetcher:
         self._moved[key] = None
 
     def remove(self, key: PartitionKey) -> None:
-        """Follow it no more."""
+        """Stop following a partition."""
         followed = self._followed.pop(key, None)
         self._moved.pop(key, None)
         self._backing_off.pop(key, None)
@@ -91,12 +91,12 @@ class ReplicaFetcher:
             self._forgotten.append(key)
 
     def moved(self, key: PartitionKey) -> None:
-        """Its position changed."""
+        """Send a partition's changed position with the next request."""
         if key in self._followed and key not in self._backing_off:
             self._moved[key] = None
 
     def back_off(self, key: PartitionKey, until: InstantMs) -> None:
-        """The leader failed it: leave it out until then, or until it is added anew."""
+        """Leave a partition out after a failure, until ``until`` or until it is added again."""
         followed = self._followed.get(key)
         if followed is None:
             return
@@ -107,16 +107,14 @@ class ReplicaFetcher:
             followed.asked = None
             self._forgotten.append(key)
 
-    def told(self, key: PartitionKey, high_watermark: int) -> None:
-        """The leader's high watermark, with what it answered."""
+    def set_committed_end(self, key: PartitionKey, high_watermark: int) -> None:
+        """Store the leader's high watermark from a reply."""
         followed = self._followed.get(key)
         if followed is not None:
             followed.committed_end = high_watermark
 
     def hold(self, keys: Iterable[PartitionKey], until: InstantMs) -> None:
-        """The throttled among what is followed: leave out those that are behind. What is in sync
-        is asked for always.
-        """
+        """Throttle partitions until ``until``. Those in sync are never left out."""
         for key in keys:
             followed = self._followed.get(key)
             if followed is None or followed.is_in_sync or followed.retry_at >= until:
@@ -124,16 +122,16 @@ class ReplicaFetcher:
             self.back_off(key, until)
 
     def next_due(self) -> InstantMs | None:
-        """When the first partition that is left out may be asked again."""
+        """Return the earliest time at which a partition's back-off ends."""
         return min((self._followed[key].retry_at for key in self._backing_off), default=None)
 
     def request(self, now: InstantMs) -> FetchAsk | None:
-        """The next request; None while there is nothing to ask for."""
-        for key in [one for one in self._backing_off if self._followed[one].retry_at <= now]:
+        """Return the next request; None if no partition may be fetched."""
+        for key in [each for each in self._backing_off if self._followed[each].retry_at <= now]:
             del self._backing_off[key]
             self._moved[key] = None
         if len(self._followed) == len(self._backing_off):
-            return None  # the session stays: what it is to forget goes with the next request
+            return None  # the session stays; partitions to forget go with the next request
         if self._session_id == NO_SESSION:
             asked = [key for key in self._followed if key not in self._backing_off]
         else:
@@ -169,14 +167,14 @@ class ReplicaFetcher:
         )
 
     def asked_epoch(self, key: PartitionKey) -> int:
-        """The leader epoch under which the answer under way was asked for; -1: it was not."""
+        """Return the leader epoch in the request in flight; -1 if the partition is not in it."""
         followed = self._followed.get(key)
         if followed is None or followed.asked is None:
             return -1
         return followed.asked.current_leader_epoch
 
     def answered(self, session_id: int) -> None:
-        """The leader took the request; ``session_id`` 0: it keeps no session for us."""
+        """Continue the session after a reply; ``session_id`` 0: the leader keeps no session."""
         if session_id == NO_SESSION or (self._session_id not in (NO_SESSION, session_id)):
             self._end_session()
             return
@@ -185,7 +183,7 @@ class ReplicaFetcher:
         self._session_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
 
     def failed(self) -> None:
-        """The connection broke, or the leader knows no such session: begin a new one."""
+        """Begin a new session, after the connection broke or the leader lost the session."""
         self._end_session()
 
     def _end_session(self) -> None:

@@ -6,9 +6,9 @@ from tidemark.model.metadata import TopicImage
 
 
 def error_elsewhere(topic: TopicImage, partition: int, broker_id: BrokerId) -> ErrorCode:
-    """For a topic of the metadata whose ``partition`` is not hosted here."""
+    """Return the error for a ``partition`` of a topic in the metadata that is not hosted here."""
     if not 0 <= partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.partitions[partition].leader == broker_id:
-        return ErrorCode.KAFKA_STORAGE_ERROR  # it belongs here, yet no log directory could take it
+        return ErrorCode.KAFKA_STORAGE_ERROR  # assigned here, but no log directory took it
     return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,5 +1,5 @@
-"""Checks of transactional batches and of transactional commits of offsets (KIP-890): whether the
-coordinator must be asked if the partition is part of the transaction, and what its answer means.
+"""Checks of transactional batches and of transactional offset commits (KIP-890): if the coordinator
+must verify that the partition is part of the transaction, and the meaning of its reply.
 
     begin --> Ask --> answered --> decision
       |                  |
@@ -17,23 +17,25 @@ from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Partition, Refusal
 
 ASKS_MAX: Final = 2
-"""For one batch. The marker that a question waited for voids its answer; another one is rare."""
+"""Most verifications of one batch. A marker that the coordinator's reply waited for voids it; a
+second one is rare.
+"""
 ENDED_MEANWHILE: Final = Refusal(
     ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction ended while the batch was verified; retry"
 )
 _RETRIED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""Error of a commit where a batch gets NOT_ENOUGH_REPLICAS: clients repeat the commit."""
+"""Error of an offset commit where a batch gets NOT_ENOUGH_REPLICAS: clients retry the commit."""
 
 
 class Ask(NamedTuple):
-    """The coordinator must be asked. Its answer counts while the guard holds."""
+    """Request to verify with the coordinator. Its reply counts while the guard holds."""
 
     guard: int
 
 
 class OffsetsCheck:
-    """Check of one transactional commit of offsets to the partition of its group. After NONE the
-    append must follow before anything else runs: a marker may come in between.
+    """Check of one transactional offset commit to the partition of its group. After NONE the append
+    must follow before any other code runs, since a marker may come in between.
     """
 
     __slots__ = ("_commit", "_partition")
@@ -43,7 +45,7 @@ class OffsetsCheck:
         self._commit = commit
 
     def begin(self, *, can_ask: bool) -> Ask | ErrorCode:
-        """Return the decision, or Ask. ``can_ask``: this broker verifies transactions."""
+        """Return the decision, or Ask. ``can_ask``: True if this broker verifies transactions."""
         problem = producer_problem(self._commit)
         if problem is not ErrorCode.NONE:
             return problem
@@ -53,8 +55,8 @@ class OffsetsCheck:
         return self._partition.producers.check_offsets(producer_id, producer_epoch)
 
     def answered(self, asked: Ask, refused: Refusal | None) -> ErrorCode:
-        """Return the decision after the coordinator's answer: ErrorCode.NONE, or why the commit is
-        refused. ``refused`` None: the partition is part of the transaction.
+        """Return the decision after the coordinator's reply: NONE, or the error of the commit.
+        ``refused`` is None if the partition is part of the transaction.
         """
         if refused is not None:
             may_pass = refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -66,7 +68,7 @@ class OffsetsCheck:
 
 
 class BatchCheck:
-    """Check of one transactional batch, before it is admitted."""
+    """Check of one transactional batch before it is admitted."""
 
     __slots__ = ("_asks", "_first_sequence", "_header", "_partition")
 
@@ -78,8 +80,8 @@ class BatchCheck:
         self._asks = 0
 
     def begin(self, *, can_ask: bool) -> Ask | None:
-        """Return Ask, or None: the batch may go on. ``can_ask``: this broker verifies
-        transactions; otherwise every producer may begin one.
+        """Return Ask, or None if the batch may be admitted. ``can_ask``: True if this broker
+        verifies transactions; otherwise every producer may begin one.
         """
         if not self._partition.needs_verification(self._header):
             return None
@@ -90,7 +92,7 @@ class BatchCheck:
         return None
 
     def answered(self, asked: Ask, refused: Refusal | None) -> Ask | Refusal | None:
-        """Return the refusal, Ask once more, or None: the batch may go on."""
+        """Return the refusal, another Ask, or None if the batch may be admitted."""
         if refused is not None:
             return refused
         if self._partition.verifications.answer(self._header.producer_id, asked.guard):

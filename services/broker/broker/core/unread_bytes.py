@@ -1,18 +1,18 @@
-"""How many bytes become readable when the high watermark moves: what long polls count by."""
+"""Bytes that become readable when the high watermark moves, counted for fetches that wait."""
 
 from collections import deque
 from typing import Final
 
 ENTRIES_MAX: Final = 1_024
-"""Beyond it the latest entries are taken together: while the watermark stands still, acks=1 writes
-may go on for ever.
+"""Most entries; the latest are merged beyond it. While the high watermark does not move, acks=1
+writes may continue without limit.
 """
 UNKNOWN_BYTES: Final = 2**31
-"""Of batches from before this leadership: more than any fetch waits for, so that it looks."""
+"""Size of batches from before this leader epoch: more than any fetch waits for, so it reads."""
 
 
 class UnreadBytes:
-    """(end, bytes) of the batches that the high watermark has not passed, oldest first."""
+    """(end, bytes) of the batches above the high watermark, oldest first."""
 
     __slots__ = ("_entries",)
 
@@ -23,15 +23,15 @@ class UnreadBytes:
         return len(self._entries)
 
     def add(self, end: int, size_bytes: int) -> None:
-        """A batch was appended."""
+        """Add an appended batch."""
         entries = self._entries
         if len(entries) >= ENTRIES_MAX:
             size_bytes += entries.pop()[1]
         entries.append((end, size_bytes))
 
     def passed(self, high_watermark: int) -> int:
-        """The watermark moved: the bytes that it passed, at least 1 (of batches whose size is not
-        known any more).
+        """Move the high watermark; return the bytes that it passed, at least 1, since some batches
+        have no known size.
         """
         entries, gained_bytes = self._entries, 0
         while entries and entries[0][0] <= high_watermark:
@@ -39,5 +39,5 @@ class UnreadBytes:
         return max(gained_bytes, 1)
 
     def clear(self) -> None:
-        """Another leader's batches are not counted."""
+        """Remove all entries: another leader's batches are not counted."""
         self._entries.clear()

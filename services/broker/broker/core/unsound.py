@@ -1,5 +1,5 @@
-"""Replicas whose disk failed or lost bytes: which are to be reported to the controller, when, and
-from when on one of them may be made sound again.
+"""Replicas whose disk failed or lost bytes: those to report to the controller, the time of the
+report, and the condition for a repair.
 
     damage found, or directory failed      it fetches no longer
     reported, until by the image           it is in no ISR and no ELR, in a later leader epoch:
@@ -15,42 +15,42 @@ from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import PartitionImage
 
 BACKOFF: Final = Backoff(50, 1_000)
-"""After a report without an answer."""
+"""Delay after a report without a reply."""
 AGAIN: Final = Backoff(1_000, 30_000)
-"""Until a replica that stays unsound is reported again."""
+"""Delay until a replica that stays unsound is reported again."""
 LOOK_MS: Final = 50
 REPORT_REPLICAS_MAX: Final = 1_000
 FIRST_EPOCH: Final = 0
 FOUND_AT_START: Final = -1
-"""No leader epoch: it has fetched nothing since it registered."""
+"""Not a leader epoch: the replica has fetched nothing since the broker registered."""
 
 Key = tuple[TopicId, int]
 
 
 class Unsound(NamedTuple):
-    """One replica here, as it is to be reported."""
+    """Report of one replica of this broker."""
 
     topic_id: TopicId
     partition: int
     leader_epoch: int
     is_offline: bool
-    """Its directory failed; else it is damaged, and leads on while nobody else could."""
+    """True if its directory failed; otherwise it is damaged, and leads if no other replica can."""
     reason: str
 
     @property
     def key(self) -> Key:
-        """Which replica."""
+        """Topic id and partition number."""
         return self.topic_id, self.partition
 
 
 def is_counted(state: PartitionImage, broker: BrokerId) -> bool:
-    """Whether a replica may be taken to have all that is committed."""
+    """True if a replica may be taken to have all committed records."""
     return broker in state.isr or broker in state.elr
 
 
 def is_new_here(state: PartitionImage, broker: BrokerId) -> bool:
-    """Whether a replica without a log was never made, rather than lost: leader and ISR are those of
-    the partition's creation, or the replica is on its way in.
+    """True if a replica without a log was never created, rather than lost: leader and ISR are those
+    of the partition's creation, or the replica is being added.
     """
     if broker in state.adding:
         return not is_counted(state, broker)
@@ -65,9 +65,10 @@ def must_report(
     is_offline: bool,
     live: Collection[BrokerId],
 ) -> bool:
-    """Whether an unsound replica must still be reported to the controller. ``unsound_since``: the
-    last leader epoch in which it fetched. The only replica stays whatever is reported of it, and a
-    damaged one while no other member of ISR or ELR lives.
+    """True if an unsound replica must still be reported to the controller.
+
+    ``unsound_since``: the last leader epoch in which it fetched. An only replica is never reported.
+    A damaged one is not reported while no other member of ISR or ELR is alive.
     """
     if broker not in state.replicas or state.replicas == (broker,):
         return False
@@ -78,7 +79,7 @@ def must_report(
 
 
 def may_repair(state: PartitionImage, broker: BrokerId, *, unsound_since: int) -> bool:
-    """Whether a damaged replica may drop what it has: another leads, and no fetch of it counts."""
+    """True if a damaged replica may drop its log: another leads, and none of its fetches counts."""
     return (
         state.leader not in (NO_BROKER, broker)
         and not is_counted(state, broker)
@@ -87,8 +88,8 @@ def may_repair(state: PartitionImage, broker: BrokerId, *, unsound_since: int) -
 
 
 class UnsoundReports:
-    """Invariant: one request is in flight; a replica that stays unsound is reported again, at first
-    after a second, then more and more seldom.
+    """Invariant: one request is in flight. A replica that stays unsound is reported again, first
+    after a second, then at growing intervals.
     """
 
     __slots__ = ("_again", "_failures", "_in_flight", "_next_at")
@@ -98,43 +99,43 @@ class UnsoundReports:
         self._failures = 0
         self._next_at = InstantMs(-1)
         self._again: dict[Key, tuple[InstantMs, int]] = {}
-        """When a replica may be reported next, and how often it was."""
+        """Time of the next report of a replica, and the number of its reports."""
 
     def next_request(self, unsound: Iterable[Unsound], now: InstantMs) -> tuple[Unsound, ...]:
-        """What to report now, of all that must be; nothing while a request is in flight, or too
-        early after a failure.
-        """
-        wanted = {one.key: one for one in unsound}
+        """Return the replicas to report now; none while a request is in flight or backed off."""
+        current = {replica.key: replica for replica in unsound}
         self._again = {
-            key: known
-            for key, known in self._again.items()
-            if key in wanted or now < known[0] + AGAIN.max_ms
+            key: reported
+            for key, reported in self._again.items()
+            if key in current or now < reported[0] + AGAIN.max_ms
         }
         if self._in_flight or now < self._next_at:
             return ()
-        ripe = [one for key, one in wanted.items() if self._ripe_at(key) <= now]
-        self._in_flight = tuple(ripe[:REPORT_REPLICAS_MAX])
+        due = [replica for key, replica in current.items() if self._due_at(key) <= now]
+        self._in_flight = tuple(due[:REPORT_REPLICAS_MAX])
         return self._in_flight
 
-    def _ripe_at(self, key: Key) -> int:
-        known = self._again.get(key)
-        return -1 if known is None else known[0]
+    def _due_at(self, key: Key) -> int:
+        reported = self._again.get(key)
+        return -1 if reported is None else reported[0]
 
     def answered(self, now: InstantMs, dice: float) -> None:
-        """The controller has judged each of them. ``dice`` in [0, 1) spreads the next reports."""
-        for one in self._in_flight:
-            reports = self._again.get(one.key, (0, 0))[1] + 1
+        """Finish the request in flight; the controller decided on each replica. ``dice`` in [0, 1)
+        spreads the next reports.
+        """
+        for replica in self._in_flight:
+            reports = self._again.get(replica.key, (0, 0))[1] + 1
             delay_ms = round(AGAIN.delay_ms(reports, dice))
-            self._again[one.key] = (InstantMs(now + delay_ms), reports)
+            self._again[replica.key] = (InstantMs(now + delay_ms), reports)
         self._in_flight = ()
         self._failures = 0
 
     def failed(self, now: InstantMs, dice: float) -> None:
-        """No answer: ask again, after a delay that grows; ``dice`` in [0, 1) spreads it."""
+        """Send the request again, after a delay that grows; ``dice`` in [0, 1) spreads it."""
         self._in_flight = ()
         self._failures += 1
         self._next_at = InstantMs(now + round(BACKOFF.delay_ms(self._failures, dice)))
 
     def next_try(self, now: InstantMs) -> InstantMs:
-        """When to look again at the latest."""
+        """Return the latest time for the next ``next_request``."""
         return InstantMs(max(self._next_at, now + LOOK_MS))

@@ -173,7 +173,7 @@ def at_rest(cache: FetchSessions[str], wanted: str) -> FetchSession[str]:
     assert isinstance(plan, FetchPlan)
     assert plan.session is not None
     for (name, _, _), cached in plan.session.partitions.items():
-        assert cache.rest(cached, name)
+        assert cache.mark_idle(cached, name)
     cache.check()
     return plan.session
 
@@ -182,8 +182,8 @@ def test_a_request_looks_at_what_it_names_and_at_what_was_stirred() -> None:
     cache = sessions()
     session = at_rest(cache, "abcd")
     assert looks(begin(cache, (1, 1))) == ""
-    assert list(cache.stir("d")) == [session]
-    assert list(cache.stir("d")) == []
+    assert list(cache.notify("d")) == [session]
+    assert list(cache.notify("d")) == []
     plan = begin(cache, (1, 2), "b")
     assert (looks(plan), names(plan)) == ("bd", "abcd")
 
@@ -201,7 +201,7 @@ def test_what_is_noted_is_looked_at_and_rests_on() -> None:
     cache.note("a")
     cache.check()
     assert [one.key[0] for one in session.moved] == ["a"]
-    assert list(cache.stir("a")) == [session]
+    assert list(cache.notify("a")) == [session]
     cache.note("a")
     assert looks(begin(cache, (1, 1))) == "a"
 
@@ -209,10 +209,10 @@ def test_what_is_noted_is_looked_at_and_rests_on() -> None:
 def test_what_moved_is_looked_at_until_it_rests_again() -> None:
     cache = sessions()
     session = at_rest(cache, "ab")
-    cache.stir("a")
+    cache.notify("a")
     assert looks(begin(cache, (1, 1))) == "a"
     assert looks(begin(cache, (1, 2))) == "a"
-    cache.rest(session.partitions[key("a")], "a")
+    cache.mark_idle(session.partitions[key("a")], "a")
     assert looks(begin(cache, (1, 3))) == ""
 
 
@@ -220,7 +220,7 @@ def test_moved_partitions_are_served_in_turn() -> None:
     cache = sessions()
     session = at_rest(cache, "abcd")
     for name in "dba":
-        cache.stir(name)
+        cache.notify(name)
     session.served([key("a")])
     assert looks(begin(cache, (1, 1))) == "bda"
 
@@ -239,10 +239,10 @@ def test_what_is_forgotten_or_closed_rests_on_nothing() -> None:
     closed: list[object] = []
     cache.on_closed = closed.append
     begin(cache, (1, 1), forgotten="a")
-    assert list(cache.stir("a")) == []
+    assert list(cache.notify("a")) == []
     begin(cache, (1, -1))
-    assert (list(cache.stir("b")), closed) == ([], [session])
-    assert not cache.rest(session.partitions[key("b")], "b")
+    assert (list(cache.notify("b")), closed) == ([], [session])
+    assert not cache.mark_idle(session.partitions[key("b")], "b")
 
 
 def test_a_resting_partition_is_fetched_whenever_its_session_is() -> None:
@@ -251,7 +251,7 @@ def test_a_resting_partition_is_fetched_whenever_its_session_is() -> None:
     a, b, c = session.partitions.values()
     begin(cache, (1, 1), now=10)
     assert (a.fetched_at, b.fetched_at) == (10, 10)
-    cache.stir("a")
+    cache.notify("a")
     begin(cache, (1, 2), "b", "c", now=20)
     assert (a.fetched_at, b.fetched_at, c.fetched_at) == (10, 10, 10)
     begin(cache, (1, 3), now=30)
@@ -260,7 +260,7 @@ def test_a_resting_partition_is_fetched_whenever_its_session_is() -> None:
 
 Acts = st.lists(
     st.tuples(
-        st.sampled_from(["fetch", "fetch", "stir", "note", "name", "forget", "open", "close"]),
+        st.sampled_from(["fetch", "fetch", "notify", "note", "name", "forget", "open", "close"]),
         st.sampled_from("abc"),
         st.integers(1, 3),
     ),
@@ -276,7 +276,7 @@ def test_nothing_that_happens_to_a_partition_goes_unseen(acts: list[tuple[str, s
     epochs: dict[int, int] = {}
     unseen: dict[int, set[str]] = {}
     for act, name, number in acts:
-        if act in ("stir", "note"):
+        if act in ("notify", "note"):
             getattr(cache, act)(name)
             for session_id, session in cache._sessions.items():
                 unseen[session_id] |= {name} if key(name) in session.partitions else set()
@@ -299,6 +299,6 @@ def test_nothing_that_happens_to_a_partition_goes_unseen(acts: list[tuple[str, s
             assert isinstance(plan, FetchPlan)
             for (looked, _, _), _, cached in plan.looks():
                 if looked != name and cached is not None:
-                    cache.rest(cached, looked)
+                    cache.mark_idle(cached, looked)
                     unseen[number].discard(looked)
         cache.check()

@@ -263,9 +263,7 @@ class Offsets:
     # -- replay
 
     def replay(self, record: OffsetCommitRecord, writer: Writer | None) -> None:
-        """Apply a record: the offset is committed, or pending in a transaction. A tombstone removes
-        both.
-        """
+        """Apply a record: a committed offset, a pending one, or a tombstone, which removes both."""
         self._replayed += 1
         partition = TopicPartition(record.topic, record.partition)
         if record.value is None:

@@ -42,9 +42,7 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Kafka's broker settings of the same names, with underscores for dots, and Kafka's
-    defaults.
-    """
+    """Kafka's broker settings of the same names (with underscores for dots), and its defaults."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -100,9 +98,7 @@ class GroupSettings:
         )
 
     def check_of_group(self, configs: Mapping[str, str]) -> None:
-        """Check that a group may set ``configs``. Raises InvalidConfigError with Kafka's
-        wording.
-        """
+        """Check that a group may set ``configs``. Raises InvalidConfigError in Kafka's words."""
         values = group_config(configs)
         for name, value in values.items():
             key = GROUP_CONFIG_KEYS[name]

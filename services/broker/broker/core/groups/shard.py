@@ -82,9 +82,7 @@ class GroupShard:
         topics: Callable[[], Topics],
         configs_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Create an empty shard; ``configs_of`` returns a group's own configs, in force for KIP-848
-        groups.
-        """
+        """Create an empty shard; ``configs_of`` returns the configs of a KIP-848 group."""
         self._settings = settings
         self._topics = topics
         self._configs_of = configs_of
@@ -194,9 +192,7 @@ class GroupShard:
     # -- finding groups
 
     def _group(self, group_id: str) -> AnyGroup | None:
-        """Return the group with this id. An id that has offsets alone is a classic group without
-        members.
-        """
+        """Return a group. An id that has offsets alone is a classic group without members."""
         group = self._groups.get(group_id)
         if group is None and self._offsets.has_any(group_id):
             return ClassicGroup(group_id)

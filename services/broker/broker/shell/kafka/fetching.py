@@ -106,7 +106,7 @@ class Fetch:
             elif (
                 cached is not None
                 and self._rests(hosted, want, cached, outcome)
-                and node.fetch_sessions.rest(cached, self._watched(hosted))
+                and node.fetch_sessions.mark_idle(cached, self._watched(hosted))
                 and plan.incremental
             ):
                 continue
@@ -123,7 +123,7 @@ class Fetch:
         """Whether nothing can come of looking again before something has happened, after a read
         without records and errors.
         """
-        return cached.knows(outcome.high_watermark, outcome.log_start)
+        return cached.was_sent(outcome.high_watermark, outcome.log_start)
 
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int

@@ -127,15 +127,15 @@ class ParkingLot(Parked):
 
     def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:
         """A batch is in the log: followers may have it, and consumers what became readable."""
-        resting, tail = self._sessions.resting, hosted.tail
+        idle, tail = self._sessions.idle, hosted.tail
         if gained_bytes:
             if self.is_watched(hosted):
                 self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
-            if hosted in resting:
+            if hosted in idle:
                 self._wake_sessions(hosted)
         if self.is_watched(tail):
             self.advanced(tail, hosted.partition.log_end, size_bytes)
-        if tail in resting:
+        if tail in idle:
             self._wake_sessions(tail)
         for broker_id in hosted.partition.unheard:
             # Answered now, it comes again and names this partition: the write does not wait for
@@ -153,7 +153,7 @@ class ParkingLot(Parked):
 
     def _look_again(self, moved: Hashable) -> None:
         self.released(moved)
-        for session in self._sessions.stir(moved):
+        for session in self._sessions.notify(moved):
             self.released(session)
 
     def has_news(self, hosted: HostedPartition) -> None:
@@ -167,7 +167,7 @@ class ParkingLot(Parked):
         """Whoever waits in one finds for itself whether that is enough, or waits for this one too:
         what it gains from now on is counted.
         """
-        for session in self._sessions.stir(moved):
+        for session in self._sessions.notify(moved):
             if self.is_watched(session):
                 self.advanced(session, _NO_WATERMARK, UNKNOWN_BYTES)
 

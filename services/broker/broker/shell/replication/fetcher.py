@@ -285,7 +285,7 @@ class LeaderFetcher:
                 hosted, records, hosted.partition.leader_epoch
             )
         partition = hosted.partition
-        self._plan.told(_key(hosted), result.high_watermark)
+        self._plan.set_committed_end(_key(hosted), result.high_watermark)
         partition.leader_told(result.high_watermark)
         if result.log_start_offset > partition.log_start:
             hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))

@@ -28,9 +28,7 @@ from broker.core.groups.requests import (
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _HEAD_BYTES: Final = 24
 _MEMBER_BYTES: Final = 24
-"""Sizes of a record's fixed fields, for the group and for each member, without names and the
-clients' bytes.
-"""
+"""Sizes of a record's fixed fields, of the group and of each member."""
 
 
 class ClassicGroup:
@@ -41,9 +39,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
-        """None: no member ever joined; the offsets belong to consumers that assign partitions
-        themselves.
-        """
+        """None: no member ever joined; the consumers assign partitions themselves."""
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
@@ -62,8 +58,8 @@ class ClassicGroup:
         """While preparing a rebalance of an empty group: a member joined since the last deadline.
         """
         self.delay_ms = self.delay_left_ms = 0
-        """While preparing a rebalance of an empty group: the current delay, and the rest that may
-        follow it.
+        """While preparing a rebalance of an empty group: the current delay, and the rest after
+        it.
         """
         self._instances: dict[str, str] = {}
         self._joined: set[str] = set()
@@ -180,9 +176,7 @@ class ClassicGroup:
         return self.members[member_id] if member_id is not None else None
 
     def identify(self, member_id: str, group_instance_id: str | None) -> Member | ErrorCode:
-        """Return the member that sent a request. A static member whose place another holds is
-        fenced.
-        """
+        """Return the sender of a request. A static member whose place another holds is fenced."""
         if group_instance_id is not None:
             holder = self.static_member(group_instance_id)
             if holder is None:
@@ -267,7 +261,7 @@ class ClassicGroup:
         )
 
     def record(self, now: WallMs, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
-        """Return the record of this generation; a member without an assignment gets an empty
+        """Return the record of this generation; without an assignment a member gets an empty
         one.
         """
         protocol = self.protocol or ""
@@ -337,9 +331,7 @@ class ClassicGroup:
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
     def describe(self) -> DescribeGroupReply:
-        """Return the reply to DescribeGroups, with subscriptions and assignments only in a stable
-        group.
-        """
+        """Return the reply to DescribeGroups; it has subscriptions and assignments if stable."""
         shown = self.protocol if self.state is GroupState.STABLE else None
         return DescribeGroupReply(
             error_code=ErrorCode.NONE,

@@ -64,9 +64,7 @@ class Member:
         )
 
     def described(self, protocol: str | None) -> DescribedMember:
-        """Return the member as DescribeGroups shows it; without a protocol its bytes are left
-        out.
-        """
+        """Return the member as DescribeGroups shows it; without a protocol its bytes are empty."""
         return DescribedMember(
             self.member_id,
             self.group_instance_id,

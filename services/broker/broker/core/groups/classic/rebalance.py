@@ -72,9 +72,7 @@ class Rebalance:
     def session_expired(
         self, group: ClassicGroup, member_id: str, now: Moment, out: Outcome
     ) -> None:
-        """Remove a member that sent no request for its session timeout, or an id that never
-        joined.
-        """
+        """Remove a member whose session timed out, or an id that never joined."""
         if member_id in group.pending:
             group.remove(member_id)
             self.maybe_complete_join(group, now, out)
@@ -108,9 +106,7 @@ class Rebalance:
         *,
         member_id: str,
     ) -> None:
-        """Answer a member's waiting requests with an error: it left, is fenced, or sent a new
-        request.
-        """
+        """Answer a member's waiting requests with an error: it left, is fenced, or retried."""
         join, sync = group.stop_awaiting_join(member), member.awaiting_sync
         member.awaiting_sync = None
         if join is not None:
@@ -133,9 +129,7 @@ class Rebalance:
         self.arm(group, now, out)
 
     def begin(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """Leave the current generation; members that wait for its assignment must join
-        again.
-        """
+        """Leave the current generation; members that wait for their assignment join again."""
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 self._answer_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
@@ -159,8 +153,8 @@ class Rebalance:
             self._join_by(group, group.rebalance_timeout_ms, now)
 
     def maybe_complete_join(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """End the first phase if all have joined. A group that was empty waits for its delay in any
-        case.
+        """End the first phase if all have joined, unless a group that was empty waits for its
+        delay.
         """
         if (
             group.state is GroupState.PREPARING_REBALANCE
@@ -170,9 +164,7 @@ class Rebalance:
             self._complete_join(group, now, out)
 
     def join_due(self, group: ClassicGroup, now: Moment, out: Outcome) -> None:
-        """End the first phase at its deadline, or extend it while new members join an empty
-        group.
-        """
+        """End the first phase at its deadline, or extend it while members join an empty group."""
         assert group.state is GroupState.PREPARING_REBALANCE
         if group.was_empty and group.gained_member and group.delay_left_ms:
             group.gained_member = False
@@ -236,9 +228,7 @@ class Rebalance:
     def assign(
         self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment, out: Outcome
     ) -> None:
-        """Append the leader's assignments to the log, and answer the waiting members once they are
-        there.
-        """
+        """Append the leader's assignments to the log, and answer the waiting members after that."""
         assert group.state is GroupState.COMPLETING_REBALANCE
         if group.record_bytes(assignments) > RECORD_BYTES_MAX:
             self._refuse_assignments(group, now, out)

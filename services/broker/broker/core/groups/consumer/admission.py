@@ -152,9 +152,7 @@ def _joining(
 def _returning(
     holder: ConsumerMember, member_id: str, request: ConsumerGroupHeartbeat
 ) -> Admitted | Refused:
-    """Return a static member that comes back, mostly under a new member id, with all that it
-    had.
-    """
+    """Return a static member that comes back with all that it had, mostly under a new member id."""
     if not holder.is_away:
         return Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -32,9 +32,7 @@ class AssignorMember:
 
 
 Assignor = Callable[[Sequence[AssignorMember], Mapping[TopicId, int]], dict[str, Assignment]]
-"""Function of members and of partition counts by topic. It returns each member's target by member
-id.
-"""
+"""Function of members and of partition counts by topic; returns targets by member id."""
 
 
 def assign_uniform(

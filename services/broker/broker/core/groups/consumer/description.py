@@ -25,9 +25,7 @@ def supported_assignors(settings: GroupSettings) -> tuple[str, ...]:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], settings: GroupSettings) -> str:
-    """Return the assignor that most members request; without requests, or on a tie, the first
-    configured.
-    """
+    """Return the assignor that most members request; on a tie, the first configured."""
     votes = Counter(member.about.server_assignor for member in members)
     names = supported_assignors(settings)
     return max(names, key=lambda name: (votes[name], -names.index(name)))
@@ -73,9 +71,7 @@ def _member(state: ConsumerGroupState, member: ConsumerMember, topics: Topics) -
 
 
 def _named(assignment: Assignment, topics: Topics) -> tuple[TopicPartitions, ...]:
-    """Return an assignment by topic name, in order; deleted topics have no name and are left
-    out.
-    """
+    """Return an assignment by topic name, in order, without deleted topics, which have no name."""
     named = [
         TopicPartitions(name, topic_id, tuple(sorted(partitions)))
         for topic_id, partitions in assignment.items()

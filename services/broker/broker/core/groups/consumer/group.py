@@ -259,9 +259,7 @@ class ConsumerGroup:
         return self._fence([member.member_id]), reply
 
     def _fence(self, member_ids: list[str]) -> list[ConsumerRecord]:
-        """Remove members. Their partitions become free, and the next heartbeat assigns them
-        again.
-        """
+        """Remove members. Their partitions become free; the next heartbeat assigns them."""
         records: list[ConsumerRecord] = [epoch_record(self.group_id, self._state.group_epoch + 1)]
         for member_id in member_ids:
             records += member_tombstones(self.group_id, member_id)

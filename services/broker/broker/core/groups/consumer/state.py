@@ -227,9 +227,7 @@ def epoch_record(group_id: str, epoch: int) -> ConsumerGroupMetadataRecord:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
-    """Return the tombstones of a member. Its metadata goes last: until then it has a session that
-    ends.
-    """
+    """Return the tombstones of a member; its metadata, which keeps a session, goes last."""
     return [
         ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, None),
         ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, None),

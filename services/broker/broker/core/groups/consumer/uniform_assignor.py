@@ -92,9 +92,7 @@ class _Balance:
         }
 
     def _give_out(self, free: Sequence[Partition]) -> None:
-        """Assign topics with the fewest subscribers first, each partition to the subscriber with
-        least.
-        """
+        """Assign topics with the fewest subscribers first, each partition to the least loaded."""
         waiting: dict[TopicId, list[int]] = {}
         for topic_id, partition in free:
             waiting.setdefault(topic_id, []).append(partition)

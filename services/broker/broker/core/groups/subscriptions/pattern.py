@@ -29,9 +29,7 @@ STEPS_MAX: Final = 10_000
 """Largest number of steps in one pattern's program, with counted repetitions expanded."""
 
 _STATES_MAX: Final = 2_000
-"""Largest number of cached states of one pattern. Beyond it the cache is cleared, which costs only
-time.
-"""
+"""Largest number of cached states of one pattern; beyond it the cache is cleared."""
 
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 
@@ -45,9 +43,7 @@ class _Before(Enum):
 
 
 class _Step(NamedTuple):
-    """One step of a program: read one of ``chars``, or check a ``place``, or continue without
-    reading.
-    """
+    """One step of a program: read one of ``chars``, check a ``place``, or just continue."""
 
     chars: frozenset[str] | None
     place: Place | None
@@ -123,9 +119,7 @@ class TopicPattern:
         return reached
 
     def _compile(self, node: Node, follows: int) -> int:
-        """Write the program of ``node``, followed by the step ``follows``; return its first
-        step.
-        """
+        """Write the program of ``node``, followed by step ``follows``; return its first step."""
         match node:
             case Chars(chars):
                 return self._write(_Step(chars, None, [follows]))

@@ -58,9 +58,7 @@ class _Matches:
 
 
 class TopicResolver:
-    """Resolves subscriptions to topics. Its cache of matches can be lost at the cost of time
-    only.
-    """
+    """Resolves subscriptions to topics. A loss of its cache costs only time."""
 
     __slots__ = ("_matches",)
 

@@ -217,9 +217,7 @@ class _Parser:
         return [node]
 
     def _group_head(self) -> bool:
-        """Skip the text between ``(?`` and the group's content. True if it is flags without a
-        group.
-        """
+        """Skip the text between ``(?`` and the group's content. True for flags without a group."""
         for named in ("P<", "<"):
             if self._skip(named):
                 name, _, _ = self.text[self.position :].partition(">")
