@@ -1,10 +1,10 @@
-"""What compaction leaves of one batch.
+"""The part of one batch that compaction keeps.
 
 Tombstones (KIP-534): when a round first keeps one, its batch gets a delete horizon, ``now +
-delete.retention.ms``: bit 6 of the attributes says that the base timestamp is that instant (deltas
-are made relative to it, so that timestamps of records do not change). A round at or after the
-horizon removes the tombstone. Until then every reader that started from the beginning had that long
-to learn that the key is gone.
+delete.retention.ms``. Bit 6 of the attributes marks the base timestamp as that time (deltas are
+made relative to it, so that the records' timestamps do not change). A round at or after the horizon
+removes the tombstone. So every reader that started from the beginning has that long to read the
+deletion of the key.
 """
 
 from array import array
@@ -32,12 +32,14 @@ _KEY_BYTES_MAX: Final = 31
 
 
 def map_key(key: bytes) -> bytes:
-    """A key as the offset map holds it: long ones as a digest, which no short key can equal."""
+    """Return a key as stored in the offset map: long ones as a digest, longer than any short
+    key.
+    """
     return key if len(key) <= _KEY_BYTES_MAX else blake2b(key, digest_size=32).digest()
 
 
 class Retention(NamedTuple):
-    """By what rule the records of one batch stay. Times in ms."""
+    """Rule by which the records of one batch are kept. Times in ms."""
 
     offsets: Mapping[bytes, int]
     clean_end: int
@@ -48,7 +50,7 @@ class Retention(NamedTuple):
 
 
 class FilteredBatch(NamedTuple):
-    """``batch`` is None when nothing stays."""
+    """Result of a filter; ``batch`` is None if nothing is kept."""
 
     batch: bytes | None
     records_kept: int
@@ -59,9 +61,9 @@ class FilteredBatch(NamedTuple):
 def filter_batch(batch: memoryview, header: BatchHeader, retention: Retention) -> FilteredBatch:
     """Apply the rule to exactly one batch whose CRC was checked.
 
-    Control batches stay as they are: whether a marker may go is a matter of its whole transaction.
-    So does a batch whose records cannot be read, unless its transaction was aborted: its CRC proves
-    that its producer sent it so, which a topic without compaction takes.
+    Control batches are kept unchanged: the removal of a marker depends on its whole transaction. So
+    is a batch whose records cannot be read, unless its transaction was aborted: its CRC proves that
+    its producer sent it so, which a topic without compaction accepts.
     """
     if header.is_control:
         return FilteredBatch(bytes(batch), header.record_count, 0)
@@ -90,7 +92,7 @@ def _filtered(batch: memoryview, header: BatchHeader, retention: Retention) -> F
 
 
 class _Kept:
-    """The records of a batch that stay, as runs of bytes: a batch may have a million of them."""
+    """The kept records of a batch, as runs of bytes, since a batch may have a million of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -101,7 +103,7 @@ class _Kept:
         self._counts = array("q")
 
     def add(self, span: RecordSpan) -> None:
-        """One more, behind those before it."""
+        """Add a record that follows the previous ones."""
         self.count += 1
         self.timestamp_delta_max = max(self.timestamp_delta_max, span.timestamp_delta)
         self.has_tombstone = self.has_tombstone or not span.has_value
@@ -114,12 +116,12 @@ class _Kept:
             self._counts.append(1)
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Where each run of records begins and ends in the payload, and how many it has."""
+        """Yield start and end of each run of records in the payload, and its number of records."""
         return zip(self._starts, self._ends, self._counts, strict=True)
 
 
 def _stays(key: bytes, span: RecordSpan, header: BatchHeader, retention: Retention) -> bool:
-    """Branches on one record, in Kafka's order."""
+    """Return True if one record is kept; rules in Kafka's order."""
     offset = header.base_offset + span.offset_delta
     if retention.aborted:
         return False
@@ -138,16 +140,14 @@ def _with_records(
     kept: _Kept,
     retention: Retention,
 ) -> bytes:
-    """The batch with only the kept records in it, compressed as before; as it was where nothing
-    changes.
-    """
+    """Return the batch with only the kept records, compressed as before."""
     sets_horizon = not header.has_delete_horizon and kept.has_tombstone
     if kept.count == header.record_count and not sets_horizon:
         return bytes(batch)
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
         max_timestamp = header.base_timestamp + kept.timestamp_delta_max
-    # One buffer that grows: joining a million pieces would need as much memory again.
+    # One growing buffer: joining a million pieces would need as much memory again.
     records = bytearray()
     if sets_horizon:
         horizon = retention.now_ms + retention.delete_retention_ms
@@ -168,12 +168,12 @@ def _with_records(
 
 
 def _rest(header: BatchHeader, retention: Retention) -> bytes | None:
-    """What remains of a batch without records."""
+    """Return the batch without records, or None if it may go."""
     return _emptied(header) if retention.keep_empty else None
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """A header alone, which keeps the offsets and the producer's epoch and sequences."""
+    """Return a header alone, which keeps the offsets and the producer's epoch and sequences."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return assemble_batch(
         header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), b""

@@ -1,7 +1,8 @@
-"""Small text files that are replaced whole: offsets per partition, leader epochs, a topic's id.
+"""Small text files that are replaced as a whole: offsets per partition, leader epochs, a topic's
+id.
 
-All begin with a line that holds the format's version (Kafka's formats, all version 0 here). A
-newer version is refused by name, so that an older release never misreads a newer one's disk.
+Each begins with a line with the format version (Kafka's formats, all version 0 here). A newer
+version is refused by name, so that an older release never misreads a newer one's files.
 """
 
 import base64
@@ -27,7 +28,7 @@ _VERSION: Final = 0
 
 
 class CheckpointError(Exception):
-    """A file that cannot be used; says which and why."""
+    """A file that cannot be used; the message has its path and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -39,7 +40,7 @@ class NewerVersionError(CheckpointError):
 
 
 def check_version(path: str, text: str) -> None:
-    """Raises CheckpointError, NewerVersionError unless it is this release's."""
+    """Check that the version is this release's. Raises CheckpointError, NewerVersionError."""
     try:
         version = int(text)
     except ValueError:
@@ -51,7 +52,7 @@ def check_version(path: str, text: str) -> None:
 
 
 def _read_lines(disk: Disk, path: str) -> list[str] | None:
-    """The entries of a checkpoint behind version and count; None when there is no such file."""
+    """Return the entries of a checkpoint after version and count; None if there is no such file."""
     try:
         lines = disk.read_whole(path).decode("utf-8", "replace").split("\n")
     except FileNotFoundError:
@@ -68,7 +69,7 @@ def _encode_lines(entries: Sequence[str]) -> bytes:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """An offset for each partition; {} when there is no such file. Raises CheckpointError."""
+    """Return the offset of each partition; {} if there is no such file. Raises CheckpointError."""
     offsets = {}
     for line in _read_lines(disk, path) or ():
         try:
@@ -88,7 +89,7 @@ def write_offsets(
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(leader epoch, start offset), oldest first; [] when there is no such file."""
+    """Return (leader epoch, start offset), oldest first; [] if there is no such file."""
     entries: list[tuple[int, int]] = []
     for line in _read_lines(disk, path) or ():
         try:
@@ -102,15 +103,16 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_epochs(disk: Disk, path: str, entries: Sequence[tuple[int, int]]) -> None:
-    """Replace a leader-epoch checkpoint; survives this process, durable once the kernel says so.
+    """Replace a leader-epoch checkpoint. It survives this process; the kernel makes it durable
+    later.
 
-    Recovery compares it with the batches, so that a lost update costs a scan and no epoch.
+    Recovery compares it with the batches, so a lost update costs a scan and loses no epoch.
     """
     disk.replace_whole(path, _encode_lines([f"{e} {start}" for e, start in entries]), sync=False)
 
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """Whose partition a directory holds; None when partition.metadata is missing."""
+    """Return the topic id of a partition's directory; None if partition.metadata is missing."""
     path = f"{directory}/{PARTITION_METADATA}"
     try:
         text = disk.read_whole(path).decode("utf-8", "replace")
@@ -128,27 +130,27 @@ def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Kafka's form: URL-safe base64 without padding."""
+    """Return a topic id in Kafka's text form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> None:
-    """Name the topic a directory belongs to; made durable by the log's first flush."""
+    """Write the topic id of a directory; the log's first flush makes it durable."""
     content = f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
     disk.replace_whole(f"{directory}/{PARTITION_METADATA}", content.encode(), sync=False)
 
 
 class CleanShutdown(NamedTuple):
-    """What the last process left when it stopped in order."""
+    """Marker of the last process if it stopped cleanly."""
 
     broker_epoch: int
-    """-1: it never registered."""
+    """Broker epoch; -1 if it never registered."""
 
 
 def take_clean_shutdown(disk: Disk) -> CleanShutdown | None:
-    """Read the marker and remove it, durably: from here on a crash is a crash.
+    """Read the marker and remove it durably, so that a later crash is detected.
 
-    None also when it cannot be read: then more is scanned, nothing is lost. Raises
+    Also None if it cannot be read: more is scanned then, and nothing is lost. Raises
     NewerVersionError.
     """
     marker = None
@@ -168,6 +170,6 @@ def take_clean_shutdown(disk: Disk) -> CleanShutdown | None:
 
 
 def write_clean_shutdown(disk: Disk, broker_epoch: int) -> None:
-    """The last thing a process writes."""
+    """Write the marker, as the last file that a process writes."""
     content = json.dumps({"version": _VERSION, "broker_epoch": broker_epoch}) + "\n"
     disk.replace_whole(CLEAN_SHUTDOWN, content.encode())

@@ -1,4 +1,4 @@
-"""Log compaction: keep the last record of each key (and tombstones for a while), as Kafka's log
+"""Log compaction: keeps the last record of each key (and tombstones for some time), as Kafka's log
 cleaner does.
 
 Three steps, each at its own place:
@@ -44,8 +44,8 @@ from broker.storage.txn_index import AbortedTxn
 CHECKPOINT_NAME: Final = "cleaner-offset-checkpoint"
 
 KEYS_MAX: Final = 600_000
-"""Keys in one round's offset map: some 120 MB of the worker's memory (Kafka's dedupe buffer is 128
-MB).
+"""Largest number of keys in one round's offset map: some 120 MB of the worker's memory (Kafka's
+dedupe buffer is 128 MB).
 """
 
 _WRITE_BYTES: Final = 1024 * 1024
@@ -56,7 +56,7 @@ _EPOCH_ABOVE_ALL: Final = 2**15
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """What one round could clean in one partition."""
+    """One possible round in one partition."""
 
     segments: tuple[SegmentView, ...]
     first_dirty: int
@@ -64,17 +64,15 @@ class CleaningPlan:
     clean_bytes: int
     dirty_bytes: int
     must: bool
-    """A record has waited longer than max.compaction.lag.ms."""
+    """True if a record has waited longer than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Dirty part of all that could be cleaned: how rewarding a round is; the highest goes
-        first.
-        """
+        """Dirty share of the bytes that a round would clean; the highest ratio is cleaned first."""
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     def is_due(self, config: TopicConfig) -> bool:
-        """Whether to clean now."""
+        """True if the partition should be cleaned now."""
         if self.dirty_bytes == 0:
             return False
         return self.must or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -90,21 +88,21 @@ def plan_cleaning(
     now_ms: int,
     first_timestamps: Mapping[int, int] = _UNKNOWN,
 ) -> CleaningPlan | None:
-    """Plan one round over a partition's segments. None when nothing may be cleaned.
+    """Plan one round over a partition's segments. None if nothing may be cleaned.
 
-    ``last_stable``: exclusive bound; what is not committed, or in an open transaction, is not
-    compacted. Give no more than the log's synced end: a record may only hide earlier ones of its
-    key once no power failure can take it. ``checkpoint``: where the last round ended. One outside
-    the log (after truncation) is forgotten. ``first_timestamps`` (``first_timestamps_of``; base
-    offset to ms) are needed for max.compaction.lag.ms only; without one, a segment's highest
-    timestamp stands for it, which is later.
+    ``last_stable``: exclusive bound; records that are not committed, or in an open transaction, are
+    not compacted. It must not exceed the log's synced end: a record may replace earlier ones of its
+    key only once no power failure can remove it. ``checkpoint``: end of the last round. One outside
+    the log (after truncation) is ignored. ``first_timestamps`` (``first_timestamps_of``; base
+    offset to ms) are needed for max.compaction.lag.ms only; without one, the segment's highest
+    timestamp is used, which is later.
     """
     if checkpoint is None or not log_start <= checkpoint <= segments[-1].base_offset:
         checkpoint = log_start
     cleanable: list[SegmentView] = []
     for segment in segments:
         if segment.active or segment.unsynced or segment.end_offset > last_stable:
-            break  # an unsynced one could not be replaced: the round would be for nothing
+            break  # an unsynced one could not be replaced, and the round would be wasted
         if segment.end_offset > checkpoint and _is_young(segment, config, now_ms):
             break
         if segment.end_offset > log_start:
@@ -124,45 +122,45 @@ def plan_cleaning(
 
 
 def _is_young(segment: SegmentView, config: TopicConfig, now_ms: int) -> bool:
-    """Whether min.compaction.lag.ms still protects it."""
+    """True if min.compaction.lag.ms still protects the segment."""
     newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
     return config.min_compaction_lag_ms > 0 and newest > now_ms - config.min_compaction_lag_ms
 
 
 def first_timestamps_of(disk: Disk, segments: Iterable[SegmentView]) -> dict[int, int]:
-    """The timestamp of each segment's first batch, read from its file. Raises DiskError."""
-    found = {}
+    """Return the timestamp of each segment's first batch, read from its file. Raises DiskError."""
+    timestamps = {}
     for segment in segments:
         if segment.size_bytes >= HEADER_BYTES:
             file = disk.open(segment.path)
             try:
-                found[segment.base_offset] = read_header(
+                timestamps[segment.base_offset] = read_header(
                     file.read_at(0, HEADER_BYTES)
                 ).base_timestamp
             finally:
                 file.close()
-    return found
+    return timestamps
 
 
 def last_data_offsets(
     producers: Iterable[ProducerEntry], *, synced_end: int | None = None
 ) -> dict[int, int]:
-    """Producer id to the last offset of its latest batch, from a partition's producer table.
+    """Return the last offset of each producer's latest batch, from a partition's producer table.
 
-    ``synced_end``: of its latest batch below that. What lies beyond may go by a power failure, and
-    the batch before it is then the one that tells the producer's sequence.
+    ``synced_end``: use the latest batch below it. Batches beyond may be lost in a power failure,
+    and the batch before them then defines the producer's sequence.
     """
-    found = {}
+    offsets = {}
     for producer in producers:
         for batch in producer.batches:
             if synced_end is None or batch.last_offset < synced_end:
-                found[producer.producer_id] = batch.last_offset
-    return found
+                offsets[producer.producer_id] = batch.last_offset
+    return offsets
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """All that the worker needs; picklable. Paths are relative to the disk's root."""
+    """Input of the worker; picklable. Paths are relative to the disk's root."""
 
     topic_partition: TopicPartition
     segments: tuple[SegmentView, ...]
@@ -172,20 +170,18 @@ class CleaningJob:
     delete_retention_ms: int
     now_ms: int
     last_data_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Producer id to the last offset of its latest batch: those batches stay, if need be without
-    records.
-    """
+    """Last offset of each producer's latest batch, which is kept, if need be without records."""
     aborted: tuple[AbortedTxn, ...] = ()
     producers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Producer id to its present epoch, and when it last wrote (ms): its latest marker tells who is
-    fenced, and stays.
+    """Present epoch and time of the last write (ms) of each producer. Its latest marker, which
+    defines the fenced epochs, is kept.
     """
     keys_max: int = KEYS_MAX
     index_interval_bytes: int = 4096
 
 
 class CleanedGroup(NamedTuple):
-    """One new file for several old segments. It bears the first one's base offset."""
+    """One new file for several old segments, with the first one's base offset."""
 
     old_base_offsets: tuple[int, ...]
     old_sizes_bytes: tuple[int, ...]
@@ -195,8 +191,8 @@ class CleanedGroup(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningResult:
-    """What a round did. With ``damage`` nothing may be swapped in, and the partition is not cleaned
-    until repaired.
+    """Result of a round. With ``damage`` no file may be swapped in, and the partition is not
+    cleaned until it is repaired.
     """
 
     groups: tuple[CleanedGroup, ...] = ()
@@ -207,7 +203,7 @@ class CleaningResult:
     records_kept: int = 0
     records_without_key: int = 0
     batches_unreadable: int = 0
-    """Batches with a right CRC whose records are malformed."""
+    """Batches with a correct CRC whose records are malformed."""
     bytes_read: int = 0
     bytes_written: int = 0
 
@@ -228,7 +224,7 @@ def job_for(
     aborted: tuple[AbortedTxn, ...] = (),
     producers: Mapping[int, tuple[int, int]] = _NOBODY,
 ) -> CleaningJob:
-    """The worker's job for a plan."""
+    """Return the worker's job for a plan."""
     return CleaningJob(
         topic_partition=topic_partition,
         segments=plan.segments,
@@ -245,19 +241,19 @@ def job_for(
 
 
 def clean_segments(open_disk: Callable[[], Disk], job: CleaningJob) -> CleaningResult:
-    """Run one round; for the worker process. Old files stay as they are; cleaned ones are synced
-    when it returns.
+    """Run one round in the worker process. Old files do not change; cleaned ones are synced on
+    return.
 
-    ``open_disk`` is called in the worker: a handle does not travel between processes. Raises
+    ``open_disk`` is called in the worker, since a handle cannot be sent between processes. Raises
     DiskError.
     """
     return _Round(open_disk(), job).run()
 
 
 def is_current(result: CleaningResult, sizes_by_base: Mapping[int, int]) -> bool:
-    """Whether the log still has every segment that was cleaned, as long as it was.
+    """True if the log still has every cleaned segment at the same size.
 
-    Retention, DeleteRecords or truncation may have come in between; the result is then thrown away.
+    Retention, DeleteRecords or a truncation may have come in between; the result is then dropped.
     """
     return all(
         sizes_by_base.get(base) == size
@@ -267,9 +263,9 @@ def is_current(result: CleaningResult, sizes_by_base: Mapping[int, int]) -> bool
 
 
 def group_segments(segments: Iterable[SegmentView], bytes_max: int) -> list[list[SegmentView]]:
-    """Neighbours that fit together into one segment, judged by their sizes before cleaning.
+    """Group neighbours that fit together into one segment, by their sizes before cleaning.
 
-    A group spans at most 2**31 offsets, since indexes hold offsets relative to the base.
+    A group spans at most 2**31 offsets, since indexes store offsets relative to the base.
     """
     groups: list[list[SegmentView]] = []
     size_bytes = 0
@@ -299,12 +295,12 @@ class _Round:
         for txn in job.aborted:
             self._aborted.setdefault(txn.producer_id, []).append(txn)
         self._ends: set[int] = set()
-        """Where the cleaned files end: the batches there stay."""
+        """End offsets of the cleaned files; the batches that end there are kept."""
         self._with_records: set[int] = set()
-        """Producers of whose transaction, as far as it was walked, something stays."""
+        """Producers whose current transaction has kept records, as far as it was walked."""
 
     def run(self) -> CleaningResult:
-        """The whole round; on damage, the cleaned files written so far are removed again."""
+        """Run the round; on damage, the cleaned files written so far are removed again."""
         job, result = self._job, self._result
         if job.segments:
             remove_all_cleaned(self._disk, job.segments[0].path.rpartition("/")[0])
@@ -316,8 +312,8 @@ class _Round:
             self._ends = {result.clean_end, *(group[-1].end_offset for group in groups)}
             for group in groups:
                 written.append(self._clean_group(group))
-        except _DamagedError as found:
-            result.damage = found.damage
+        except _DamagedError as error:
+            result.damage = error.damage
             for cleaned in written:
                 remove_cleaned(self._disk, cleaned.path)
             return result
@@ -325,9 +321,7 @@ class _Round:
         return result
 
     def _map_offsets(self) -> int:
-        """Fill the map from the dirty part; returns where it ends: the first batch that no longer
-        found room.
-        """
+        """Fill the map from the dirty part; return its end: the first batch that did not fit."""
         job, offsets = self._job, self._offsets
         for segment in job.segments:
             if segment.end_offset <= job.first_dirty:
@@ -343,7 +337,9 @@ class _Round:
         return job.first_uncleanable
 
     def _map_batch(self, walked: WalkedBatch) -> None:
-        """Its keys, if it can be read to its end: what no reader gets hides nothing earlier."""
+        """Add a batch's keys, if it can be read to its end: a batch that no reader can read must
+        not replace earlier records.
+        """
         header, base_offset = walked.header, walked.header.base_offset
         own: dict[bytes, int] = {}
         try:
@@ -396,7 +392,7 @@ class _Round:
         self._result.bytes_written += cleaned.size_bytes
 
     def _retained(self, group: list[SegmentView]) -> Iterator[bytes]:
-        """What stays of each batch of a group, in order."""
+        """Yield the kept part of each batch of a group, in order."""
         for segment in group:
             for walked in self._walk(segment):
                 header = walked.header
@@ -409,9 +405,9 @@ class _Round:
                     yield filtered.batch
 
     def _is_spent(self, header: BatchHeader) -> bool:
-        """Whether a marker ends nothing any more: all records of its transaction are gone, readers
-        had delete.retention.ms, and later batches of the producer tell its epoch. Called for what
-        stays, in order.
+        """True if a marker is not needed any longer: all records of its transaction are gone,
+        readers had delete.retention.ms, and later batches show the producer's epoch. Called for
+        kept batches, in order.
         """
         producer_id = header.producer_id
         if not header.is_control or producer_id < 0:
@@ -438,15 +434,15 @@ class _Round:
             offsets=self._offsets,
             clean_end=clean_end,
             aborted=self._is_aborted(header),
-            # The last batch of the round stays so that replicas agree on where the log ends, that
-            # of each file so that one which lost its end can be told from it.
+            # The last batch of the round is kept so that replicas agree on the log end, and that of
+            # each file so that a file that lost its end is detected.
             keep_empty=last_of_producer or header.last_offset + 1 in self._ends,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )
 
     def _walk(self, segment: SegmentView) -> Iterator[WalkedBatch]:
-        """A segment's batches, each proven by its CRC."""
+        """Yield a segment's batches after checking each one's CRC."""
         file = self._disk.open(segment.path)
         offset = segment.base_offset
         try:
@@ -471,8 +467,8 @@ class _Round:
         )
 
     def _is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch belongs to an aborted transaction: its records neither stay nor hide
-        earlier ones.
+        """True if a batch belongs to an aborted transaction: its records are not kept, and do not
+        replace earlier ones.
         """
         return header.is_transactional and any(
             txn.first_offset <= header.base_offset <= txn.last_offset
@@ -481,6 +477,6 @@ class _Round:
 
 
 def _indexed(segment: Segment) -> Segment:
-    """With empty indexes, to be filled as batches are written."""
+    """Return the segment with empty indexes, to be filled as batches are written."""
     segment.index, segment.times = OffsetIndex(), TimeIndex()
     return segment

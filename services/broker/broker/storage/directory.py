@@ -1,4 +1,4 @@
-"""LogDirectory: what the logs of one directory share: the disk, its fence, open files, removals."""
+"""LogDirectory: state shared by the logs of one directory: disk, fence, open files, removals."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 OPEN_FILES_MAX: Final = 1_024
-"""Segments kept warm. Those with unsynced bytes stay open beyond it: a sync through another handle
-might miss the error of an earlier write-back.
+"""Most segments kept open. Those with unsynced bytes stay open beyond it: a sync through another
+handle might miss the error of an earlier write-back.
 """
 _COOLED_AT_ONCE: Final = 8
 _GAPS_AHEAD: Final = 1 << 20
-"""Offsets: so that a compacted log does not have a checkpoint written for each of its gaps."""
+"""Offsets by which a checkpoint of gaps runs ahead, so that a compacted log does not need a new one
+for each gap.
+"""
 
 
 class LogDamagedError(Exception):
-    """Bytes that once were synced are not what was written. Answer for this partition only."""
+    """Synced bytes that differ from those written. An error of this partition only."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} at byte {position}: {reason}")
@@ -34,7 +36,7 @@ class LogDamagedError(Exception):
 
 
 class LogDirectory:
-    """Shared by a LogManager and its logs."""
+    """State shared by a LogManager and its logs."""
 
     __slots__ = (
         "_open_files_max",
@@ -68,45 +70,47 @@ class LogDirectory:
         self.save_recovery_points: Callable[[], None] = _nothing
         """Writes the recovery-point checkpoint, durably; set by the manager."""
         self.logs_end: Callable[[Mapping[TopicPartition, int]], None] = _nothing_cut
-        """Keeps checkpoints from naming what was cut off on purpose; set by the manager."""
+        """Lowers checkpoints after a deliberate truncation; set by the manager."""
         self.note_failure: Callable[[DiskError], None] = _nothing_noted
-        """Remembers over restarts that the disk failed; set by the manager."""
+        """Records over restarts that the disk failed; set by the manager."""
         self.jitter = jitter
-        """Given a maximum in ms, how much earlier a segment rolls: chance comes from outside."""
+        """Returns by how many ms a segment rolls early, given a maximum; the randomness is
+        injected.
+        """
         self.fence_error: DiskError | None = None
         self.dirty: dict[Log, None] = {}
         """Logs with unsynced bytes, in the order in which they got them."""
         self.removals: list[tuple[int, str]] = []
-        """(when, path): files whose name ends in .deleted, and directories in -delete."""
+        """(time, path) of files renamed to .deleted, and of directories renamed to -delete."""
         self.gaps_below: dict[TopicPartition, int] = {}
-        """Up to where a follower's log may lack offsets, its leader's being compacted."""
+        """Offset below which a follower's log may have gaps, if its leader's is compacted."""
         self._warm: dict[Segment, None] = {}
         self._open_files_max = open_files_max
 
     def fence(self, error: DiskError) -> None:
-        """Take no more writes. A full disk may heal; any other error stays until the next start.
-        What the process has run out of is no fault of the disk, and only logged.
+        """Refuse further writes. A full disk may recover; any other error stays until the next
+        start. An error from exhausted resources of the process is only logged.
         """
         if isinstance(error, ExhaustedError):
             _log.warning("disk call refused, no log directory fenced: %s", error)
             return
-        known = self.fence_error
-        if known is None or (
-            isinstance(known, DiskFullError) and not isinstance(error, DiskFullError)
+        current = self.fence_error
+        if current is None or (
+            isinstance(current, DiskFullError) and not isinstance(error, DiskFullError)
         ):
-            # A copy: a traceback would hold the failed file open, and with it the space it takes.
+            # A copy: its traceback would keep the failed file open, and with it the space it takes.
             self.fence_error = type(error)(error.path, error.reason)
             if not isinstance(error, DiskFullError):
                 self.note_failure(self.fence_error)
             _log.error("log directory fenced: %s", self.fence_error)
 
     def raise_if_fenced(self) -> None:
-        """Before anything that writes."""
+        """Raise if the directory is fenced. Called before anything that writes."""
         if self.fence_error is not None:
             raise type(self.fence_error)(self.fence_error.path, self.fence_error.reason)
 
     def warm(self, segment: Segment) -> File:
-        """A segment's open file, with its indexes loaded."""
+        """Return a segment's open file, with its indexes loaded."""
         file = segment.file
         if file is None:
             file = segment.warm(self.disk)
@@ -114,7 +118,7 @@ class LogDirectory:
         return file
 
     def note_warm(self, segment: Segment) -> None:
-        """Count a segment that is open now, and cool some of the oldest if they are too many."""
+        """Register an open segment, and close some of the oldest if there are too many."""
         self._warm[segment] = None
         if len(self._warm) > self._open_files_max:
             for old in list(self._warm)[:_COOLED_AT_ONCE]:
@@ -125,7 +129,7 @@ class LogDirectory:
                     self.cool(old)
 
     def cool(self, segment: Segment) -> None:
-        """Let go of a segment's file; it stays open while its index cannot be written."""
+        """Close a segment's file; it stays open while its index cannot be written."""
         try:
             segment.cool(self.disk)
         except DiskError as error:
@@ -133,13 +137,14 @@ class LogDirectory:
             self.fence(error)
 
     def forget(self, segment: Segment) -> None:
-        """A segment leaves the log: let go of its file."""
+        """Release the file of a segment that leaves the log."""
         self._warm.pop(segment, None)
         segment.file = None
 
     def allow_gaps(self, topic_partition: TopicPartition, below: int) -> None:
-        """Before a batch that does not continue its log is written: recovery is not to take the gap
-        for a loss. Survives this process; after a power failure it is a loss for all we know.
+        """Allow gaps in a log, before a batch is written that does not continue it. Recovery then
+        does not report them as a loss. The record survives this process; after a power failure a
+        gap is a loss.
         """
         if below > self.gaps_below.get(topic_partition, 0):
             gaps = {**self.gaps_below, topic_partition: below + _GAPS_AHEAD}
@@ -151,7 +156,7 @@ class LogDirectory:
         self.removals.append((due_ms, path))
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove what is due; a path that cannot be removed fences the directory."""
+        """Remove the paths that are due; a path that cannot be removed fences the directory."""
         due = [one for one in self.removals if one[0] <= now_ms]
         for count, (_, path) in enumerate(due):
             try:
@@ -164,12 +169,12 @@ class LogDirectory:
 
 
 def _nothing() -> None:
-    """Before a manager is there."""
+    """Default before a manager is set."""
 
 
 def _nothing_cut(_: Mapping[TopicPartition, int]) -> None:
-    """Before a manager is there."""
+    """Default before a manager is set."""
 
 
 def _nothing_noted(_: DiskError) -> None:
-    """Before a manager is there."""
+    """Default before a manager is set."""

@@ -1,12 +1,12 @@
-"""What is known of log directories that failed, kept over restarts.
+"""Failed log directories of a broker, recorded over restarts.
 
-After a failed read, write or sync nothing is known of bytes that were not on disk yet: the kernel
-may have dropped them, or hold them as if they were written. A broker therefore notes the directory
-in ``failed-disks``, a small file in each of its log directories, before it does anything else. A
-later start does not trust what the page cache or a marker says of a directory that is named there:
-it scans, writes the tails again, and registers without the directory's replicas. The note goes once
-the controller has answered that registration. The same is noted in memory that outlives the process
-(``failure_memory``), for a disk may fail to take the note of its own failure.
+After a failed read, write or sync the state of bytes that were not on disk yet is unknown: the
+kernel may have dropped them, or treat them as written. A broker therefore records the directory in
+``failed-disks``, a small file in each of its log directories, before it does anything else. A later
+start does not trust the page cache or a clean-shutdown marker of a recorded directory: it scans,
+writes the tails again, and registers without the directory's replicas. The note is removed once the
+controller has answered that registration. The same note is kept in memory that outlives the process
+(``failure_memory``), since a disk may fail to take the note of its own failure.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _VERSION: Final = 0
 
 
 class DiskFailures:
-    """Of all log directories of one broker, by directory id. Shared by their managers."""
+    """Failures of all log directories of one broker, by directory id. Shared by their managers."""
 
     def __init__(self, disks: Iterable[Disk], memory: Disk | None = None) -> None:
         """Read the notes of earlier processes. ``memory`` keeps files while the machine runs;
@@ -36,7 +36,7 @@ class DiskFailures:
         self._memory = FailureMemory(memory)
         self._reasons: dict[str, str] = {}
         self._unreadable: str | None = None
-        """Why a note could not be read: it says of some directory that it failed, of any."""
+        """Reason why a note could not be read. It may record the failure of any directory."""
         for disk in self._disks:
             try:
                 self._reasons.update(_read(disk))
@@ -47,25 +47,23 @@ class DiskFailures:
                 self._unreadable = str(error)
 
     def reason(self, directory_id: str) -> str | None:
-        """Why a directory is not to be trusted; None when nothing is known against it. Raises
-        ExhaustedError.
-        """
+        """Return the recorded failure of a directory, or None. Raises ExhaustedError."""
         noted = self._reasons.get(directory_id) or self._memory.reason(directory_id)
         return noted or self._unreadable
 
     def note(self, directory_id: str, disk: Disk, error: DiskError) -> None:
-        """A directory failed. On its own disk the note is not synced: a disk that fails may not
-        come back from that call.
+        """Record the failure of a directory. On its own disk the note is not synced, since a call
+        to a failing disk may not return.
         """
         if directory_id not in self._reasons:
             self._memory.note(directory_id, str(error))
             self._reasons[directory_id] = str(error)
-            if self._unreadable is None:  # else what is there says more
+            if self._unreadable is None:  # otherwise the unreadable note covers more
                 self._write(but_not_synced=disk)
 
     def is_noted(self, directory_id: str, disk: Disk) -> bool:
-        """Whether some directory says that this one, on ``disk``, has failed; where none does, the
-        note is tried once more.
+        """True if a note in some directory records the failure of this one, on ``disk``. If none
+        does, it is written once more.
         """
         if not self._says_so(directory_id):
             self._write(but_not_synced=disk)
@@ -79,7 +77,9 @@ class DiskFailures:
         return False
 
     def forget(self, directory_id: str) -> None:
-        """Its replicas are relied on no longer, and the tails of its logs were written again."""
+        """Remove a directory's failure, once its replicas do not count and the tails of its logs
+        were written again.
+        """
         noted, self._unreadable = self.reason(directory_id), None
         self._reasons.pop(directory_id, None)
         self._memory.forget(directory_id)
@@ -88,9 +88,9 @@ class DiskFailures:
             self._write(but_not_synced=None)
 
     def _write(self, *, but_not_synced: Disk | None) -> None:
-        """As well as can be: of several directories one is likely to take it. Threads that sync
-        other directories may note a failure at the same time: after an older state was written,
-        the newer one is.
+        """Write the notes as far as possible; of several directories one is likely to accept it.
+        Threads that sync other directories may record a failure at the same time, so write again
+        until the latest state is written.
         """
         written: dict[str, str] | None = None
         while written != self._reasons:
@@ -111,7 +111,7 @@ def _write(disk: Disk, reasons: Mapping[str, str], *, sync: bool) -> None:
 
 
 def _read(disk: Disk) -> dict[str, str]:
-    """Directory ids and reasons. Raises CheckpointError, NewerVersionError, ExhaustedError."""
+    """Return reasons by directory id. Raises CheckpointError, NewerVersionError, ExhaustedError."""
     try:
         fields = json.loads(disk.read_whole(FAILED_DISKS))
         check_version(FAILED_DISKS, str(int(fields["version"])))

@@ -1,4 +1,4 @@
-"""What of a log is not on disk yet, and the rounds that bring it there.
+"""The unsynced part of a log, and the rounds that sync it.
 
 A round is one fdatasync for each file written since the last: begun and finished on the loop, run
 in a thread. One round covers every partition (group commit).
@@ -27,11 +27,11 @@ class LogSync(NamedTuple):
     files: tuple[File, ...]
     directories: tuple[str, ...]
     segments: tuple[Segment, ...]
-    """Those that had unsynced bytes."""
+    """Segments that had unsynced bytes."""
 
 
 class FlushRound:
-    """Holds its files open; ``run`` touches nothing else, so that the loop may append meanwhile."""
+    """One round. It holds its files open, and ``run`` touches nothing else: the loop may append."""
 
     __slots__ = ("_disk", "_note_failure", "error", "syncs")
 
@@ -41,8 +41,8 @@ class FlushRound:
         syncs: tuple[LogSync, ...],
         note_failure: Callable[[DiskError], None] = lambda _: None,
     ) -> None:
-        """``note_failure`` is called where the sync failed, be it in a thread: what it dropped must
-        not be forgotten if the process ends before the finish.
+        """Create a round; ``note_failure`` is called where a sync failed, possibly in a thread, so
+        that the failure is recorded even if the process ends before the finish.
         """
         self._disk = disk
         self._note_failure = note_failure
@@ -50,8 +50,8 @@ class FlushRound:
         self.error: DiskError | None = None
 
     def run(self) -> None:
-        """Sync file by file; stops at the first failure, which is kept, told at the finish, never
-        retried.
+        """Sync file by file. The first failure stops the round; it is kept until the finish and
+        never retried.
         """
         try:
             synced_directories: set[str] = set()
@@ -61,7 +61,8 @@ class FlushRound:
                 for directory in sync.directories:
                     if directory not in synced_directories:
                         synced_directories.add(directory)
-                        # The loop goes on meanwhile, and renames the directory of a deleted topic.
+                        # The loop continues meanwhile, and may rename the directory of a deleted
+                        # topic.
                         with contextlib.suppress(DirectoryGoneError):
                             self._disk.sync_directory(directory)
         except ExhaustedError as error:
@@ -71,8 +72,8 @@ class FlushRound:
             self.error = error
 
     def failed(self, shared: LogDirectory) -> None:
-        """Fence, on the loop. A sync that could not even be asked for is no failed one: the next
-        round does it.
+        """Fence the directory, on the loop. A sync that could not be started has not failed: the
+        next round repeats it.
         """
         assert self.error is not None
         shared.fence(self.error)
@@ -81,17 +82,17 @@ class FlushRound:
                 sync.log.sync_put_off(sync)
 
     def run_or_raise(self) -> None:
-        """For a stop, when nothing else runs."""
+        """Run the round and raise its error; for a shutdown, when nothing else runs."""
         self.run()
         if self.error is not None:
             raise self.error
 
 
 def is_due(log: "Log", *, only_group: bool, now_ms: int, interval_ms: int) -> bool:
-    """Whether a log with unsynced bytes belongs into the round that begins now.
+    """True if a log with unsynced bytes belongs in the round that begins now.
 
     ``flush=group``: always. ``flush=os``: by flush.messages, flush.ms, the broker's interval, and
-    when a segment was rolled.
+    after a segment was rolled.
     """
     config = log.config
     if config.flush == "group":
@@ -110,10 +111,10 @@ class UnsyncedBytes:
 
         synced_end              S
         records    -------------|-----------------------|-----------> log end
-        round under way         |   its files, up to F  |  dirty again since
+        round in progress       |   its files, up to F  |  dirty again since
 
-    A truncation below F takes its part out of the round: what is written there afterwards is not
-    what the round synced.
+    A truncation below F removes its part from the round: bytes written there afterwards are not
+    those that the round synced.
     """
 
     __slots__ = ("_flushing_end", "_segments", "directory_changed", "since_ms", "synced_end")
@@ -122,46 +123,46 @@ class UnsyncedBytes:
         self.synced_end = synced_end
         """Exclusive: every record below it is on disk."""
         self.since_ms = now_ms
-        """When the oldest unsynced byte was written, wall time."""
+        """Wall time at which the oldest unsynced byte was written."""
         self.directory_changed = False
-        """A file was made: its name is not on disk yet."""
+        """True if a file was created whose name is not on disk yet."""
         self._segments: list[Segment] = []
         self._flushing_end = _NO_ROUND
 
     def add(self, segment: Segment, now_ms: int) -> None:
-        """A segment without unsynced bytes gets some."""
+        """Add a segment that has its first unsynced bytes."""
         segment.dirty = True
         if not self._segments:
             self.since_ms = now_ms
         self._segments.append(segment)
 
     def has_other_than(self, active: Segment) -> bool:
-        """Whether a segment waits that will not grow any more."""
+        """True if a segment waits for a sync that will not grow further."""
         return bool(self._segments) and self._segments[0] is not active
 
     def __bool__(self) -> bool:
         return bool(self._segments) or self.directory_changed
 
     def forget(self, segments: Sequence[Segment]) -> None:
-        """These leave the log."""
+        """Remove segments that leave the log."""
         for segment in segments:
             if segment.dirty:
                 segment.dirty = False
                 self._segments.remove(segment)
 
     def cut_to(self, end: int) -> None:
-        """The log was truncated: what will be written from ``end`` on is on disk nowhere."""
+        """Truncate: bytes written from ``end`` on are not on disk."""
         self.synced_end = min(self.synced_end, end)
         self._flushing_end = min(self._flushing_end, end)
 
     def begin(
         self, shared: LogDirectory, active: Segment, log_end: int
     ) -> tuple[tuple[File, ...], tuple[str, ...], tuple[Segment, ...]]:
-        """Files and directories to sync for all that is there now, and whose bytes those are.
-        Raises DiskError, undone.
+        """Return the files and directories to sync, and the segments whose bytes they hold. On a
+        DiskError nothing changes.
 
-        Index files of rolled segments come along: they are not looked at again by recovery; so do
-        those of aborted transactions, which recovery believes as far as the log is synced.
+        Index files of rolled segments are included, since recovery does not read them again. So are
+        those of aborted transactions, which recovery trusts as far as the log is synced.
         """
         disk = shared.disk
         files = []
@@ -185,7 +186,9 @@ class UnsyncedBytes:
         return tuple(files), directories, dirty
 
     def put_off(self, segments: Sequence[Segment], directories: Sequence[str]) -> None:
-        """What ``begin`` named was not synced, and nothing failed: it stays to be done."""
+        """Keep what ``begin`` returned for the next round, after a round that was not run and did
+        not fail.
+        """
         self._flushing_end = _NO_ROUND
         self.directory_changed = self.directory_changed or bool(directories)
         again = [one for one in segments if not one.dirty]
@@ -194,7 +197,7 @@ class UnsyncedBytes:
         self._segments = again + self._segments
 
     def finish(self) -> int:
-        """All that ``begin`` named is on disk; the synced end that makes."""
+        """Finish a round that synced all that ``begin`` returned; return the new synced end."""
         self.synced_end = max(self.synced_end, self._flushing_end)
         self._flushing_end = _NO_ROUND
         return self.synced_end

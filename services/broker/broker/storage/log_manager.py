@@ -1,4 +1,4 @@
-"""LogManager: all logs of one log directory: load, make, delete, flush, fence, checkpoint, tick."""
+"""LogManager: the logs of one log directory: load, create, delete, flush, fence, checkpoint."""
 
 import contextlib
 import logging
@@ -45,26 +45,26 @@ def _no_jitter(_maximum_ms: int) -> int:
 
 
 class LogManager:
-    """One log directory. Synchronous; time comes as an argument, chance by ``jitter``."""
+    """One log directory. Synchronous; time is an argument, randomness comes from ``jitter``."""
 
     def __init__(self, shared: LogDirectory, stamp: DiskStamp, failures: DiskFailures) -> None:
         self._shared = shared
         self.stamp = stamp
         self.logs: dict[TopicPartition, Log] = {}
         self.clean_start = False
-        """The last process stopped in order."""
+        """True if the last process stopped cleanly."""
         self.same_boot = False
-        """The kernel has not restarted since the directory was last used."""
+        """True if the kernel has not restarted since the directory was last used."""
         self.distrusted: str | None = None
-        """Why no replica in it counts before the controller has answered: the disk failed."""
+        """Disk failure because of which no replica here counts yet, or None."""
         self.missing: set[TopicPartition] = set()
-        """Partitions that a checkpoint names, and of which the start found no log."""
+        """Partitions in a checkpoint of which the start found no log."""
         self._is_rewritten = False
         self.previous_broker_epoch = -1
-        """Of the last process, if it stopped in order."""
+        """Broker epoch of the last process, if it stopped cleanly."""
         self.reports: list[RecoveryReport] = []
         self.strays: list[str] = []
-        """Directories that no topic owns; never served, for people to look at."""
+        """Directories that belong to no topic; never served, kept for inspection."""
         self.flush_interval_ms = FLUSH_INTERVAL_MS
         self.heal_free_bytes = HEAL_FREE_BYTES
         self._offsets = OffsetCheckpoints(shared.disk, self.logs)
@@ -93,12 +93,12 @@ class LogManager:
         open_files_max: int = OPEN_FILES_MAX,
         failures: DiskFailures | None = None,
     ) -> "LogManager":
-        """Load a log directory, recovering every log that was not closed in order.
+        """Load a log directory, recovering every log that was not closed cleanly.
 
-        ``failures``: shared by the directories of a broker that has several.
-        ``directory_id`` is for an empty directory; ``cluster_id`` None: the stamp's, or not known
-        yet (``join_cluster``). ``topic_ids``, if the metadata are known: a partition of another
-        topic id becomes a stray. Raises StampError, NewerVersionError, DiskError.
+        ``failures``: shared by the directories of a broker that has several. ``directory_id`` is
+        for an empty directory. ``cluster_id`` None: the stamp's, or unknown until ``join_cluster``.
+        ``topic_ids``, if the metadata are known: a partition of another topic id becomes a stray.
+        Raises StampError, NewerVersionError, DiskError.
         """
         stamp = settle_stamp(
             disk,
@@ -128,7 +128,8 @@ class LogManager:
         gaps = self._offsets.read(checkpoint.GAPS) if self.same_boot else None
         self._shared.gaps_below = gaps or {}
         if self.same_boot and self.distrusted is None and self._offsets.problem is not None:
-            # While the kernel goes on only the disk can have lost it: then what else?
+            # While the kernel keeps running, only the disk can have lost it, and may have lost
+            # more.
             self.distrusted = self._offsets.problem
             self._note_failure(DiskError(self.stamp.directory_id, self.distrusted))
         marker = checkpoint.take_clean_shutdown(disk)
@@ -150,11 +151,11 @@ class LogManager:
         }
 
     def _started(self, boot_id: str) -> None:
-        """Recovery is complete: what it trusted, and where logs begin now, is kept."""
+        """Store the result of the recovery: boot id, recovery points and log starts."""
         self.stamp = replace(self.stamp, boot_id=boot_id)
         cut_short = next((log for log in self.logs.values() if log.end_lost), None)
         if cut_short is not None:
-            # What shows it, a checkpoint or the bad bytes, is overwritten before it is reported.
+            # The evidence, a checkpoint or the bad bytes, is overwritten before it is reported.
             self._note_failure(DiskError(cut_short.directory, cut_short.damage or "cut short"))
         try:
             if self.distrusted is not None:
@@ -166,7 +167,7 @@ class LogManager:
             self._shared.fence(error)
 
     def _sync_all(self) -> None:
-        """What was written again is on disk before anyone relies on it. Raises DiskError."""
+        """Sync the tails that were written again. Raises DiskError."""
         syncs = []
         for log in self._shared.dirty:
             with contextlib.suppress(LogDamagedError):  # kept in log.damage
@@ -183,7 +184,7 @@ class LogManager:
         topic_partition: TopicPartition,
         topic_ids: Callable[[TopicPartition], TopicId | None] | None,
     ) -> TopicId | None:
-        """The topic id of a partition's directory; None when it must not be served."""
+        """Return the topic id of a partition's directory; None if it must not be served."""
         disk = self._shared.disk
         try:
             topic_id = checkpoint.read_topic_id(disk, name)
@@ -225,19 +226,19 @@ class LogManager:
             interval_bytes=config.index_interval_bytes,
             now_ms=self._shared.now_ms,
         )
-        found = recover(self._shared.disk, plan)
-        if found.truncated_bytes or found.scanned_bytes or found.damage:
-            report = RecoveryReport.of(topic_partition, found)
+        recovered = recover(self._shared.disk, plan)
+        if recovered.truncated_bytes or recovered.scanned_bytes or recovered.damage:
+            report = RecoveryReport.of(topic_partition, recovered)
             self.reports.append(report)
             log_recovery(report)
-        self._add(topic_partition, topic_id, config, found, recovery_point)
+        self._add(topic_partition, topic_id, config, recovered, recovery_point)
 
     def _add(
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         config: TopicConfig,
-        found: Recovered,
+        recovered: Recovered,
         recovery_point: int,
     ) -> Log:
         log = self.logs[topic_partition] = Log(
@@ -245,7 +246,7 @@ class LogManager:
             topic_partition,
             topic_id,
             config=config,
-            recovered=found,
+            recovered=recovered,
             recovery_point=recovery_point,
             now_ms=self._shared.now_ms,
         )
@@ -253,13 +254,13 @@ class LogManager:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As loaded, then as last checkpointed."""
+        """High watermarks as loaded, then as last checkpointed."""
         return self._offsets.high_watermarks
 
     def join_cluster(self, cluster_id: str) -> None:
-        """The controller has answered a registration. Stamp a new directory with its cluster; what
-        is known against a directory that failed before was reported by it. Raises StampError when
-        it belongs to another cluster.
+        """Finish the start after the controller has answered a registration: a new directory gets
+        its cluster's stamp, and a failed one, now reported, is trusted again. Raises StampError if
+        the directory belongs to another cluster.
         """
         check_stamp(self.stamp, cluster_id=cluster_id, broker_id=self.stamp.broker_id)
         try:
@@ -284,17 +285,15 @@ class LogManager:
 
     @property
     def disk(self) -> Disk:
-        """The directory itself; logs are in the subdirectories named after their partition."""
+        """The directory itself; each log is in the subdirectory named after its partition."""
         return self._shared.disk
 
-    # -- making and deleting
+    # -- creation and deletion
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now_ms: int
     ) -> Log:
-        """An empty log. Nothing of an older topic of the same name is left in it. Raises
-        DiskError.
-        """
+        """Create an empty log, without data of an older topic of that name. Raises DiskError."""
         assert topic_partition not in self.logs, topic_partition
         self._shared.raise_if_fenced()
         disk, name = self._shared.disk, str(topic_partition)
@@ -309,7 +308,7 @@ class LogManager:
         except DiskError as error:
             self._shared.fence(error)
             raise
-        found = Recovered(
+        recovered = Recovered(
             segments=[segment],
             log_end=0,
             log_start=0,
@@ -318,12 +317,12 @@ class LogManager:
             producers=ProducerTable(),
             snapshots=ProducerSnapshots(disk, name, ()),
         )
-        log = self._add(topic_partition, topic_id, config, found, 0)
+        log = self._add(topic_partition, topic_id, config, recovered, 0)
         log.files_changed()
         return log
 
     def delete(self, topic_partition: TopicPartition, now_ms: int | None = None) -> None:
-        """Stop serving a partition at once; its directory goes after file.delete.delay.ms."""
+        """Stop serving a partition at once; its directory is removed after file.delete.delay.ms."""
         log = self.logs.pop(topic_partition)
         now_ms = self._shared.now_ms if now_ms is None else now_ms
         log.close(clean=False)
@@ -331,7 +330,9 @@ class LogManager:
         self._shared.remove_later(name, now_ms + log.config.file_delete_delay_ms)
 
     def mark_stray(self, topic_partition: TopicPartition) -> str:
-        """Stop serving a partition that no topic owns; its directory stays, as ``...-stray``."""
+        """Stop serving a partition that belongs to no topic; keep its directory as
+        ``...-stray``.
+        """
         log = self.logs.pop(topic_partition)
         log.close(clean=False)
         return self._make_stray(log.directory, log.topic_id.hex())
@@ -341,26 +342,26 @@ class LogManager:
         self.strays.append(name)
         return name
 
-    # -- fence and heal
+    # -- fence and recovery from it
 
     @property
     def fenced(self) -> str | None:
-        """Why this directory takes no writes; None when it does."""
+        """Error because of which this directory refuses writes, or None."""
         error = self._shared.fence_error
         return None if error is None else str(error)
 
     @property
     def is_full(self) -> bool:
-        """Fenced only because no space is left: reads go on, and it heals."""
+        """True if only missing space is the reason for the fence: reads continue."""
         return isinstance(self._shared.fence_error, DiskFullError)
 
     @property
     def failure(self) -> DiskError | None:
-        """What took this directory out of service; None when nothing did, or it is only full."""
+        """Error that took this directory out of service; None if it is in service or only full."""
         return None if self.is_full else self._shared.fence_error
 
     def fence(self, error: DiskError) -> None:
-        """Take no more writes. A full disk may heal, anything else stays until the next start."""
+        """Refuse further writes, until the next start unless the disk is only full."""
         self._shared.fence(error)
 
     def _note_failure(self, error: DiskError) -> None:
@@ -369,8 +370,8 @@ class LogManager:
     def try_heal(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Lift the fence of a full disk once there is space again; whether it did. Retention may
-        make room: up to ``high_watermarks``, else up to those last checkpointed.
+        """Lift the fence of a full disk once there is space again; True if it did. Retention may
+        free space up to ``high_watermarks``, else up to those last checkpointed.
         """
         if not self.is_full:
             return False
@@ -390,7 +391,7 @@ class LogManager:
     # -- flush
 
     def begin_flush(self, *, only_group: bool, now_ms: int) -> FlushRound | None:
-        """The round that is due now; None when nothing is, or one is still under way.
+        """Return the round that is due now, or None if none is or one is in progress.
 
         Run it in a thread, then call ``finish_flush`` on the loop.
         """
@@ -415,7 +416,7 @@ class LogManager:
         return self._round
 
     def finish_flush(self, flush_round: FlushRound) -> list[tuple[Log, int]]:
-        """Each log with its synced end. After a failed sync: none, and the directory is fenced."""
+        """Return each log with its synced end; after a failed sync none, with a fence."""
         assert flush_round is self._round
         self._round = None
         if flush_round.error is not None:
@@ -426,7 +427,7 @@ class LogManager:
     # -- checkpoints
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down recovery points, high watermarks and log starts; skips files that say so."""
+        """Write recovery points, high watermarks and log starts that have changed."""
         try:
             self._offsets.save_recovery_points(sync=False)
             self._offsets.save_high_watermarks(high_watermarks)
@@ -437,7 +438,8 @@ class LogManager:
     # -- time
 
     def tick(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
-        """Roll, retain, remove what is due, by wall time; the logs whose start moved.
+        """Roll, retain, and remove files that are due, by wall time; return the logs whose start
+        moved.
 
         A partition without a high watermark here keeps everything that retention would remove.
         """
@@ -455,7 +457,7 @@ class LogManager:
         return moved
 
     def _retain(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
-        """Retention of every log; goes on when the disk is full, since it makes room."""
+        """Apply retention to every log, also on a full disk, since it frees space."""
         if self._shared.fence_error is not None and not self.is_full:
             return []
         moved: list[Log] = []
@@ -470,7 +472,7 @@ class LogManager:
     # -- stop
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Sync and close every log; the clean-shutdown marker only if all of that succeeded."""
+        """Sync and close every log. The clean-shutdown marker is written if all succeeded."""
         if self._round is not None:
             self._round.run()
             self.finish_flush(self._round)

@@ -1,6 +1,4 @@
-"""The offset checkpoints of one log directory: as a start found them, and as they were last
-written.
-"""
+"""Offset checkpoints of one log directory, as loaded at the start and as last written."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -21,25 +19,25 @@ _Offsets = dict[TopicPartition, int]
 
 
 class OffsetCheckpoints:
-    """Recovery points, high watermarks, log starts; a file that says so already is not written."""
+    """Recovery points, high watermarks and log starts; a file without changes is not written."""
 
     def __init__(self, disk: Disk, logs: Mapping[TopicPartition, "Log"]) -> None:
-        """``logs``: those of the directory, as they are at each call."""
+        """Create checkpoints without content; ``logs`` is the directory's live mapping."""
         self._disk = disk
         self._logs = logs
         self.recovery_points: _Offsets | None = None
-        """None: not known, so that everything is scanned."""
+        """None: unknown, so everything is scanned."""
         self.high_watermarks: _Offsets = {}
         self.log_starts: _Offsets = {}
         self.compacted: _Offsets | None = {}
-        """As loaded: offsets below may be missing because they were compacted; None: not known."""
+        """As loaded: offsets below may be missing through compaction; None: unknown."""
         self.problem: str | None = None
-        """Why a checkpoint could not be used, or that the recovery points are not there: nothing
-        that a process leaves behind, at whatever moment it ends.
+        """Reason why a checkpoint could not be used, or missing recovery points: a state that no
+        process leaves behind, whenever it ends.
         """
 
     def load(self) -> None:
-        """Read all of them. Raises NewerVersionError, DiskError."""
+        """Read all checkpoints. Raises NewerVersionError, DiskError."""
         self.recovery_points = self.read(checkpoint.RECOVERY_POINTS)
         self.compacted = self.read(CHECKPOINT_NAME) if self._disk.exists(CHECKPOINT_NAME) else {}
         self.high_watermarks = self.read(checkpoint.HIGH_WATERMARKS) or {}
@@ -48,7 +46,7 @@ class OffsetCheckpoints:
             self.problem = f"{checkpoint.RECOVERY_POINTS} is missing"
 
     def read(self, path: str) -> _Offsets | None:
-        """None without a usable checkpoint: more is scanned then, nothing is lost."""
+        """Return a checkpoint; None if it is unusable, which costs a longer scan."""
         if not self._disk.exists(path):
             return None
         try:
@@ -61,12 +59,14 @@ class OffsetCheckpoints:
             return None
 
     def named(self) -> Iterator[TopicPartition]:
-        """Partitions that had a log with records when a checkpoint was written."""
+        """Return the partitions that had a log with records when a checkpoint was written."""
         yield from self.recovery_points or ()
         yield from self.high_watermarks
 
     def forget(self, topic_partition: TopicPartition, gaps_below: _Offsets) -> None:
-        """Checkpoints go by name: those of a deleted topic must not meet the log of another."""
+        """Remove a partition, since checkpoints go by name: those of a deleted topic must not apply
+        to the log of another.
+        """
         stale = (
             (checkpoint.RECOVERY_POINTS, self.recovery_points),
             (checkpoint.HIGH_WATERMARKS, self.high_watermarks),
@@ -79,33 +79,35 @@ class OffsetCheckpoints:
                 checkpoint.write_offsets(self._disk, path, offsets, sync=False)
 
     def logs_end(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Logs end there by right: a high watermark beyond shows no loss. Raises DiskError."""
+        """Lower high watermarks above these log ends, after a deliberate truncation: they would
+        look like a loss. Raises DiskError.
+        """
         marks = self.high_watermarks
         lower = {one: end for one, end in ends.items() if end < marks.get(one, 0)}
         if lower:
             self.save_high_watermarks({**marks, **lower})
 
     def save_recovery_points(self, *, sync: bool) -> None:
-        """Below them everything is on disk. Raises DiskError."""
+        """Write recovery points; everything below them is on disk. Raises DiskError."""
         points = {one: log.recovery_point for one, log in self._logs.items() if log.recovery_point}
         if points != self.recovery_points:
             checkpoint.write_offsets(self._disk, checkpoint.RECOVERY_POINTS, points, sync=sync)
             self.recovery_points = points
 
     def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Raises DiskError."""
+        """Write high watermarks. Raises DiskError."""
         marks = {one: mark for one, mark in high_watermarks.items() if mark > 0}
         if marks != self.high_watermarks:
             checkpoint.write_offsets(self._disk, checkpoint.HIGH_WATERMARKS, marks, sync=False)
             self.high_watermarks = marks
 
     def save_log_starts(self) -> None:
-        """Only those that the first segment's name does not show. Raises DiskError."""
+        """Write the log starts that differ from the first segment's name. Raises DiskError."""
         logs = self._logs.items()
         starts = {one: log.log_start for one, log in logs if log.log_start > log.first_base_offset}
         if starts == self.log_starts:
             return
-        # A start that a crash took back must not come again: it would hide what is written since.
+        # A start that a crash took back must not return: it would hide records written since.
         sync = any(log.log_start < self.log_starts.get(one, 0) for one, log in logs)
         checkpoint.write_offsets(self._disk, checkpoint.LOG_STARTS, starts, sync=sync)
         self.log_starts = starts

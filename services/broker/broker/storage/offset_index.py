@@ -1,11 +1,11 @@
 """Sparse index of one segment: offset to byte position.
 
 File (Kafka's format): entries of 8 bytes, big-endian, in order: int32 offset relative to the
-segment's base offset, int32 position of a batch. Kafka puts the last offset of that batch there, we
-its first, so that a reader who goes on where a batch begins needs no look at the log. Both obey the
-rule by which an entry is used: no batch before the position holds the offset.
+segment's base offset, int32 position of a batch. Kafka stores the last offset of that batch, this
+release its first, so that a reader that continues at a batch boundary need not read the log. In
+both cases no batch before the position contains the offset, which is all that a lookup needs.
 
-An index is a hint. Missing entries cost time, wrong ones are found by looking at the batch.
+An index is a hint. Missing entries cost time; wrong ones are detected by reading the batch.
 """
 
 import sys
@@ -27,47 +27,47 @@ class OffsetIndex:
         self.offsets = array(_UINT32)
         self.positions = array(_UINT32)
         self.written_count = 0
-        """So many entries, from the first, are in the file."""
+        """Number of entries, from the first, that are in the file."""
         self.stale_tail = False
-        """The file may hold other entries behind those."""
+        """True if the file may have other entries after those."""
         self.loaded = False
-        """Some entries come from the file: look at the batch before trusting one."""
+        """True if some entries come from the file: check the batch before using one."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def add(self, relative_offset: int, position: int) -> None:
-        """A batch that lies behind all indexed ones."""
+        """Add a batch after all indexed ones."""
         self.offsets.append(relative_offset)
         self.positions.append(position)
 
     def floor(self, relative_offset: int) -> tuple[int, int]:
-        """(offset, position) of the last entry not above ``relative_offset``, else (0, 0)."""
+        """Return (offset, position) of the last entry not above ``relative_offset``, or (0, 0)."""
         above = bisect_right(self.offsets, relative_offset)
         return (self.offsets[above - 1], self.positions[above - 1]) if above else (0, 0)
 
     def before(self, relative_offset: int) -> int:
-        """Offset of the last entry below ``relative_offset``, else 0."""
+        """Return the offset of the last entry below ``relative_offset``, else 0."""
         at = bisect_left(self.offsets, relative_offset)
         return self.offsets[at - 1] if at else 0
 
     def boundary(self, position: int) -> tuple[int, int]:
-        """(offset, position) of the last entry not beyond ``position``, else (0, 0)."""
+        """Return (offset, position) of the last entry not beyond ``position``, else (0, 0)."""
         above = bisect_right(self.positions, position)
         return (self.offsets[above - 1], self.positions[above - 1]) if above else (0, 0)
 
     @property
     def last_position(self) -> int:
-        """0 when there is no entry: the first batch needs none."""
+        """Position of the last entry; 0 without entries, since the first batch needs none."""
         return self.positions[-1] if self.positions else 0
 
     def truncate_to_position(self, position: int) -> None:
-        """Forget entries at or beyond ``position``; the file is cut when it is next written."""
+        """Remove entries at or beyond ``position``; the file is cut when it is next written."""
         keep = bisect_left(self.positions, position)
         self._keep(keep)
 
     def truncate_to_offset(self, relative_offset: int) -> None:
-        """Forget entries at or beyond ``relative_offset``."""
+        """Remove entries at or beyond ``relative_offset``."""
         keep = bisect_left(self.offsets, relative_offset)
         self._keep(keep)
 
@@ -77,7 +77,7 @@ class OffsetIndex:
             self.written_count, self.stale_tail = count, True
 
     def encode_unwritten(self) -> bytes:
-        """The entries that the file lacks, as it wants them."""
+        """Return the entries that the file lacks, in its format."""
         count = len(self.offsets) - self.written_count
         pairs = array(_UINT32, bytes(count * ENTRY_BYTES))
         pairs[0::2] = self.offsets[self.written_count :]
@@ -88,10 +88,10 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, content: bytes, log_bytes: int) -> "OffsetIndex":
-        """From a file's content, for a segment of ``log_bytes``.
+        """Read an index from a file's content, for a segment of ``log_bytes``.
 
-        Ends before the first entry that cannot be (out of order, beyond the log): what follows has
-        to be found in the log again.
+        Stops before the first impossible entry (out of order, or beyond the log); the rest must be
+        found in the log again.
         """
         index = cls()
         pairs = array(_UINT32)
@@ -110,7 +110,7 @@ class OffsetIndex:
 
 
 def _increasing(numbers: "array[int]") -> int:
-    """How many numbers, from the first, strictly increase."""
+    """Return how many numbers, from the first, strictly increase."""
     if all(map(int.__lt__, numbers, numbers[1:])):
         return len(numbers)
     return next(i for i in range(1, len(numbers)) if numbers[i - 1] >= numbers[i])

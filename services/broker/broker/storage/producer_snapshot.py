@@ -1,4 +1,4 @@
-"""The producers of a partition at one offset: ``<offset, 20 digits>.snapshot``.
+"""Producers of a partition at one offset: ``<offset, 20 digits>.snapshot``.
 
     int16 version   uint32 CRC-32C of all that follows   int32 producers
     each: int64 producer id, int16 epoch, int32 coordinator epoch, int64 first offset of the open
@@ -36,7 +36,7 @@ _ENDED: Final = struct.Struct(">qq")
 
 
 def encode_snapshot(state: ProducerState) -> bytes:
-    """A snapshot file's content."""
+    """Return a snapshot file's content."""
     body = [_COUNT.pack(len(state.entries))]
     for entry in state.entries:
         body.append(
@@ -57,7 +57,7 @@ def encode_snapshot(state: ProducerState) -> bytes:
 
 
 def decode_snapshot(path: str, content: bytes) -> ProducerState:
-    """Raises NewerVersionError, or CheckpointError when the bytes are not what was written."""
+    """Read a snapshot. Raises NewerVersionError, or CheckpointError if it is not as written."""
     if len(content) < _HEAD.size + _COUNT.size:
         raise CheckpointError(path, "too short for a producer snapshot")
     version, crc = _HEAD.unpack_from(content)
@@ -93,7 +93,7 @@ def _path(directory: str, offset: int) -> str:
 
 
 class ProducerSnapshots:
-    """The snapshot files of one log, by the offset below which they know everything."""
+    """Snapshot files of one log; each covers all records below its offset."""
 
     __slots__ = ("_directory", "_disk", "offsets")
 
@@ -101,10 +101,10 @@ class ProducerSnapshots:
         self._disk = disk
         self._directory = directory
         self.offsets = list(offsets)
-        """Oldest first."""
+        """Offsets of the files, oldest first."""
 
     def write(self, producers: ProducerTable, offset: int) -> None:
-        """Keep the table as it is at ``offset``; all but the latest few snapshots go."""
+        """Store the table as of ``offset``; all but the latest few snapshots are removed."""
         if self.offsets and self.offsets[-1] == offset:
             return
         content = encode_snapshot(producers.state())
@@ -113,7 +113,7 @@ class ProducerSnapshots:
         self._remove(self.offsets[:-KEPT])
 
     def load_latest(self, producers: ProducerTable, offset_max: int) -> int | None:
-        """Restore from the latest usable one up to ``offset_max``; its offset, None without."""
+        """Restore the latest usable snapshot up to ``offset_max``; return its offset, or None."""
         for offset in reversed(self.offsets):
             if offset > offset_max:
                 continue
@@ -129,7 +129,7 @@ class ProducerSnapshots:
         return None
 
     def cut_to(self, end: int) -> None:
-        """The log was truncated: snapshots beyond ``end`` tell of records that are gone."""
+        """Remove snapshots beyond ``end`` after a truncation: they cover records that are gone."""
         self._remove([offset for offset in self.offsets if offset > end])
 
     def _remove(self, offsets: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a start found in its logs, as it is logged."""
+"""Reports of recoveries, as logged at a start."""
 
 import logging
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class RecoveryReport(NamedTuple):
-    """What a start found in one log."""
+    """Report of the recovery of one log."""
 
     topic_partition: TopicPartition
     scanned_bytes: int
@@ -21,20 +21,20 @@ class RecoveryReport(NamedTuple):
     end_lost: bool = False
 
     @classmethod
-    def of(cls, topic_partition: TopicPartition, found: Recovered) -> "RecoveryReport":
-        """What the recovery of one log came to."""
+    def of(cls, topic_partition: TopicPartition, recovered: Recovered) -> "RecoveryReport":
+        """Create a report from the recovery of one log."""
         return cls(
             topic_partition,
-            found.scanned_bytes,
-            found.truncated_bytes,
-            found.truncated_because,
-            found.damage,
-            found.end_lost,
+            recovered.scanned_bytes,
+            recovered.truncated_bytes,
+            recovered.truncated_because,
+            recovered.damage,
+            recovered.end_lost,
         )
 
 
 def log_recovery(report: RecoveryReport) -> None:
-    """A torn tail is what a crash leaves; damage is a disk that does not keep what it was given."""
+    """Log a recovery. A crash leaves a torn tail; damage is the fault of a disk."""
     if report.truncated_bytes:
         _log.warning(
             "%s: cut %d bytes off its end: %s",

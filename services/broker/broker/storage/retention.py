@@ -1,4 +1,4 @@
-"""When a segment is rolled and which may go: pure choices, by Kafka's rules."""
+"""Choice of the time to roll a segment and of the segments to remove; pure, by Kafka's rules."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from broker.storage.segment import NO_TIMESTAMP, SegmentView
 
 
 def roll_ms(config: TopicConfig, jitter: Callable[[int], int]) -> int:
-    """After how long a segment is rolled; ``jitter`` is given the most that may be taken off."""
+    """Return the age at which a segment is rolled; ``jitter`` gets the maximum to subtract."""
     longest = config.segment_ms
     if config.is_compacted:
         longest = min(longest, config.max_compaction_lag_ms)
@@ -24,10 +24,10 @@ def removable_count(
     log_start: int,
     high_watermark: int,
 ) -> int:
-    """How many segments, from the oldest, retention removes now.
+    """Return how many segments, from the oldest, retention removes now.
 
-    Only whole segments below the high watermark go, oldest first without a gap. The active one
-    counts too if it holds something: the log rolls before it is removed.
+    Only whole segments below the high watermark are removed, oldest first without a gap. The active
+    one counts too if it has records: the log rolls before it is removed.
     """
     below = 0
     while below < len(segments) - 1 and segments[below].end_offset <= log_start:

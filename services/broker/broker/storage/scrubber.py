@@ -1,9 +1,9 @@
-"""The scrubber reads the whole log again at a bounded rate and compares CRCs, to find bit flips
-before a reader does.
+"""The scrubber reads the whole log at a bounded rate and checks CRCs, to find bit flips before a
+reader does.
 
 Clients check the CRC of what they fetch, but a cold segment may not be fetched for weeks, and its
-damage is best found while other replicas are whole. The plan is pure; ``scrub_range`` belongs in a
-thread: it sleeps in pread and computes CRCs over large views, both without the GIL.
+damage is best found while other replicas are complete. The plan is pure. ``scrub_range`` runs in a
+thread: it waits in pread and computes CRCs over large views, both without the GIL.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from tidemark.storage.batch_walk import Damage, FrameError, ReadableFile, walk_b
 from broker.storage.segment import SegmentView, early_end
 
 RANGE_BYTES: Final = 4 * 1024 * 1024
-"""What one call to ``scrub_range`` covers, unless one batch is larger."""
+"""Bytes read by one call of ``scrub_range``, unless one batch is larger."""
 ANYWHERE: Final = -1
-"""Compaction may have dropped batches at a segment's end."""
+"""Unknown end offset: compaction may have removed batches at a segment's end."""
 TASK_BYTES_MIN: Final = 256 * 1024
-"""What a task counts as at least: opening a file and a thread cost as much, and a broker with only
-small segments would check them without a pause.
+"""Least size that a task is charged for. Opening a file and a thread cost as much, and a broker
+with only small segments would check them without a pause.
 """
 
 
 class ScrubSegment(NamedTuple):
-    """One segment as far as it may be checked: rolled ones whole, the active one below the recovery
-    point.
+    """Part of one segment that may be checked: all of a rolled one, the active one below the
+    recovery point.
 
-    Beyond the recovery point a torn batch is no damage: recovery after a crash deals with it.
+    Beyond the recovery point a torn batch is not damage: recovery after a crash handles it.
     """
 
     topic_partition: TopicPartition
@@ -37,19 +37,17 @@ class ScrubSegment(NamedTuple):
     end: int
     """Position in bytes, a batch boundary."""
     end_offset: int = ANYWHERE
-    """Where the last batch must end: the base offset of the next segment."""
+    """End offset of the last batch: the base offset of the next segment."""
 
     @classmethod
     def of(cls, topic_partition: TopicPartition, view: SegmentView) -> "ScrubSegment":
-        """A rolled segment."""
+        """Create the entry of a rolled segment."""
         end_offset = ANYWHERE if view.may_end_early else view.end_offset
         return cls(topic_partition, view.base_offset, view.path, view.size_bytes, end_offset)
 
 
 class ScrubTask(NamedTuple):
-    """The next piece to check: from ``start`` (a batch boundary, where ``offset`` or a later one is
-    expected) on.
-    """
+    """Next range to check, from ``start`` on (a batch boundary, at ``offset`` or later)."""
 
     segment: ScrubSegment
     start: int
@@ -58,7 +56,7 @@ class ScrubTask(NamedTuple):
 
 
 class ScrubOutcome(NamedTuple):
-    """How far a task came, and the first damage in it; behind that nothing was checked."""
+    """End of the checked range, and the first damage in it, where the check stopped."""
 
     position: int
     offset: int
@@ -69,9 +67,9 @@ def scrub_range(file: ReadableFile, task: ScrubTask) -> ScrubOutcome:
     """Read at least ``length_max`` bytes, to a batch boundary or the segment's end, and check every
     batch.
 
-    ``file``: the segment's own handle, taken when the task was planned; what compaction or
-    retention puts in its place meanwhile is another file. Raises DiskError: a read that fails is
-    the log directory's trouble, not damage.
+    ``file``: the segment's own handle, taken when the task was planned; a replacement by compaction
+    or retention is another file. Raises DiskError: a failed read concerns the log directory, and is
+    not damage.
     """
     segment, position, offset = task.segment, task.start, task.offset
     try:
@@ -100,8 +98,7 @@ def scrub_range(file: ReadableFile, task: ScrubTask) -> ScrubOutcome:
 
 
 class Scrubber:
-    """Plans the round trip over all segments of a broker, by topic, partition and base offset;
-    starts again at the end.
+    """Plan of repeated passes over all segments of a broker, by topic, partition and base offset.
 
     Use: ``next_task``, ``scrub_range`` in a thread, ``finished``; one task at a time. Times in ms,
     monotonic.
@@ -112,7 +109,7 @@ class Scrubber:
         assert range_bytes > 0
         self.bytes_per_second = bytes_per_second
         self.rounds = 0
-        """Complete round trips."""
+        """Number of complete passes."""
         self._range_bytes = range_bytes
         self._due_at = 0
         # The segment in progress, as it was planned, and how far it was checked.
@@ -122,8 +119,8 @@ class Scrubber:
         self._confirms = False
 
     def next_task(self, segments: Sequence[ScrubSegment], now_ms: int) -> ScrubTask | None:
-        """What to check now, given what there is now; None when the rate says wait or there is
-        nothing.
+        """Return the range to check now, among the present segments; None if the rate requires a
+        pause, or if there is nothing to check.
         """
         if now_ms < self._due_at:
             return None
@@ -134,11 +131,11 @@ class Scrubber:
         return ScrubTask(segment, self._position, self._offset, length_max)
 
     def finished(self, task: ScrubTask, outcome: ScrubOutcome, now_ms: int) -> Damage | None:
-        """Take the outcome; returns damage that is certain.
+        """Store the outcome; return damage that is confirmed.
 
-        Between two tasks compaction may have put another file under the same name, so that the
-        second one began in the middle of a batch. Damage that was not found in one sweep from the
-        segment's start is therefore looked for again, at once.
+        Between two tasks compaction may have put another file in place under the same name, so that
+        the second task began in the middle of a batch. So damage that was not found in one pass
+        from the segment's start is checked again at once.
         """
         checked_bytes = max(outcome.position - task.start, min(TASK_BYTES_MIN, self._range_bytes))
         self._due_at = now_ms + checked_bytes * 1000 // self.bytes_per_second
@@ -152,7 +149,7 @@ class Scrubber:
         return outcome.damage
 
     def _pick(self, ordered: Sequence[ScrubSegment]) -> ScrubSegment | None:
-        """The segment in progress while something of it is left, else the one behind it, else the
+        """Return the segment in progress while part of it is left, or the next one, or the
         first.
         """
         current = self._current
@@ -160,7 +157,7 @@ class Scrubber:
             name = _name(current)
             for segment in ordered:
                 if _name(segment) == name and segment.end < self._position:
-                    self._go_to(segment)  # another file by now
+                    self._go_to(segment)  # it was replaced by another file
                 if _name(segment) == name and segment.end > self._position:
                     return segment
                 if _name(segment) > name:

@@ -1,9 +1,9 @@
-"""Segment: one append-only file of batches, named by its base offset, with its two indexes.
+"""Segment: one append-only file of batches, named by its base offset, with its indexes.
 
     <directory>/<base offset, 20 digits>.log  .index  .timeindex  .txnindex
 
-A cold segment is a few numbers. Reading or appending warms it: the file is open and the indexes
-are in memory, until the pool cools it. Index entries are written behind the log, seldom.
+A cold segment is a few numbers. A read or an append warms it: the file is open and the indexes are
+in memory, until the pool closes it. Index entries are written after the log, and rarely.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 
 class AppendInfo(NamedTuple):
-    """One batch about to be appended. Offsets inclusive; ``max_timestamp`` in ms, -1 for none."""
+    """One batch to append. Offsets are inclusive; ``max_timestamp`` is in ms, -1 for none."""
 
     first: int
     last: int
@@ -55,32 +55,33 @@ class AppendInfo(NamedTuple):
 
 
 class SegmentView(NamedTuple):
-    """One segment as others may see it. ``end_offset`` is exclusive: the next segment's base."""
+    """One segment as seen from outside. ``end_offset`` is exclusive: the next segment's base."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
     path: str
     max_timestamp: int
-    """Ms; -1 when no batch has a timestamp."""
+    """Largest timestamp in ms; -1 if no batch has one."""
     created_ms: int
-    """When this process first saw it, wall time; what retention uses where timestamps lack."""
+    """Wall time at which this process first saw the segment; used if there are no timestamps."""
     active: bool
     unsynced: bool = False
-    """Something of it is written and not synced: records, or the indexes of a roll."""
+    """True if records, or the indexes of a roll, are written and not synced."""
     may_end_early: bool = False
-    """Compaction may have dropped batches at its end: others end where the next one begins."""
+    """True if compaction may have removed batches at its end."""
 
 
 def stem(directory: str, base_offset: int) -> str:
-    """Path of a segment's files without their suffix."""
+    """Return the path of a segment's files without their suffix."""
     return f"{directory}/{base_offset:020d}"
 
 
 def walk_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch in [start, end), by small reads; bodies are not looked at.
+    """Yield position and header of every batch in [start, end), by small reads that skip the
+    bodies.
 
-    ``start`` is a batch boundary. Raises FrameError where no batch can be made out.
+    ``start`` is a batch boundary. Raises FrameError where there is no valid batch.
     """
     position, chunk, chunk_start = start, b"", start
     while position < end:
@@ -99,7 +100,7 @@ def walk_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchH
 
 
 def frame_problem(header: BatchHeader, bytes_left: int) -> str | None:
-    """Why this cannot begin a batch of at most ``bytes_left`` bytes; None when it may."""
+    """Return why this cannot begin a batch of at most ``bytes_left`` bytes; None if it can."""
     if header.magic != MAGIC_V2:
         return f"magic {header.magic} is not {MAGIC_V2}"
     if header.batch_length < _BATCH_LENGTH_MIN or header.last_offset_delta < 0:
@@ -110,14 +111,12 @@ def frame_problem(header: BatchHeader, bytes_left: int) -> str | None:
 
 
 def early_end(end: int, expected: int) -> str:
-    """What is wrong with a rolled segment whose batches end at ``end``."""
+    """Return the problem of a rolled segment whose batches end at ``end``."""
     return f"ends at offset {end}, the next segment begins at {expected}"
 
 
 class Segment:
-    """One segment. ``size_bytes`` is what counts: bytes beyond it in the file are not part of the
-    log.
-    """
+    """One segment. Bytes beyond ``size_bytes`` in the file are not part of the log."""
 
     __slots__ = (
         "base_offset",
@@ -152,12 +151,12 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
-        """Holds bytes that no sync covers yet."""
+        """True if it has bytes that no sync covers yet."""
         self.is_whole = False
-        """Known to reach up to the segment behind it."""
+        """True if it is known to reach up to the next segment."""
         self.bytes_max = 0
         self.roll_after_timestamp = _NEVER
-        """While active, once armed: the next batch goes elsewhere when it would pass these."""
+        """While active, once armed: a batch that would exceed these goes to a new segment."""
 
     @property
     def stem(self) -> str:
@@ -167,7 +166,7 @@ class Segment:
     # -- warm and cold
 
     def warm(self, disk: Disk, *, create: bool = False) -> File:
-        """Open the file and load the indexes; missing or wrong index entries are not missed."""
+        """Open the file and load the indexes; missing or wrong index entries do no harm."""
         if self.file is not None:
             return self.file
         try:
@@ -195,21 +194,19 @@ class Segment:
             return b""
 
     def cool(self, disk: Disk) -> None:
-        """Write what the index files lack and let go of the file; readers who hold it keep it
-        open.
-        """
+        """Write missing index entries and release the file; readers that hold it keep it open."""
         if self.file is not None:
             self.write_indexes(disk)
             self.file = None
             del self.index, self.times, self.txns
 
     def reopen(self, disk: Disk) -> File:
-        """A new handle after the file was cut, so that slices of the old one stay void."""
+        """Open a new handle after the file was cut, so that slices of the old one stay void."""
         self.file = disk.open(self.stem + LOG)
         return self.file
 
     def write_indexes(self, disk: Disk) -> None:
-        """Append the entries that the index files lack. Nothing to do on a cold segment."""
+        """Append the entries that the index files lack. A cold segment has none."""
         if self.file is None:
             return
         index, times = self.index, self.times
@@ -231,7 +228,7 @@ class Segment:
             times.written_count, times.stale_tail = len(times), False
 
     def load_max_timestamp(self, disk: Disk) -> int:
-        """The largest timestamp of a sealed segment: its time index's last entry tells."""
+        """Return the largest timestamp of a sealed segment: that of its time index's last entry."""
         if self.max_timestamp != UNKNOWN_TIMESTAMP:
             return self.max_timestamp
         last = b""
@@ -247,14 +244,14 @@ class Segment:
             self.max_timestamp_offset = self.base_offset + relative
         else:
             self.warm(disk)
-            with contextlib.suppress(FrameError):  # told to whoever reads there
+            with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
                 self.rebuild_indexes(_PEEK_BYTES)
         return self.max_timestamp
 
-    # -- growing
+    # -- growth
 
     def arm(self, config: TopicConfig, roll_ms: int) -> None:
-        """Set what makes the next batch begin a new segment. Needs a warm segment."""
+        """Set the limits at which the next batch begins a new segment. Needs a warm segment."""
         full = len(self.index) * OFFSET_ENTRY_BYTES >= config.segment_index_bytes
         self.bytes_max = 0 if full else config.segment_bytes
         if self.size_bytes and self.first_timestamp < 0:
@@ -264,13 +261,13 @@ class Segment:
 
     def _first_batch_timestamp(self) -> int:
         assert self.file is not None
-        with contextlib.suppress(FrameError):  # told to whoever reads there
+        with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
             for _, header in walk_headers(self.file, 0, self.size_bytes):
                 return header.max_timestamp
         return NO_TIMESTAMP
 
     def took(self, header_position: int, first: int, last: int, max_timestamp: int) -> None:
-        """Note a batch that lies at ``header_position``, if timestamps or time for an entry ask."""
+        """Update the timestamps for a batch that lies at ``header_position``."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = first
@@ -278,7 +275,7 @@ class Segment:
             self.first_timestamp = max_timestamp
 
     def grew(self, first: int, max_timestamp: int, size_bytes: int, config: TopicConfig) -> None:
-        """One batch was written at the end."""
+        """Add one batch that was written at the end."""
         position = self.size_bytes
         self.size_bytes = position + size_bytes
         if max_timestamp > self.max_timestamp:
@@ -292,8 +289,8 @@ class Segment:
     def fitting(
         self, infos: Sequence[AppendInfo], log_end: int, epoch_max: int, config: TopicConfig
     ) -> int:
-        """How many of these batches, one behind the other, go into this segment as it is: without a
-        roll, a gap before them or a leader epoch above ``epoch_max``. 0 where any might need more.
+        """Return how many of these consecutive batches fit into this segment without a roll, a gap
+        before them, or a leader epoch above ``epoch_max``. 0 if any of them might need more.
         """
         if self.file is None or not self.size_bytes:
             return 0
@@ -314,18 +311,20 @@ class Segment:
         return len(infos)
 
     def add_entry(self, relative_offset: int, position: int) -> None:
-        """An index entry for the batch just taken, and the largest timestamp up to it."""
+        """Add an index entry for the last batch, with the largest timestamp up to it."""
         self.index.add(relative_offset, position)
         if self.max_timestamp >= 0:
             self.times.maybe_add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def seal(self) -> None:
-        """No batch will follow: the time index's last entry now tells the largest timestamp."""
+        """Finish the time index: its last entry then has the largest timestamp."""
         if self.max_timestamp >= 0:
             self.times.maybe_add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def rebuild_indexes(self, interval_bytes: int) -> None:
-        """From the batches. Raises FrameError at damage; entries before it are good."""
+        """Build the indexes from the batches. Raises FrameError at damage, with good entries so
+        far.
+        """
         assert self.file is not None
         self.index, self.times = OffsetIndex(), TimeIndex()
         self.index.stale_tail = self.times.stale_tail = True
@@ -335,23 +334,23 @@ class Segment:
         self.seal()
 
     def index_batch(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
-        """Note a batch met in a walk in file order."""
+        """Add a batch met in a walk in file order."""
         self.took(position, header.base_offset, header.last_offset, header.max_timestamp)
         if position - self.index.last_position > interval_bytes:
             self.add_entry(header.base_offset - self.base_offset, position)
 
-    # -- finding; all need a warm segment
+    # -- lookup; all need a warm segment
 
     def locate(self, offset: int) -> int:
-        """Position of the first batch that ends at ``offset`` or later; ``size_bytes`` without
-        one.
+        """Return the position of the first batch that ends at ``offset`` or later, or
+        ``size_bytes``.
         """
         relative = offset - self.base_offset
         if relative <= 0:
             return 0
         index = self.index
-        known, start = index.floor(relative)
-        if known == relative and not index.loaded:
+        entry_offset, start = index.floor(relative)
+        if entry_offset == relative and not index.loaded:
             return start
         assert self.file is not None
         for position, header in walk_headers(
@@ -365,12 +364,12 @@ class Segment:
         return self.size_bytes
 
     def end_before(self, position: int) -> int:
-        """Exclusive end of the batches before ``position``, a batch boundary; the base offset where
-        there are none. Raises FrameError.
+        """Return the exclusive end of the batches before ``position``, a batch boundary; the base
+        offset if there are none. Raises FrameError.
         """
         assert self.file is not None
-        known, start = self.index.boundary(position - 1)
-        if start and self.index.loaded and not self.begins_batch(start, known):
+        entry_offset, start = self.index.boundary(position - 1)
+        if start and self.index.loaded and not self.begins_batch(start, entry_offset):
             start = 0
         end = self.base_offset
         for _, header in walk_headers(self.file, start, position):
@@ -378,18 +377,19 @@ class Segment:
         return end
 
     def trusted_floor(self, relative_offset: int) -> int:
-        """Position of a batch not behind the one that holds an offset; looks where a file said so.
+        """Return the position of a batch not after the one that contains an offset; an entry from a
+        file is checked.
 
-        An index whose entry does not fit the batch it names is thrown away and built anew.
+        If an entry does not fit its batch, the indexes are built again from the log.
         """
-        known, position = self.index.floor(relative_offset)
-        if position == 0 or not self.index.loaded or self.begins_batch(position, known):
+        entry_offset, position = self.index.floor(relative_offset)
+        if position == 0 or not self.index.loaded or self.begins_batch(position, entry_offset):
             return position
         self.rebuild_indexes(_PEEK_BYTES)
         return self.index.floor(relative_offset)[1]
 
     def begins_batch(self, position: int, relative_offset: int) -> bool:
-        """Whether the batch at ``position`` begins (or, in Kafka's indexes, ends) at an offset."""
+        """True if the batch at ``position`` begins (or, in Kafka's indexes, ends) at an offset."""
         assert self.file is not None
         peek = self.file.read_at(position, HEADER_BYTES)
         if len(peek) < HEADER_BYTES:
@@ -400,16 +400,21 @@ class Segment:
         )
 
     def fit(self, position: int, bytes_max: int, limit: int) -> int:
-        """Length of the whole batches from ``position`` on, before ``limit``, in ``bytes_max``.
+        """Return the length of the whole batches from ``position`` on, before ``limit``, in
+        ``bytes_max``.
 
-        The first batch counts even if it alone is longer. Short of ``bytes_max`` by at most half of
-        it and the index's interval: batches that no entry names are not all looked for.
+        The first batch counts even if it alone is longer. The result may be short of ``bytes_max``
+        by half of it plus the index's interval, as batches without an entry are not all read.
         """
         target = position + bytes_max
         if target >= limit:
             return limit - position
-        known, boundary = self.index.boundary(target)
-        if boundary > position and self.index.loaded and not self.begins_batch(boundary, known):
+        entry_offset, boundary = self.index.boundary(target)
+        if (
+            boundary > position
+            and self.index.loaded
+            and not self.begins_batch(boundary, entry_offset)
+        ):
             boundary = position
         if boundary - position > bytes_max // 2:
             return boundary - position
@@ -422,8 +427,8 @@ class Segment:
         return end - position
 
     def offset_bound(self, position: int) -> int | None:
-        """An offset not below that of the batch at ``position``, by the index; None when it has no
-        entry from there on.
+        """Return an offset not below that of the batch at ``position``, by the index; None if it
+        has no entry from there on.
         """
         index = self.index
         at = bisect_left(index.positions, position)
@@ -432,7 +437,7 @@ class Segment:
     def first_at_or_after(
         self, timestamp: int, start_offset: int, end_offset: int
     ) -> tuple[int, BatchHeader] | None:
-        """The first batch with a timestamp >= ``timestamp`` and offsets in [start, end)."""
+        """Return the first batch with a timestamp >= ``timestamp`` and offsets in [start, end)."""
         low, high = self.times.bracket(timestamp)
         low = max(low, start_offset - self.base_offset)
         if high is not None and high > low:

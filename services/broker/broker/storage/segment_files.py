@@ -1,10 +1,11 @@
-"""What happens to a segment's files as a whole: made, renamed away, replaced by compacted ones.
+"""Operations on whole files of segments: creation, renaming for removal, replacement by compacted
+ones.
 
-A file is never removed while someone may still be about to open it: it gets the suffix .deleted
-and goes after file.delete.delay.ms. A replacement is first named .cleaned (being written), then
-.swap (whole, to be put in place even after a crash), then takes its place. Its .log is renamed
-last of its files each time, and there is one .log for the segments that it replaces: so what is
-named .log.swap needs nothing else, and a file named .cleaned is of no use to the next process.
+A file is never removed while it may still be about to be opened. It gets the suffix .deleted and is
+removed after file.delete.delay.ms. A replacement is first named .cleaned (being written), then
+.swap (complete, to be put in place even after a crash), then takes its place. Its .log is renamed
+last of its files each time, and there is one .log for all segments that it replaces. So a .log.swap
+needs no other file, and a .cleaned file is of no use to the next process.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ _TEMPORARY: Final = (DELETED, CLEANED, SWAP, ".tmp")
 
 @dataclass(slots=True)
 class LogFiles:
-    """The files of one partition's directory: base offsets and snapshot offsets, sorted."""
+    """Files of one partition's directory: base offsets and snapshot offsets, sorted."""
 
     bases: list[int]
     snapshots: list[int]
@@ -45,12 +46,12 @@ def _number(name: str, suffix: str) -> int | None:
 
 
 def _numbered(names: Sequence[str], suffix: str) -> list[int]:
-    found = (_number(name, suffix) for name in names if name.endswith(suffix))
-    return sorted(number for number in found if number is not None)
+    numbers = (_number(name, suffix) for name in names if name.endswith(suffix))
+    return sorted(number for number in numbers if number is not None)
 
 
 def tidy_files(disk: Disk, directory: str) -> LogFiles:
-    """Finish or undo what a crash interrupted (a swap, a removal), and list what there is."""
+    """Finish or undo operations that a crash interrupted (a swap, a removal); return the files."""
     names = disk.list(directory)
     if any(name.endswith(_TEMPORARY) for name in names):
         _finish_swaps(disk, directory, names)
@@ -62,7 +63,7 @@ def tidy_files(disk: Disk, directory: str) -> LogFiles:
 
 
 def _finish_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
-    """A segment named .swap replaces those whose records it holds."""
+    """Replace segments by a .swap file that contains their records."""
     bases = _numbered(names, LOG)
     for base in _numbered(names, LOG + SWAP):
         last = _last_offset(disk, stem(directory, base) + LOG + SWAP, base)
@@ -76,7 +77,7 @@ def _finish_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
 
 
 def _last_offset(disk: Disk, path: str, base_offset: int) -> int | None:
-    """Last offset of a segment file, its base when it is empty; None when it is damaged."""
+    """Return the last offset of a segment file, its base if it is empty, None if it is damaged."""
     last = base_offset
     file = disk.open(path)
     try:
@@ -90,7 +91,7 @@ def _last_offset(disk: Disk, path: str, base_offset: int) -> int | None:
 
 
 def _put_in_place(disk: Disk, directory: str, base: int) -> None:
-    """Indexes first: a .log in place has the indexes that belong to it, or none."""
+    """Rename a replacement's files, indexes first: a .log in place has its own indexes, or none."""
     path = stem(directory, base)
     for suffix in reversed(SUFFIXES):
         if disk.exists(path + suffix + SWAP):
@@ -98,7 +99,7 @@ def _put_in_place(disk: Disk, directory: str, base: int) -> None:
 
 
 def new_segment(disk: Disk, directory: str, base_offset: int, now_ms: int) -> Segment:
-    """An empty segment, warm. Bytes that a failed attempt left under its name are cut off."""
+    """Create an empty segment, warm, without bytes that a failed attempt left under its name."""
     segment = Segment(directory, base_offset, 0, now_ms)
     if disk.exists(segment.stem + LOG):
         for suffix in SUFFIXES:
@@ -119,15 +120,13 @@ def retire(shared: LogDirectory, segments: Sequence[Segment], due_ms: int) -> No
 
 
 def remove_cleaned(disk: Disk, cleaned_path: str) -> None:
-    """A replacement that is not wanted (``<stem>.log.cleaned``) and its indexes, where there are
-    any.
-    """
+    """Remove an unused replacement (``<stem>.log.cleaned``) with its indexes, if it has any."""
     for suffix in SUFFIXES:
         disk.remove(cleaned_path.removesuffix(LOG + CLEANED) + suffix + CLEANED)
 
 
 def remove_all_cleaned(disk: Disk, directory: str) -> None:
-    """What rounds that came to nothing left behind."""
+    """Remove the files that failed rounds left behind."""
     for name in disk.list(directory):
         if name.endswith(CLEANED):
             disk.remove(f"{directory}/{name}")
@@ -138,7 +137,7 @@ def swap_in(
 ) -> Segment:
     """Put a compacted segment (``<stem>.log.cleaned``, synced) in the place of ``old`` ones.
 
-    Index files of it that are named .cleaned too come along; missing ones are built on demand.
+    Its index files named .cleaned are put in place too; missing ones are built on demand.
     """
     disk = shared.disk
     path = cleaned_path.removesuffix(LOG + CLEANED)

@@ -1,4 +1,4 @@
-"""SegmentMap: the segments of one log in order, and every way to find bytes in them.
+"""SegmentMap: the segments of one log in order, and lookups in them.
 
 bases      0          100            250 (active)
            |--.log----|--.log--------|--.log-------|
@@ -32,11 +32,11 @@ from broker.storage.segment import (
 from broker.storage.txn_index import AbortedTxn, aborted_between
 
 RECENT_BATCHES: Final = 64
-"""Batches whose position is remembered, so that caught-up readers need no look at the file."""
+"""Number of batches whose position is cached, so that caught-up readers need not read the file."""
 
 
 class LogSlice(NamedTuple):
-    """Whole batches to send. Holds its file open; void once ``file.truncated_to`` cuts it."""
+    """Whole batches to send. It holds its file open; void once ``file.truncated_to`` cuts it."""
 
     file: File
     position: int
@@ -44,7 +44,7 @@ class LogSlice(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Slices in order of their offsets, over segment boundaries."""
+    """Slices in order of their offsets, across segment boundaries."""
 
     slices: tuple[LogSlice, ...]
     length_bytes: int
@@ -54,7 +54,7 @@ EMPTY_READ: Final = LogRead((), 0)
 
 
 class OffsetOutOfRangeError(Exception):
-    """A reader asked for an offset that is not, or no longer, between log start and log end."""
+    """A requested offset that is not, or no longer, between log start and log end."""
 
     def __init__(self, offset: int, log_start: int, log_end: int) -> None:
         super().__init__(f"offset {offset} is not in [{log_start}, {log_end}]")
@@ -80,7 +80,7 @@ class SegmentMap:
         self.replace(segments)
 
     def replace(self, segments: list[Segment]) -> None:
-        """Other segments from here on."""
+        """Replace all segments."""
         self.segments = segments
         self._bases = [segment.base_offset for segment in segments]
         if segments[-1] is not self.active:
@@ -88,7 +88,7 @@ class SegmentMap:
             self.recent.clear()
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         assert segment.base_offset > self.active.base_offset, segment.base_offset
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
@@ -96,17 +96,17 @@ class SegmentMap:
         self.recent.clear()
 
     def index_of(self, offset: int) -> int:
-        """Which segment holds an offset, or comes first above it."""
+        """Return the index of the segment that contains an offset, or of the first one above it."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def note_warm(self) -> None:
-        """Someone warmed segments without the pool: let it know."""
+        """Register segments that were opened without the pool."""
         for segment in self.segments:
             if segment.file is not None:
                 self._shared.note_warm(segment)
 
     def views(self, log_end: int) -> tuple[SegmentView, ...]:
-        """What others may know of the segments, oldest first."""
+        """Return views of the segments, oldest first."""
         ends = [*self._bases[1:], log_end]
         return tuple(
             SegmentView(
@@ -124,31 +124,31 @@ class SegmentMap:
         )
 
     def sealed(self, bases: Sequence[int]) -> list[Segment]:
-        """The segments with these base offsets; [] unless neighbours, and none of them active."""
+        """Return the segments with these base offsets; [] unless rolled neighbours."""
         at = self.index_of(bases[0])
-        found = self.segments[at : at + len(bases)]
-        same = [segment.base_offset for segment in found] == list(bases)
-        return found if same and found[-1] is not self.active else []
+        segments = self.segments[at : at + len(bases)]
+        same = [segment.base_offset for segment in segments] == list(bases)
+        return segments if same and segments[-1] is not self.active else []
 
     def swap(self, bases: Sequence[int], compacted: Segment) -> None:
-        """A compacted segment in the place of the rolled ones with these base offsets."""
+        """Put a compacted segment in the place of the rolled ones with these base offsets."""
         at = self.index_of(bases[0])
         behind = self.segments[at + len(bases) :]
         self.compacted_below = max(self.compacted_below, behind[0].base_offset)
         self.replace([*self.segments[:at], compacted, *behind])
 
-    # -- cutting
+    # -- truncation
 
     def cut_point(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """Where the batch that holds ``offset`` begins, and the log's end once it is cut there: the
-        end of what is left, should there be a gap before ``offset``.
+        """Return the start of the batch that contains ``offset``, and the log end after a cut
+        there: the end of the rest, if there is a gap before ``offset``.
         """
         self._shared.warm(segment)
         position = segment.locate(offset)
         return position, segment.end_before(position)
 
     def cut(self, segment: Segment, position: int, interval_bytes: int) -> None:
-        """Cut a segment's file; readers get a new handle from here on."""
+        """Cut a segment's file; later readers get a new handle."""
         self._shared.warm(segment).truncate(position)
         segment.size_bytes = position
         segment.is_whole = False
@@ -159,9 +159,7 @@ class SegmentMap:
     # -- transactions
 
     def index_aborted(self, newly: list[AbortedTxn]) -> None:
-        """Note aborted transactions, each with the segment that holds its marker; ``newly`` is
-        empty afterwards.
-        """
+        """Add aborted transactions to the segments with their markers; ``newly`` is emptied."""
         for txn in newly:
             segment = self.segments[self.index_of(txn.last_offset)]
             self._shared.warm(segment)
@@ -169,18 +167,18 @@ class SegmentMap:
         newly.clear()
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
-        """Those with a record in [start, end), by marker."""
-        found: list[AbortedTxn] = []
+        """Return the aborted transactions with a record in [start, end), by marker."""
+        overlapping: list[AbortedTxn] = []
         for segment in self.segments[self.index_of(start) :]:
             self._shared.warm(segment)
             aborted = segment.txns.aborted
-            found += aborted_between(aborted, start, end)
+            overlapping += aborted_between(aborted, start, end)
             if aborted and aborted[-1].last_stable >= end:
-                break  # later markers end transactions that begin behind it
-        return found
+                break  # later markers end transactions that begin after it
+        return overlapping
 
     def offset_bound(self, read: LogRead, end: int) -> int:
-        """An offset not below any record of what was read, and at most ``end``."""
+        """Return an offset not below any record that was read, and at most ``end``."""
         last = read.slices[-1]
         at = next(
             (at for at, one in enumerate(self.segments) if one.file is last.file),
@@ -193,10 +191,10 @@ class SegmentMap:
             bound = self._bases[at + 1] if at + 1 < len(self._bases) else end
         return min(bound, end)
 
-    # -- reading; FrameError where a batch on the way is damaged
+    # -- reads; FrameError if a batch on the way is damaged
 
     def read(self, offset: int, bytes_max: int, end: int, log_end: int) -> LogRead:
-        """Whole batches from the one that holds ``offset`` (or the next) up to ``end``."""
+        """Return whole batches from the one that contains ``offset``, or the next, to ``end``."""
         active = self.active
         if offset >= active.base_offset:
             piece = self._piece(active, offset, bytes_max, end if end < log_end else -1)
@@ -228,7 +226,7 @@ class SegmentMap:
         return LogRead(tuple(slices), total) if slices else EMPTY_READ
 
     def _missing_behind(self, at: int) -> FrameError | None:
-        """Whether batches are missing at the end of a rolled segment: it once was longer."""
+        """Return the error if batches are missing at the end of a rolled segment, else None."""
         segment, expected = self.segments[at], self._bases[at + 1]
         if segment.is_whole or segment.base_offset < self.compacted_below:
             return None
@@ -243,7 +241,9 @@ class SegmentMap:
         return FrameError(segment.size_bytes, early_end(end, expected))
 
     def _piece(self, segment: Segment, offset: int, bytes_max: int, end: int) -> LogSlice:
-        """From ``offset`` to offset ``end`` (-1: the segment's end); length 0 where nothing is."""
+        """Return the slice from ``offset`` to offset ``end`` (-1: the segment's end), maybe
+        empty.
+        """
         file = segment.file
         if file is None:
             file = self._shared.warm(segment)
@@ -255,21 +255,21 @@ class SegmentMap:
         return LogSlice(file, position, length if length > 0 else 0)
 
     def _position(self, segment: Segment, offset: int) -> int:
-        """Of the first batch that ends at ``offset`` or later."""
+        """Return the position of the first batch that ends at ``offset`` or later."""
         if segment is self.active:
-            found = -1
+            next_position = -1
             for first, last, position in reversed(self.recent):
                 if last < offset:
-                    return found if found >= 0 else segment.size_bytes
+                    return next_position if next_position >= 0 else segment.size_bytes
                 if first <= offset:
                     return position
-                found = position
+                next_position = position
         return segment.locate(offset)
 
     # -- timestamps
 
     def first_at_or_after(self, timestamp: int, start: int, end: int) -> LogSlice | None:
-        """The first batch with a timestamp >= ``timestamp`` and offsets within [start, end)."""
+        """Return the first batch with a timestamp >= ``timestamp`` within [start, end)."""
         for at in range(self.index_of(start), len(self.segments)):
             segment = self.segments[at]
             if segment.base_offset >= end:
@@ -277,14 +277,14 @@ class SegmentMap:
             if self.max_timestamp_of(segment) < timestamp:
                 continue
             file = self._shared.warm(segment)
-            found = segment.first_at_or_after(timestamp, start, end)
-            if found is not None:
-                position, header = found
+            batch = segment.first_at_or_after(timestamp, start, end)
+            if batch is not None:
+                position, header = batch
                 return LogSlice(file, position, header.size_bytes)
         return None
 
     def max_timestamp_of(self, segment: Segment) -> int:
-        """Ms; -1 when no batch of the segment has one."""
+        """Return the largest timestamp of a segment in ms; -1 if no batch has one."""
         if segment.max_timestamp == UNKNOWN_TIMESTAMP:
             segment.load_max_timestamp(self._shared.disk)
             if segment.file is not None:
@@ -292,7 +292,7 @@ class SegmentMap:
         return segment.max_timestamp
 
     def max_timestamp_batch(self, start: int, end: int) -> LogSlice | None:
-        """The first batch that has the largest timestamp of those in [start, end)."""
+        """Return the first batch with the largest timestamp of those in [start, end)."""
         best: tuple[int, LogSlice] | None = None
         for at in range(self.index_of(start), len(self.segments)):
             segment = self.segments[at]
@@ -309,11 +309,13 @@ class SegmentMap:
     def _largest_of(
         self, segment: Segment, start: int, end: int
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The batch with a segment's largest timestamp; all in [start, end) when it is outside."""
+        """Yield the batch with a segment's largest timestamp, or all in [start, end) if it is
+        outside.
+        """
         if start <= segment.max_timestamp_offset < end:
-            found = segment.first_at_or_after(segment.max_timestamp, start, end)
-            if found is not None:
-                yield found
+            batch = segment.first_at_or_after(segment.max_timestamp, start, end)
+            if batch is not None:
+                yield batch
                 return
         assert segment.file is not None
         for position, header in walk_headers(

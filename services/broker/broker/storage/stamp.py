@@ -1,9 +1,8 @@
-"""The stamp of a log directory: whose it is, so that a foreign disk is never served nor
-overwritten.
+"""The stamp of a log directory: its owner, so that a foreign disk is never served nor overwritten.
 
 ``meta.properties``, lines ``key=value``: version (1), cluster.id (empty until the broker has joined
-one), broker.id, directory.id, and boot.id, the kernel's boot in which the directory was last used:
-the same one means that the page cache survived whatever happened to the process.
+one), broker.id, directory.id, and boot.id. The boot id is that of the kernel when the directory was
+last used: if it is the same, the page cache has survived the end of the process.
 """
 
 from collections.abc import Mapping
@@ -24,12 +23,12 @@ _KEYS: Final = ("cluster.id", "broker.id", "directory.id", "boot.id")
 
 
 class StampError(Exception):
-    """This directory must not be used as asked; says why, and what to do."""
+    """A directory that must not be used as requested; the message has the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskStamp:
-    """What a log directory says of itself. An empty ``cluster_id``: not part of a cluster yet."""
+    """Owner of a log directory. An empty ``cluster_id``: not part of a cluster yet."""
 
     cluster_id: str
     broker_id: int
@@ -39,7 +38,7 @@ class DiskStamp:
 
 
 def read_stamp(disk: Disk) -> DiskStamp | None:
-    """None when there is no stamp. Raises StampError for a newer format or an unreadable stamp."""
+    """Return the stamp, or None. Raises StampError for a newer format or an unreadable stamp."""
     try:
         text = disk.read_whole(META_PROPERTIES).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -73,7 +72,7 @@ def _number(fields: Mapping[str, str], key: str) -> int:
 
 
 def write_stamp(disk: Disk, stamp: DiskStamp) -> None:
-    """Durable on return."""
+    """Write a stamp; durable on return."""
     lines = (
         f"version={stamp.format}",
         f"cluster.id={stamp.cluster_id}",
@@ -86,7 +85,7 @@ def write_stamp(disk: Disk, stamp: DiskStamp) -> None:
 
 
 def check_stamp(stamp: DiskStamp, *, cluster_id: str | None, broker_id: int) -> None:
-    """Refuse a directory of another cluster or broker. ``cluster_id`` None: not known yet."""
+    """Refuse a directory of another cluster or broker. ``cluster_id`` None: unknown."""
     if stamp.broker_id != broker_id:
         raise StampError(
             f"{META_PROPERTIES}: this log directory belongs to broker {stamp.broker_id},"
@@ -102,13 +101,14 @@ def check_stamp(stamp: DiskStamp, *, cluster_id: str | None, broker_id: int) -> 
 def settle_stamp(
     disk: Disk, *, cluster_id: str | None, broker_id: int, directory_id: str
 ) -> DiskStamp:
-    """The stamp to go on with. An empty directory gets one, with ``directory_id``, without a boot.
+    """Return the directory's stamp. An empty directory gets a new one, with ``directory_id`` and no
+    boot.
 
-    The boot id is changed by who has recovered the logs: what recovery may trust depends on it.
+    The caller changes the boot id after it has recovered the logs, since recovery depends on it.
     Raises StampError for a foreign directory, and for one that has files but no stamp.
     """
-    found = read_stamp(disk)
-    if found is None:
+    existing = read_stamp(disk)
+    if existing is None:
         strangers = [name for name in disk.list("") if not name.startswith(_NO_STRANGERS)]
         if strangers:
             raise StampError(
@@ -118,5 +118,5 @@ def settle_stamp(
         stamp = DiskStamp(cluster_id or "", broker_id, directory_id, "")
         write_stamp(disk, stamp)
         return stamp
-    check_stamp(found, cluster_id=cluster_id, broker_id=broker_id)
-    return replace(found, cluster_id=found.cluster_id or cluster_id or "")
+    check_stamp(existing, cluster_id=cluster_id, broker_id=broker_id)
+    return replace(existing, cluster_id=existing.cluster_id or cluster_id or "")

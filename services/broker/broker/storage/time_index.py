@@ -1,4 +1,4 @@
-"""Sparse index of one segment: largest timestamp so far to the batch that brought it.
+"""Sparse index of one segment: largest timestamp so far, with the batch that has it.
 
 File (Kafka's format): entries of 12 bytes, big-endian, in order: int64 timestamp in ms, int32
 offset relative to the segment's base offset. An entry (t, o) says: of all batches up to the one
@@ -25,15 +25,15 @@ class TimeIndex:
         self.timestamps = array(_INT64)
         self.offsets = array(_UINT32)
         self.written_count = 0
-        """So many entries, from the first, are in the file."""
+        """Number of entries, from the first, that are in the file."""
         self.stale_tail = False
-        """The file may hold other entries behind those."""
+        """True if the file may have other entries after those."""
 
     def __len__(self) -> int:
         return len(self.timestamps)
 
     def maybe_add(self, timestamp: int, relative_offset: int) -> None:
-        """Unless the last entry says as much already."""
+        """Add an entry, unless the last one has an equal or larger timestamp or offset."""
         if not self.timestamps or (
             timestamp > self.timestamps[-1] and relative_offset > self.offsets[-1]
         ):
@@ -41,7 +41,8 @@ class TimeIndex:
             self.offsets.append(relative_offset)
 
     def bracket(self, timestamp: int) -> tuple[int, int | None]:
-        """Between which relative offsets the first batch lies whose timestamp is >= ``timestamp``.
+        """Return two relative offsets between which the first batch with a timestamp >=
+        ``timestamp`` is.
 
         The first offset may be too low, never too high; the second is None beyond the last entry.
         """
@@ -51,18 +52,18 @@ class TimeIndex:
 
     @property
     def last(self) -> tuple[int, int]:
-        """(timestamp, relative offset) of the last entry; (-1, 0) without one."""
+        """(timestamp, relative offset) of the last entry; (-1, 0) if there is none."""
         return (self.timestamps[-1], self.offsets[-1]) if self.timestamps else (-1, 0)
 
     def truncate_to_offset(self, relative_offset: int) -> None:
-        """Forget entries at or beyond ``relative_offset``."""
+        """Remove entries at or beyond ``relative_offset``."""
         keep = bisect_left(self.offsets, relative_offset)
         del self.timestamps[keep:], self.offsets[keep:]
         if keep < self.written_count:
             self.written_count, self.stale_tail = keep, True
 
     def encode_unwritten(self) -> bytes:
-        """The entries that the file lacks, as it wants them."""
+        """Return the entries that the file lacks, in its format."""
         start = self.written_count
         timestamps = self.timestamps[start:]
         offsets = self.offsets[start:]
@@ -78,9 +79,9 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, content: bytes, offsets_end: int) -> "TimeIndex":
-        """From a file's content; ends before the first entry that cannot be.
+        """Read an index from a file's content; stops before the first impossible entry.
 
-        ``offsets_end``: the segment holds only relative offsets below it.
+        ``offsets_end``: the segment has only relative offsets below it.
         """
         index = cls()
         words = array(_UINT32)

@@ -1,4 +1,4 @@
-"""Aborted transactions of one segment, for readers who want committed records only.
+"""Aborted transactions of one segment, for readers of committed records.
 
 File (Kafka's format): entries of 34 bytes, big-endian, in the order of their markers: int16
 version 0, int64 producer id, int64 first offset, int64 last offset (of the abort marker), int64
@@ -22,7 +22,7 @@ ENTRY_BYTES: Final = _ENTRY.size
 
 
 def encode_aborted(aborted: Iterable[AbortedTxn]) -> bytes:
-    """As the file wants them."""
+    """Return entries in the file's format."""
     return b"".join(_ENTRY.pack(_VERSION, *txn) for txn in aborted)
 
 
@@ -30,7 +30,7 @@ def decode_aborted(path: str, content: bytes) -> list[AbortedTxn]:
     """Return a file's entries up to the first one that is torn or out of order. Raises ValueError
     for a newer version.
     """
-    found: list[AbortedTxn] = []
+    entries: list[AbortedTxn] = []
     marker = -1
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     for version, *fields in _ENTRY.iter_unpack(content[:whole]):
@@ -40,18 +40,18 @@ def decode_aborted(path: str, content: bytes) -> list[AbortedTxn]:
         if not marker < txn.last_offset > txn.first_offset:
             break
         marker = txn.last_offset
-        found.append(txn)
-    return found
+        entries.append(txn)
+    return entries
 
 
 def aborted_between(aborted: Iterable[AbortedTxn], start: int, end: int) -> list[AbortedTxn]:
-    """Those with a record in [start, end)."""
+    """Return the transactions with a record in [start, end)."""
     return [txn for txn in aborted if txn.last_offset >= start and txn.first_offset < end]
 
 
 class TxnIndex:
-    """The aborted transactions of one segment: those whose marker it holds. Written at once, since
-    nothing but the log's own walk could tell them again.
+    """Aborted transactions whose marker is in one segment. Written at once, since only a walk of
+    the log could restore them.
     """
 
     __slots__ = ("_path", "aborted", "has_file")
@@ -59,15 +59,13 @@ class TxnIndex:
     def __init__(self, path: str, aborted: list[AbortedTxn], *, has_file: bool = False) -> None:
         self._path = path
         self.aborted = aborted
-        """In the order of their markers."""
+        """Transactions in the order of their markers."""
         self.has_file = has_file
-        """Whether a flush has a file to sync; one without entries may have lost some."""
+        """True if there is a file to sync; one without entries may have lost some."""
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "TxnIndex":
-        """Return the index in its file, if there is one. Raises DiskError, ValueError for a newer
-        version.
-        """
+        """Return the index in its file. Raises DiskError, ValueError for a newer version."""
         try:
             content = disk.read_whole(path)
         except FileNotFoundError:
@@ -75,7 +73,7 @@ class TxnIndex:
         return cls(path, decode_aborted(path, content), has_file=True)
 
     def add(self, disk: Disk, txn: AbortedTxn) -> None:
-        """Add a transaction, unless it is known: a walk of the log may find its marker again."""
+        """Add a transaction, unless it is present: a walk of the log may find its marker again."""
         if self.aborted and txn.last_offset <= self.aborted[-1].last_offset:
             return
         position = len(self.aborted) * ENTRY_BYTES
@@ -90,7 +88,7 @@ class TxnIndex:
         self.aborted.append(txn)
 
     def cut_to(self, disk: Disk, end: int) -> None:
-        """Forget those whose marker is at or beyond ``end``: the log was truncated there."""
+        """Remove transactions whose marker is at or beyond ``end``, after a truncation."""
         kept = [txn for txn in self.aborted if txn.last_offset < end]
         if len(kept) == len(self.aborted):
             return
