@@ -1,4 +1,4 @@
-"""The broker process: read the configuration, build the object graph, serve until told to stop."""
+"""The broker process: read the configuration, build the objects, serve until stopped."""
 
 import asyncio
 import socket
@@ -26,13 +26,11 @@ SERVICE = "broker"
 
 
 async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
-    """One broker's life: disks, listeners, membership, service; on ``stop`` drain and close
-    cleanly.
-    """
+    """Run one broker: disks, listeners, membership, service; on ``stop`` drain and close."""
     budget = divide(config, raise_descriptor_limit())
     config = within(config, budget)
     collect_young_garbage_only()
-    if not config.node:  # shown to clients, who plan replica placements by it
+    if not config.node:  # clients see it, and plan replica placement by it
         config = config.model_copy(update={"node": socket.gethostname()})
     directories = await asyncio.to_thread(open_directories, config, budget.segments_a_directory)
     session = ZkSession(

@@ -1,6 +1,4 @@
-"""Every option of a broker: Kafka's names where Kafka has one, each with its unit, bounds, default
-and reason.
-"""
+"""Options of a broker, with Kafka's names, and with unit, bounds, default and reason of each."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -21,7 +19,7 @@ Text = str | None
 
 
 def _for_topics(topic_key: str) -> Any:
-    """The field of a broker-wide key that stands in for a topic's."""
+    """Return the field of a broker-wide key that is the default of a topic's."""
     key = TOPIC_CONFIG_KEYS[topic_key]
     return Field(
         None, description=f"{key.name} of topics that do not set it (else {key.default}): {key.doc}"
@@ -41,7 +39,7 @@ class Listener(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Listener":
-        """Read ``NAME://host:port``; an empty host means every interface. Raises ValueError."""
+        """Parse ``NAME://host:port``; an empty host means every interface. Raises ValueError."""
         name, separator, address = text.strip().partition("://")
         if not separator or not name.isidentifier():
             raise ValueError(f"expected NAME://host:port, not {text!r}")
@@ -319,9 +317,7 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
     @model_validator(mode="before")
     @classmethod
     def _numbers_as_text(cls, values: object) -> object:
-        """A file may give a topic default as a number or a truth value; it is parsed as Kafka's
-        text.
-        """
+        """Convert topic defaults given as a number or boolean to text, to be parsed as Kafka's."""
         if not isinstance(values, dict):
             return values
         return {
@@ -367,24 +363,24 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
             raise ValueError(f"a listener with {SSL} needs ssl.certificate.location")
 
     def _security_protocols(self) -> dict[str, str]:
-        """By listener name, as the map says. Raises ValueError."""
-        found = {}
+        """Return protocols by listener name, from the map. Raises ValueError."""
+        protocols = {}
         for text in self.listener_security_protocol_map:
             name, separator, protocol = text.partition(":")
             if not separator or not protocol:
                 raise ValueError(
                     f"listener.security.protocol.map: expected NAME:PROTOCOL, not {text!r}"
                 )
-            found[name.strip()] = protocol.strip().upper()
-        return found
+            protocols[name.strip()] = protocol.strip().upper()
+        return protocols
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether any listener does."""
+        """True if any listener uses TLS."""
         return any(one.security_protocol == SSL for one in self.parsed_listeners())
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
-        """The listeners, in order."""
+        """Return the listeners, in order."""
         protocols = self._security_protocols()
         return tuple(
             one._replace(security_protocol=protocols.get(one.name, _protocol_named(one.name)))
@@ -392,8 +388,8 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         )
 
     def endpoints(self, bound: Mapping[str, int] | None = None) -> tuple[Endpoint, ...]:
-        """What is advertised for each listener; ``bound`` gives the real ports where 0 was asked
-        for.
+        """Return the advertised address of each listener; ``bound`` has the real ports for
+        configured port 0.
         """
         advertised = {one.name: one for one in map(Listener.parse, self.advertised_listeners)}
         points = []
@@ -404,7 +400,7 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
         return tuple(points)
 
     def topic_defaults(self) -> dict[str, str]:
-        """What this broker was started with for topics that say nothing, by topic key."""
+        """Return this broker's start-up defaults for topics that do not set them, by topic key."""
         set_here = {}
         for field_name, topic_key in _TOPIC_DEFAULT_FIELDS.items():
             value = getattr(self, field_name)
@@ -414,7 +410,7 @@ class BrokerConfig(CoordinationConfig, TlsServiceConfig):
 
 
 def _protocol_named(listener: str) -> str:
-    """Kafka's default: a listener may be named for its protocol."""
+    """Return Kafka's default protocol of a listener: the one it is named after."""
     return listener if listener == SSL or listener.startswith("SASL_") else PLAINTEXT
 
 
@@ -424,8 +420,8 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-# flush.ms has log.flush.interval.ms for its broker-wide name, which here is the background round's
-# interval.
+# Kafka's broker-wide name for flush.ms is log.flush.interval.ms, which here is the interval of the
+# background round.
 _TOPIC_DEFAULT_FIELDS: Final[Mapping[str, str]] = {
     key.broker_name.replace(".", "_"): key.name
     for key in TOPIC_CONFIG_KEYS.values()
