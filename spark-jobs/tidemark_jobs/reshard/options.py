@@ -27,7 +27,7 @@ class Options:
     exactly_once: bool = True
     trigger_interval: str = "1 second"
     watch_seconds: int = 5
-    """How often the number of partitions of the target is checked."""
+    """Interval of the checks of the target's number of partitions."""
     metrics_port: int | None = None
     source_options: Mapping[str, str] = field(default_factory=dict)
     sink_options: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ and replies contain only changes.
 Session id and epoch of a request say what it is:
 
     epoch -1 (final)    whole fetch without a session; closes the named session
-    epoch  0 (initial)  whole fetch that asks for a new session; closes the named one
+    epoch  0 (initial)  whole fetch that requests a new session; closes the named one
     epoch >= 1          changes to the named session, which must be at exactly that epoch
 
 A request of a session reads the partitions that *moved* since the last one: those that it names,

@@ -1,4 +1,4 @@
-"""How far one follower is, as its leader knows it from the follower's fetches."""
+"""Progress of one follower, as its leader derives it from the follower's fetches."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,30 +6,30 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 
 class FollowerFetch(NamedTuple):
-    """What a follower's fetch says of it. Ends are exclusive offsets."""
+    """State of a follower in its fetch. Ends are exclusive offsets."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
-    """-1: not told."""
+    """-1: not given."""
     log_end: int
     synced_end: int
-    """-1: not told."""
+    """-1: not given."""
     last_fetched_epoch: int
-    """Of its last record; -1: it has none."""
+    """Leader epoch of its last record; -1 without records."""
 
 
 class StandingFetch(Protocol):
-    """A fetch that need not be told again: every fetch of its session repeats it, for as long as
-    nothing happens to the partition.
+    """A fetch that holds without being sent again: every fetch of its session repeats it, for as
+    long as the partition does not change.
     """
 
     @property
     def fetched_at(self) -> InstantMs:
-        """When it was last repeated. Stands still from the first append on."""
+        """Time of the last repetition; constant from the first append on."""
 
 
 class ReplicaProgress:
-    """One follower, under one leader epoch. Ends are -1 until its first fetch."""
+    """One follower in one leader epoch. Ends are -1 until its first fetch."""
 
     __slots__ = (
         "_caught_up_at",
@@ -43,20 +43,24 @@ class ReplicaProgress:
     )
 
     def __init__(self, now: InstantMs) -> None:
-        """A new leader gives every follower one lag time to show itself."""
+        """Create the progress of a follower; a new leader gives it one lag time for its first
+        fetch.
+        """
         self.broker_epoch = BrokerEpoch(-1)
         self.log_end = -1
         self.synced_end = -1
         self.sent_from = -1
-        """The offset that it last got bytes from: it asks for that again if it cannot use them."""
+        """Offset of the last bytes sent to it; it fetches from there again if it cannot use
+        them.
+        """
         self._fetched_at = now
         self._caught_up_at = now
         self._leader_end_then = -1
         self._standing: StandingFetch | None = None
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now: InstantMs) -> None:
-        """A fetch arrived. The follower is caught up as of now, or (Kafka's rule) as of the fetch
-        before, when it has all that there was then.
+        """Apply a fetch. The follower is caught up as of now; or (Kafka's rule) as of the previous
+        fetch, if it has all records of that time.
         """
         if self._standing is not None:
             self._end_standing(self._standing)
@@ -71,9 +75,9 @@ class ReplicaProgress:
         self.broker_epoch = max(self.broker_epoch, fetch.broker_epoch)
 
     def stands(self, fetch: StandingFetch, leader_end: int) -> bool:
-        """Let the fetch that last arrived be repeated untold: while the leader has no more than the
-        follower had by it, each repetition is one with which the follower is caught up. False, and
-        nothing changed, when the leader has more.
+        """Let the last fetch be repeated without being sent. While the leader has no records beyond
+        those that the follower had by it, each repetition shows the follower caught up. False,
+        without a change, if the leader has more.
         """
         if self.log_end < leader_end:
             return False
@@ -87,17 +91,17 @@ class ReplicaProgress:
 
     @property
     def caught_up_at(self) -> InstantMs:
-        """When it last was known to have all that there was."""
+        """Last time at which it is certain to have had all records."""
         if self._standing is None:
             return self._caught_up_at
         return max(self._caught_up_at, self._standing.fetched_at)
 
     def counted_end(self, *, synced: bool) -> int:
-        """How far it counts: with flush=group only what is on its disk."""
+        """Return the end that counts: with flush=group only records on its disk."""
         return self.synced_end if synced else self.log_end
 
     def lags(self, now: InstantMs, lag_ms: int) -> bool:
-        """Whether it was not caught up for longer than ``lag_ms``, silent or slow."""
+        """True if it was not caught up for longer than ``lag_ms``, silent or slow."""
         return now - self.caught_up_at > lag_ms
 
     def excuse(self, pause_ms: int, now: InstantMs) -> None:

@@ -3,7 +3,7 @@ report, and the condition for a repair.
 
     damage found, or directory failed      it fetches no longer
     reported, until by the image           it is in no ISR and no ELR, in a later leader epoch:
-                                           none of its fetches counts any more
+                                           none of its fetches counts from then on
     repaired (a damaged one)               it fetches again; a failed one stays offline
 """
 

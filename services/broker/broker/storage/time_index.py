@@ -1,8 +1,8 @@
 """Sparse index of one segment: largest timestamp so far, with the batch that has it.
 
 File (Kafka's format): entries of 12 bytes, big-endian, in order: int64 timestamp in ms, int32
-offset relative to the segment's base offset. An entry (t, o) says: of all batches up to the one
-that holds o, t is the largest timestamp. Timestamps and offsets strictly increase.
+offset relative to the segment's base offset. An entry (t, o) means that t is the largest timestamp
+of all batches up to the one that contains o. Timestamps and offsets strictly increase.
 """
 
 import sys

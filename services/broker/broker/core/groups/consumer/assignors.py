@@ -39,8 +39,8 @@ def assign_uniform(
     members: Sequence[AssignorMember], partition_counts: Mapping[TopicId, int]
 ) -> dict[str, Assignment]:
     """Return a target as even as the subscriptions allow, and among such targets close to the
-    previous one. With equal subscriptions no two members differ by more than one partition, and no
-    more partitions move than that needs.
+    previous one. With equal subscriptions no two members differ by more than one partition, and the
+    fewest possible partitions move.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
     kept = _kept(ordered, partition_counts)
