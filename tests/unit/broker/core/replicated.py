@@ -30,7 +30,7 @@ SIZE = 100
 
 
 def a_partition(broker: int, number: int = 0, **configs: str) -> Partition:
-    """Empty, and nobody's yet."""
+    """Return an empty partition without a role."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     return Partition(
         TopicPartition("orders", number),
@@ -46,7 +46,7 @@ def a_partition(broker: int, number: int = 0, **configs: str) -> Partition:
 def state(
     leader: int, isr: tuple[int, ...], *, epoch: int = 5, version: int = 1, replicas: int = 3
 ) -> PartitionImage:
-    """As the controller says."""
+    """Return a state of the partition in the image."""
     return PartitionImage(
         0,
         tuple(BrokerId(one) for one in range(1, replicas + 1)),
@@ -58,14 +58,14 @@ def state(
 
 
 def follower(number: int = 0) -> Partition:
-    """Follows broker 1 in epoch 5."""
+    """Return a follower of broker 1 in epoch 5."""
     made = a_partition(2, number)
     made.follow(state(1, (1, 2, 3)))
     return made
 
 
 def header(first: int = 0, *, epoch: int = -1, records: int = 1) -> BatchHeader:
-    """Of a batch of ``SIZE`` bytes."""
+    """Return the header of a batch of ``SIZE`` bytes."""
     return BatchHeader(
         first, SIZE - 12, epoch, 2, 0, 0, records - 1, WALL, WALL, -1, -1, -1, records
     )
@@ -73,7 +73,7 @@ def header(first: int = 0, *, epoch: int = -1, records: int = 1) -> BatchHeader:
 
 @dataclass
 class Batch:
-    """Offsets, epoch, and which write it was."""
+    """Offsets, epoch, and the number of the write."""
 
     header: BatchHeader
     name: int
@@ -89,11 +89,11 @@ class PlainReplica:
 
     @classmethod
     def of(cls, broker: int, **configs: str) -> "PlainReplica":
-        """A new one."""
+        """Create a replica."""
         return cls(broker, a_partition(broker, 0, **configs))
 
     def take(self, image: PartitionImage, now: InstantMs) -> None:
-        """The role that the image gives it."""
+        """Give the replica its role in the image."""
         part = self.partition
         if image.leader == self.broker:
             if part.lead(image, now):
@@ -117,7 +117,7 @@ class PlainReplica:
         return None
 
     def fetch_from(self, leader: "PlainReplica", now: InstantMs, batches_max: int = 3) -> None:
-        """One fetch, there and back."""
+        """Send one fetch, and apply the reply."""
         part, other = self.partition, leader.partition
         asked = FollowerFetch(
             BrokerId(self.broker),
@@ -146,12 +146,12 @@ class PlainReplica:
         part.check()
 
     def cut(self, offset: int) -> None:
-        """As the log does it."""
+        """Truncate the log."""
         self.log = [one for one in self.log if one.header.base_offset < offset]
         self.partition.epochs.truncate_to(offset)
         self.partition.truncated(offset, offset)
         self.partition.check()
 
     def names(self, end: int) -> list[int]:
-        """What is in its log below an offset."""
+        """Return the names of the batches below an offset."""
         return [one.name for one in self.log if one.header.base_offset < end]

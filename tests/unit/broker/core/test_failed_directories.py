@@ -1,4 +1,4 @@
-"""When a broker whose log directories have all failed may end."""
+"""The end of a broker whose log directories have all failed."""
 
 import pytest
 from broker.core.failed_directories import have_all_failed, may_end

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227), and a plain twin: what a fetcher that merges answers must know."""
+"""Fetch sessions (KIP-227), compared with a plain twin and a fetcher that merges replies."""
 
 from itertools import count
 
@@ -159,7 +159,7 @@ def test_a_session_may_not_grow_beyond_what_all_may_hold() -> None:
     assert (len(cache), cache.partition_count) == (0, 0)
 
 
-# ---------------------------------------------------------------- what moved, and what rests
+# -- moved and idle partitions
 
 
 def looks(plan: FetchPlan[str] | ErrorCode) -> str:
@@ -168,7 +168,7 @@ def looks(plan: FetchPlan[str] | ErrorCode) -> str:
 
 
 def at_rest(cache: FetchSessions[str], wanted: str) -> FetchSession[str]:
-    """A session of which every partition rests, each on its own name."""
+    """A session whose partitions are all idle, each on its own name."""
     plan = begin(cache, (0, 0), wanted)
     assert isinstance(plan, FetchPlan)
     assert plan.session is not None
@@ -271,7 +271,7 @@ Acts = st.lists(
 @settings(max_examples=60)
 @given(Acts)
 def test_nothing_that_happens_to_a_partition_goes_unseen(acts: list[tuple[str, str, int]]) -> None:
-    """The plain twin: what happened to each partition of each session since it last rested."""
+    """The plain twin: events of each partition of each session since it became idle."""
     cache = sessions(sessions_max=3)
     epochs: dict[int, int] = {}
     unseen: dict[int, set[str]] = {}
@@ -292,7 +292,7 @@ def test_nothing_that_happens_to_a_partition_goes_unseen(acts: list[tuple[str, s
             unseen[number] -= set(changes[1])
             plan = begin(cache, (number, epochs[number]), *changes)
             if names(plan) == "":
-                del epochs[number]  # it forgot everything
+                del epochs[number]  # the cache was cleared
                 continue
             epochs[number] += 1
             assert set(looks(plan)) == unseen[number]

@@ -1,4 +1,4 @@
-"""Leader epochs against the obvious: the epoch of every single offset."""
+"""Leader epochs compared with the epoch of every single offset."""
 
 import pytest
 from broker.core.leader_epochs import LeaderEpochs

@@ -1,4 +1,4 @@
-"""ListOffsets: offsets at marks, and the search for a time against its plain twin."""
+"""ListOffsets: offsets at marks, and the search for a time compared with its plain twin."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ ME, TWO = BrokerId(1), BrokerId(2)
 
 
 def a_partition(start: int = 2, watermark: int = 6, end: int = 9) -> Partition:
-    """Written in epoch 4."""
+    """Return a partition whose records were written in epoch 4."""
     epochs = LeaderEpochs()
     epochs.assign(LeaderEpoch(4), 0)
     return Partition(
@@ -50,7 +50,9 @@ def a_partition(start: int = 2, watermark: int = 6, end: int = 9) -> Partition:
 
 
 def led(start: int = 2, watermark: int = 6, end: int = 6) -> Partition:
-    """Led in epoch 5, with a follower that must fetch before the watermark moves."""
+    """Return a leader in epoch 5 with a follower that must fetch before the high watermark
+    moves.
+    """
     made = a_partition(start, watermark, end)
     made.become_leader(LeaderEpoch(5), (ME, TWO), (ME, TWO))
     return made
@@ -114,7 +116,7 @@ def test_a_replica_has_a_start_and_an_end_of_its_own() -> None:
 
 
 class Batch(NamedTuple):
-    """``times`` of the records that are left; ``promised`` is the highest that there was."""
+    """``times`` of the records that are left; ``promised`` is the highest before compaction."""
 
     first: int
     promised: int
@@ -126,7 +128,7 @@ class Batch(NamedTuple):
 
 
 def search(one: Partition, batches: list[Batch], timestamp: int) -> tuple[FoundOffset, int]:
-    """The answer, and how many batches were read."""
+    """Return the answer, and the number of batches read."""
     asked = OffsetSearch(one, timestamp, read_committed=False)
     step, reads = asked.begin(), 0
     while isinstance(step, Seek):

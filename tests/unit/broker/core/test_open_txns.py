@@ -1,4 +1,4 @@
-"""Open transactions against their plain twin: every offset that may yet turn out either way."""
+"""Open transactions compared with their plain twin: every offset that is not decided yet."""
 
 import pytest
 from broker.core.open_txns import OpenTxns

@@ -1,4 +1,4 @@
-"""Idempotence against its plain twin: remember every record ever sent."""
+"""Idempotence compared with its plain twin, which stores every record ever sent."""
 
 import pytest
 from broker.core.open_txns import AbortedTxn

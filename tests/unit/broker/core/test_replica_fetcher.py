@@ -1,4 +1,4 @@
-"""ReplicaFetcher: what a follower asks for, in which session, and what it leaves out."""
+"""ReplicaFetcher: the content of its requests, their session, and partitions left out."""
 
 from broker.core.replica_fetcher import FetchAsk, ReplicaFetcher
 from tidemark.model.ids import InstantMs

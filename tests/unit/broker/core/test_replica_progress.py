@@ -65,7 +65,7 @@ def test_an_excuse_never_reaches_into_the_future() -> None:
 
 
 class Standing:
-    """A fetch in a session that fetches on."""
+    """A fetch in a session that continues to fetch."""
 
     def __init__(self, now: int) -> None:
         self.fetched_at = at(now)
@@ -119,7 +119,7 @@ Steps = st.lists(
 @pytest.mark.feature("G02")
 @given(Steps)
 def test_a_standing_fetch_says_what_its_repetitions_would(steps: list[tuple[str, int]]) -> None:
-    """The plain twin is told every fetch."""
+    """The plain twin receives every fetch."""
     follower, twin = ReplicaProgress(at(0)), ReplicaProgress(at(0))
     standing: Standing | None = None
     now, leader_end, end = 0, 0, 0

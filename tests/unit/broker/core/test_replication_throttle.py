@@ -1,4 +1,4 @@
-"""Throttles of replication: which replicas, at which rate, and when they rest."""
+"""Replication throttles: the throttled replicas, the rate, and the waits."""
 
 import pytest
 from broker.core.replication_throttle import (

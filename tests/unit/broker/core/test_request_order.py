@@ -1,4 +1,4 @@
-"""The order of one connection's requests, against a client that looks at what has taken effect."""
+"""The order of one connection's requests, checked by a client that reads what has taken effect."""
 
 import pytest
 from broker.core.request_order import RequestOrder
@@ -51,8 +51,8 @@ REQUESTS = st.lists(
 
 @given(REQUESTS)
 def test_effects_are_in_the_order_of_requests(requests: list[tuple[str, int]]) -> None:
-    """What is slow takes effect some turns later; everything that is not a produce must find all
-    that came before it.
+    """Slow requests take effect some turns later. Every request but a produce must see the effects
+    of all earlier ones.
     """
     order, begun, due, applied = RequestOrder(), 0, dict[int, int](), set[int]()
     for now in range(200):

@@ -1,5 +1,5 @@
-"""Checks of transactional batches and commits of offsets, whatever happens while the coordinator is
-asked.
+"""Checks of transactional batches and offset commits, with any event while the coordinator
+verifies.
 """
 
 import pytest
@@ -38,7 +38,7 @@ def begin_transaction(one: Partition, epoch: int = EPOCH) -> None:
 
 
 def end_transaction(one: Partition, epoch: int = EPOCH) -> None:
-    """As a marker in the log."""
+    """Apply a marker in the log."""
     one.verifications.forget(PRODUCER)
     one.producers.replay(batch(-1, epoch), WALL, EndTxnMarker(commits=True, coordinator_epoch=1))
 
@@ -156,7 +156,7 @@ def test_a_refused_batch_keeps_the_coordinators_refusal() -> None:
 def test_a_batch_goes_on_only_after_a_yes_that_no_end_came_before(
     ends: list[bool], says_yes: bool
 ) -> None:
-    """``ends``: for each question, whether the transaction ends while it is asked."""
+    """``ends``: for each verification, True if the transaction ends meanwhile."""
     one = led()
     check = BatchCheck(one, batch(), transactions_v2=True)
     step: Ask | Refusal | None = asked_for(check)

@@ -1,4 +1,4 @@
-"""Which producers may begin a transaction in a partition: as asked, until something intervenes."""
+"""Verified producers of a partition, until another event voids the verification."""
 
 import pytest
 from broker.core.txn_verification import ASKED_MAX, TxnVerifications

@@ -44,7 +44,7 @@ def make_batch(base_offset: int, records: int, body_bytes: int = 20, **fields: i
 
 
 def append(log: Log, records: int = 1, body_bytes: int = 20, **fields: int) -> bytes:
-    """Append one batch as the broker does; its bytes."""
+    """Append one batch as the broker does; return its bytes."""
     batch = make_batch(log.log_end, records, body_bytes, **fields)
     header = read_header(batch)
     info = AppendInfo(
@@ -61,7 +61,7 @@ def append(log: Log, records: int = 1, body_bytes: int = 20, **fields: int) -> b
 
 
 def opened(disk: MemDisk, config: TopicConfig = TINY, **changes: Any) -> LogManager:
-    """The broker's start on a disk that may hold anything."""
+    """Start a broker on a disk with any content."""
     settings: dict[str, Any] = {
         "cluster_id": "c",
         "broker_id": 1,
@@ -76,14 +76,14 @@ def opened(disk: MemDisk, config: TopicConfig = TINY, **changes: Any) -> LogMana
 def new_log(
     config: TopicConfig = TINY, disk: MemDisk | None = None
 ) -> tuple[MemDisk, LogManager, Log]:
-    """One empty log on a disk of its own."""
+    """Create an empty log on a disk of its own."""
     disk = MemDisk() if disk is None else disk
     manager = opened(disk, config)
     return disk, manager, manager.create(ORDERS, ORDERS_ID, config, NOW)
 
 
 def flush(manager: LogManager, *, now_ms: int = NOW + 10**9) -> None:
-    """A whole flush round over everything, and the checkpoint that tells of it."""
+    """Run a whole flush round, and write its checkpoint."""
     begun = manager.begin_flush(only_group=False, now_ms=now_ms)
     if begun is not None:
         begun.run()
@@ -92,13 +92,13 @@ def flush(manager: LogManager, *, now_ms: int = NOW + 10**9) -> None:
 
 
 def bytes_of(read: LogRead) -> bytes:
-    """What a reader would get."""
+    """Return the bytes that a reader would get."""
     return b"".join(piece.file.read_at(piece.position, piece.length) for piece in read.slices)
 
 
 @dataclass
 class PlainLog:
-    """The obvious log: a list of batches."""
+    """A log as a plain list of batches."""
 
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(first offset, last offset, bytes)."""
@@ -121,7 +121,7 @@ class PlainLog:
 
 
 def is_prefix_of_whole_batches(got: bytes, batches: Sequence[bytes], bytes_max: int) -> bool:
-    """Whether ``got`` is the first few of ``batches``: at least one, no more than fit."""
+    """True if ``got`` is the first few of ``batches``: at least one, and as many as fit."""
     if not batches:
         return got == b""
     whole = b""

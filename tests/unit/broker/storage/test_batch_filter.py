@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch: which records stay, and what the header says then."""
+"""The part of one batch that compaction keeps: its records and its header."""
 
 from typing import Any
 

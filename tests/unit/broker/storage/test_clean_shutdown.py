@@ -1,4 +1,6 @@
-"""The clean-shutdown marker: taken once; unreadable is as good as none; newer is refused."""
+"""The clean-shutdown marker: read once; an unreadable one counts as none, a newer one is
+refused.
+"""
 
 import pytest
 from broker.storage import checkpoint

@@ -1,4 +1,4 @@
-"""Compaction: what is planned, and that a cleaned log tells every reader the same last values."""
+"""Compaction: plans, and cleaned logs in which every reader finds the same last values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -103,7 +103,7 @@ def records_in(disk: Disk, paths: Sequence[str]) -> list[Record]:
 
 
 def last_values(records: Sequence[Record]) -> dict[bytes, bytes]:
-    """The plain twin: what a reader who keeps the last value of each key ends up with."""
+    """The plain twin: the last value of each key, as a reader sees it."""
     values: dict[bytes, bytes] = {}
     for record in records:
         if record.key is None:
@@ -441,7 +441,7 @@ def transactions(*ends: tuple[str, int]) -> list[bytes]:
         ({7: (2, 0)}, [4, 5, 6, 7]),  # of epochs before the present one
         ({7: (1, 0)}, [1, 3, 4, 5, 6, 7]),  # of the present one
         ({7: (1, NOW)}, [4, 5, 6, 7]),  # of the present one, which is told again later
-        ({}, [4, 5, 6, 7]),  # of a producer long forgotten
+        ({}, [4, 5, 6, 7]),  # of an expired producer
     ],
 )
 def test_markers_go_with_the_last_record_of_their_transaction(

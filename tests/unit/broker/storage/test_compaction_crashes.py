@@ -1,5 +1,5 @@
-"""Compaction that is cut off between any two calls of the disk, again and again: the same last
-values, and nothing left over.
+"""Compaction that is interrupted between any two calls of the disk, again and again: the same last
+values, and no files left over.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class CutOffError(Exception):
 
 
 class CutOffDisk(MemDisk):
-    """Dies before a change, after so many more of them."""
+    """A disk that dies before a change, after a number of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,9 @@ class CutOffDisk(MemDisk):
 
 
 class Round(NamedTuple):
-    """One round of the cleaner, cut off or not; before it the log may lose its first segment."""
+    """One round of the cleaner, interrupted or not; before it the log may lose its first
+    segment.
+    """
 
     segment_bytes_max: int
     changes: int | None
@@ -71,16 +73,18 @@ class Life:
         assert last_values(records_of(self.log)) == expected
 
     def _start_later(self) -> None:
-        """As DeleteRecords and retention do."""
+        """Move the log start, as DeleteRecords and retention do."""
         bases = [one.base_offset for one in self.log.segments()]
         if len(bases) > 2:
             self.log.advance_log_start(bases[1])
             self.log.apply_retention(NOW, self.log.log_end)
 
     def _compact(self, segment_bytes_max: int) -> bool:
-        """False when the process must start again; a worker that dies alone leaves its files."""
+        """Return False if the process must start again; a worker that dies alone leaves its
+        files.
+        """
         if len(self.log.segments()) == 1:
-            return True  # there is the active one alone
+            return True  # only the active segment is there
         try:
             result = cleaned(self.disk, self.log, segment_bytes_max=segment_bytes_max)
         except CutOffError:
@@ -101,7 +105,7 @@ class Life:
         manager = opened(self.disk)
         self.log = manager.logs[ORDERS]
         flush = manager.begin_flush(only_group=False, now_ms=NOW + 10**9)
-        if flush is not None:  # what is not synced is not compacted
+        if flush is not None:  # unsynced records are not compacted
             flush.run()
             manager.finish_flush(flush)
         assert not [name for name in self.disk.list("orders-0") if name.endswith(LEFT_OVER)]
@@ -132,8 +136,8 @@ def test_no_crash_of_any_round_loses_a_value(rounds: list[Round]) -> None:
 @pytest.mark.feature("A19")
 @pytest.mark.parametrize("power_fails", [False, True])
 def test_every_crash_behind_a_round_that_came_to_nothing_is_survived(power_fails: bool) -> None:
-    """The first leaves files of a segment that is gone by the second, which is cut off while it
-    puts its segments in place.
+    """The first round leaves files of a segment that is gone by the second, which is interrupted
+    while it puts its segments in place.
     """
     for changes in range(24, 58, 3 if power_fails else 1):
         life = Life()

@@ -93,7 +93,7 @@ def swap(log: Log, result: CleaningResult) -> None:
 
 
 def records_of(log: Log) -> list[Record]:
-    """As a fetch reads them."""
+    """Read the log as a fetch does."""
     records: list[Record] = []
     offset = log.log_start
     while offset < log.log_end:
@@ -132,7 +132,7 @@ def test_readers_of_the_compacted_log_see_the_last_values() -> None:
 
 @pytest.mark.feature("B04")
 def test_a_compacted_segment_reaches_up_to_the_next_one() -> None:
-    """So that a log whose cleaner checkpoint is lost with the power is not taken for damaged."""
+    """A log whose cleaner checkpoint is lost in a power failure must not count as damaged."""
     disk = MemDisk()
     _, log = filled(disk)
     before = records_of(log)

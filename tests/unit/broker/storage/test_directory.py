@@ -1,4 +1,4 @@
-"""What logs share: the fence, the pool of open files, removals that wait."""
+"""State shared by logs: the fence, the pool of open files, delayed removals."""
 
 import pytest
 from broker.storage.directory import LogDirectory

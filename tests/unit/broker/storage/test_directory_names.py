@@ -1,4 +1,4 @@
-"""Names of partition directories, and what they become."""
+"""Names of partition directories, and their renaming."""
 
 import pytest
 from broker.storage.directory_names import (

@@ -110,7 +110,7 @@ def test_a_process_without_descriptors_does_not_overlook_a_note() -> None:
 
 
 class Interleaved(MemDisk):
-    """Another thread notes its directory while the first note is written."""
+    """Let another thread record its directory while the first note is written."""
 
     noted_meanwhile: DiskFailures | None = None
 

@@ -1,4 +1,6 @@
-"""Without a descriptor left nothing is fenced, nothing is half done, and all goes on afterwards."""
+"""Without free descriptors nothing is fenced, nothing is left half done, and all continues
+afterwards.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

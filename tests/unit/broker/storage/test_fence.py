@@ -1,4 +1,4 @@
-"""The fence of a log directory keeps words, not the files it tripped over."""
+"""The fence of a log directory keeps the message of an error, and not the file."""
 
 import gc
 import weakref
@@ -9,7 +9,7 @@ from tidemark.storage.mem_disk import MemDisk
 
 
 class OpenFile:
-    """Stands for one whose space is free only when nobody has it open."""
+    """A file whose space is free only when no handle is open."""
 
     def write(self) -> None:
         try:

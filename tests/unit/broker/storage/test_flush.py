@@ -1,4 +1,4 @@
-"""Flush rounds: what is due, what a round covers, what a cut takes out of it."""
+"""Flush rounds: the time of a round, the bytes it covers, and truncations during it."""
 
 from dataclasses import replace
 

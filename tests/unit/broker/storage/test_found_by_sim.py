@@ -1,4 +1,4 @@
-"""What the simulator found, small: each was a loss of records or of what is known about them."""
+"""Small cases of losses that the simulator found: of records, or of state about them."""
 
 import pytest
 from broker.storage.checkpoint import read_offsets, write_offsets

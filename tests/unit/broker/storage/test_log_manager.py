@@ -1,4 +1,4 @@
-"""LogManager: making, deleting, strays, flush rounds, checkpoints, a bounded number of files."""
+"""LogManager: creation, deletion, strays, flush rounds, checkpoints, a bounded number of files."""
 
 from dataclasses import replace
 

@@ -28,7 +28,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.plain = PlainLog()
         self.boots = 1
         self.cut = False
-        """Truncated since the last flush: power loss may bring back what was cut."""
+        """True if truncated since the last flush: a power failure may restore what was cut."""
 
     @initialize()
     def start(self) -> None:

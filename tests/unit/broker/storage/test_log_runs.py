@@ -1,4 +1,4 @@
-"""Log.append_run: many batches in one write come to what they come to one by one."""
+"""Log.append_run: many batches in one write have the same result as one after the other."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ SMALL_INDEX = replace(TINY, segment_bytes=100_000, segment_index_bytes=24)
 
 
 def records_of(batches: list[tuple[int, int, int, int, int]]) -> bytes:
-    """As a leader sends them."""
+    """Batches as a leader sends them."""
     records, offset, epoch = b"", 0, 0
     for count, body_bytes, gap, newer, later_ms in batches:
         offset, epoch = offset + gap, epoch + newer

@@ -1,4 +1,4 @@
-"""Logs of which whole batches are missing, so that no byte that is left is wrong."""
+"""Logs that lack whole batches, although every byte that is left is correct."""
 
 import pytest
 from broker.storage import checkpoint
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_the_compaction_that_cannot_be_read_excuses_every_segmen
 
 
 def test_a_log_that_is_cut_in_a_gap_ends_where_its_batches_do() -> None:
-    """Else its next start would miss what a compacted leader never sent."""
+    """Otherwise its next start would report batches missing that a compacted leader never sent."""
     disk, manager, log = written(2)
     batch = make_batch(6, 1)
     log.append([batch], AppendInfo(6, 6, NOW, 0, len(batch)), NOW)

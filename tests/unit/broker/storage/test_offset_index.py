@@ -1,4 +1,6 @@
-"""The offset index against a list of pairs; its file in Kafka's bytes; lies are cut off."""
+"""The offset index compared with a list of pairs; its file in Kafka's format; impossible entries
+are cut off.
+"""
 
 from broker.storage.offset_index import OffsetIndex
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Producer snapshots: read back as written, refused when damaged, the latest usable one counts."""
+"""Producer snapshots: read back as written, refused when damaged; the latest usable one counts."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What a topic does to a producer's batch before it stores it."""
+"""Recompression and checks of a producer's batch before it is stored."""
 
 import pytest
 from broker.storage.recompression import (
@@ -137,7 +137,7 @@ def test_bytes_that_do_not_decompress_are_an_invalid_record() -> None:
 
 
 def with_attributes(batch: bytes, attributes: int) -> bytes:
-    """The same bytes under another codec's number, with the CRC renewed."""
+    """Return the same bytes with another codec's number and a correct CRC."""
     from tidemark.codec.record_batch import CRC_POSITION, CRC_START, crc_of
 
     changed = bytearray(batch)

@@ -1,4 +1,4 @@
-"""What a start finds: nothing to do after a clean stop, torn tails, producers, epochs, swaps."""
+"""Recovery: a clean stop, torn tails, producers, epochs, swaps."""
 
 import pytest
 from broker.storage.checkpoint import LEADER_EPOCHS
@@ -106,7 +106,7 @@ def test_after_the_kernel_s_end_a_torn_tail_is_no_loss_of_the_disk() -> None:
 
 
 def test_the_batches_of_a_tail_tell_its_leader_epochs() -> None:
-    """The checkpoint was written when the tail, which a failed sync dropped, was another one."""
+    """The checkpoint was written for another tail, which a failed sync dropped."""
     disk, manager, log = new_log()
     append(log, epoch=1)
     flush(manager)

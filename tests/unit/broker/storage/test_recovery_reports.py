@@ -1,6 +1,4 @@
-"""What a start says about a log that is not as it was left: a torn tail is a warning, damage an
-error.
-"""
+"""Reports of a start: a torn tail is a warning, damage an error."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A damaged log: what a start takes for damage, and what is left of it when it is repaired."""
+"""A damaged log: what counts as damage at a start, and the rest after a repair."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ MAGIC_AT = 16
 
 
 def written(batches: int) -> tuple[MemDisk, Log, list[tuple[str, int]]]:
-    """A log that is on disk, and where each of its batches of one record is."""
+    """A log that is on disk, and the position of each of its batches of one record."""
     disk, manager, log = new_log()
     places = []
     for _ in range(batches):

@@ -1,4 +1,6 @@
-"""Which segments go: by time, by size, by log start, never beyond the high watermark."""
+"""Segments removed by retention: by time, by size, by log start, never beyond the high
+watermark.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ KEEP = replace(topic_config({}), retention_ms=-1, retention_bytes=-1)
 
 
 def segments(*stamps: int, created_ms: int = 0) -> list[SegmentView]:
-    """One of 100 bytes and 10 records for each largest timestamp; the last is active."""
+    """A segment of 100 bytes and 10 records for each largest timestamp; the last is active."""
     return [
         SegmentView(n * 10, n * 10 + 10, 100, f"{n}", stamp, created_ms, n == len(stamps) - 1)
         for n, stamp in enumerate(stamps)

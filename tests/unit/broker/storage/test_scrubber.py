@@ -1,4 +1,4 @@
-"""The scrubber: the whole log is read at the given rate, damage is found once and for certain."""
+"""The scrubber: the whole log is read at the given rate; damage is reported once, and confirmed."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ def test_one_flipped_bit_is_found(at: int, what: str) -> None:
 def walk(
     scrubber: Scrubber, segments: Sequence[ScrubSegment], steps: int
 ) -> list[tuple[str, int, int]]:
-    """Where each task began, as if every range were sound and as long as asked."""
+    """Return the start of each task, as if every range were good and of the requested length."""
     seen, now = [], 0
     for _ in range(steps):
         task = None

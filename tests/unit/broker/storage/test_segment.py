@@ -1,4 +1,4 @@
-"""One segment against a list of its batches: walking, locating, fitting, indexes."""
+"""One segment compared with a list of its batches: walking, locating, fitting, indexes."""
 
 import pytest
 from broker.storage.segment import Segment, frame_problem, walk_headers

@@ -1,4 +1,4 @@
-"""Files of segments as a whole: listed, tidied after a crash, renamed away, replaced."""
+"""Whole files of segments: listed, tidied after a crash, renamed for removal, replaced."""
 
 import pytest
 from broker.storage.directory import LogDirectory

@@ -60,7 +60,7 @@ def test_neighbours_are_sealed_only_together_and_never_the_active_one() -> None:
 
 
 class NoReads:
-    """A file that caught-up readers must not need."""
+    """A file that caught-up readers must not read."""
 
     disk, path, size_bytes, truncated_to = None, "f", 0, 2**63 - 1
 

@@ -1,4 +1,4 @@
-"""Whose disk it is: foreign, newer and unstamped directories are refused."""
+"""Stamps: foreign, newer and unstamped directories are refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The time index against a list of batches; its file in Kafka's bytes."""
+"""The time index compared with a list of batches; its file in Kafka's format."""
 
 from broker.storage.time_index import TimeIndex
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A group shard with a log behind it and clients around it: all in one place, time in hand."""
+"""A group shard with a log and with clients, and a time that tests control."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 class FewTopics:
-    """``orders``, of four partitions, under the id that it has now; None: it is deleted."""
+    """Topic ``orders`` with four partitions and its present id; None: it is deleted."""
 
     position = 1
     orders: TopicId | None = ORDERS
@@ -66,7 +66,7 @@ class FewTopics:
 
 
 class World:
-    """Does what the runtime does: appends, replays at once, answers."""
+    """The runtime: appends, replays at once, answers."""
 
     def __init__(self, settings: GroupSettings = SETTINGS) -> None:
         self.settings = settings
@@ -86,13 +86,13 @@ class World:
     # -- the runtime
 
     def send(self, request: GroupRequest) -> int:
-        """Ask; the answer may come later."""
+        """Send a request; the reply may come later."""
         self.asked += 1
         self._perform(self.shard.decide(self.asked, request, self.moment))
         return self.asked
 
     def ask(self, request: GroupRequest, kind: type[R]) -> R:
-        """Ask something that is answered at once."""
+        """Send a request that is answered at once."""
         return self.answer(self.send(request), kind)
 
     def answer(self, request_id: int, kind: type[R]) -> R:
@@ -101,12 +101,12 @@ class World:
         return reply
 
     def error_of(self, request_id: int) -> ErrorCode | None:
-        """None: not answered yet."""
+        """Return the reply, or None if there is none yet."""
         reply = self.answers.get(request_id)
         return None if reply is None else reply.error_code
 
     def pass_time(self, ms: int) -> None:
-        """Let time go by, waking the shard whenever it wants to be."""
+        """Advance the time, and wake the shard at its deadlines."""
         until = self.now + ms
         for _ in range(10_000):
             deadline = self.shard.next_deadline()
@@ -122,7 +122,7 @@ class World:
         self.shard.check()
 
     def fail_over(self) -> None:
-        """Another broker loads the log; whoever waits is told to look for it."""
+        """Let another broker load the log; waiting requests are answered with an error."""
         self.shard = self.reloaded()
         waiting = set(range(1, self.asked + 1)) - self.answers.keys()
         gone = HeartbeatReply(ErrorCode.NOT_COORDINATOR)
@@ -147,8 +147,8 @@ class World:
         return shard
 
     def compact(self, *, keeps_tombstones: bool = True) -> None:
-        """Below the first record of an open transaction only the last record of each key stays, of
-        those that count; in the end not even that, if it is a tombstone.
+        """Compact. Below the first record of an open transaction only the last record of each key
+        is kept, of those that count; a tombstone is removed in the end.
         """
         outcomes = [self._outcome(index) for index in range(len(self.log))]
         end = outcomes.index(None) if None in outcomes else len(self.log)
@@ -166,7 +166,7 @@ class World:
         ]
 
     def _outcome(self, index: int) -> bool | None:
-        """Whether an entry of the log counts; None: its transaction is open."""
+        """True if an entry of the log counts; None: its transaction is open."""
         record, writer, _ = self.log[index]
         if record is None or writer is None:
             return True
@@ -304,18 +304,18 @@ def fetch(*, stable: bool = False, group_id: str = "g") -> OffsetFetch:
     return OffsetFetch(group_id=group_id, topics=asked, require_stable=stable)
 
 
-# -- what clients do
+# -- clients
 
 
 def position(world: World, group_id: str = "g", *, stable: bool = False) -> int | ErrorCode:
-    """The group's position in orders-0, or why there is none."""
+    """Return the group's offset in orders-0, or the error."""
     reply = world.ask(fetch(stable=stable, group_id=group_id), OffsetFetchReply)
     [[one]] = [topic.offsets for topic in reply.topics]
     return one.offset if one.error_code is ErrorCode.NONE else one.error_code
 
 
 def committed(world: World, request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
-    """What came of a commit of one partition."""
+    """Return the result of a commit in one partition."""
     reply = world.ask(request, OffsetCommitReply)
     if reply.error_code is not ErrorCode.NONE:
         return reply.error_code
@@ -341,7 +341,7 @@ def assigned(world: World, request_id: int) -> SyncGroupReply:
 
 
 def stable(world: World, *members: str, instances: bool = False) -> int:
-    """These members in a stable group, the first one leading; the generation."""
+    """Return the generation of a stable group of these members, with the first one as leader."""
     asked = [
         world.send(join(new=member, instance=member.upper() if instances else None))
         for member in members

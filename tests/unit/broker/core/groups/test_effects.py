@@ -1,4 +1,4 @@
-"""An outcome gathers a decision in the order of happening."""
+"""An outcome collects records and replies in order."""
 
 from broker.core.groups.effects import Answer, Outcome
 from broker.core.groups.requests import DeleteGroupReply, HeartbeatReply

@@ -1,4 +1,4 @@
-"""What a shard asks of a group of either kind."""
+"""Rules common to groups of both protocols."""
 
 import pytest
 from broker.core.groups import group_rules

@@ -1,4 +1,4 @@
-"""Names that do not fit into a record are refused before anything is made of them."""
+"""Names that do not fit into a record are refused before anything else happens."""
 
 from dataclasses import replace
 

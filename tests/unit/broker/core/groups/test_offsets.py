@@ -1,4 +1,4 @@
-"""Positions: committed, pending in transactions, deleted, expired."""
+"""Offsets: committed, pending in transactions, deleted, expired."""
 
 import pytest
 from broker.core.groups.offsets import Offsets
@@ -196,7 +196,7 @@ def test_positions_go_with_their_topic_but_not_with_its_namesake() -> None:
         (at(5, when=0), DAY_MS, None, True),
         (at(5, when=0), DAY_MS, 1, False),  # from when its group became empty
         (at(5, when=DAY_MS), DAY_MS, 0, True),
-        (at(5, when=0, expires=10), 9, None, False),  # by its client's own wish
+        (at(5, when=0, expires=10), 9, None, False),  # by its client's own retention
         (at(5, when=0, expires=10), 10, None, True),
     ],
 )
@@ -257,7 +257,7 @@ def test_agrees_with_a_walk_over_the_whole_log(
 
 
 def plain(steps: list[tuple[str, int, Writer | None]]) -> tuple[int, int]:
-    """Slow and obvious: the last record that counts, if no tombstone is behind it."""
+    """Slow and obvious: the last record that counts, unless a tombstone follows it."""
     found = []
     for wanted in (0, 1):
         offset = -1

@@ -1,4 +1,4 @@
-"""Requests and replies are plain values: they compare, and nobody changes them."""
+"""Requests and replies are plain values: comparable and immutable."""
 
 from dataclasses import FrozenInstanceError
 from typing import get_args

@@ -1,4 +1,6 @@
-"""GroupShard: which kind a name is, administration, offsets over their whole life, and the log."""
+"""GroupShard: the protocol of a group, administration, offsets over their whole life, and the
+log.
+"""
 
 from collections.abc import Callable
 
@@ -84,7 +86,7 @@ def deleted(world: World, group_id: str = "g") -> ErrorCode:
     return world.ask(DeleteGroup(group_id), DeleteGroupReply).error_code
 
 
-# -- groups that are only a name for offsets
+# -- groups that have only offsets
 
 
 @pytest.mark.feature("A08", "A10", "E04", "E09")
@@ -365,7 +367,7 @@ def test_what_does_not_exist_is_dead() -> None:
     assert (reply.error_code, reply.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
 
-# -- two kinds of groups
+# -- groups of both protocols
 
 
 def test_a_live_group_of_one_kind_refuses_members_of_the_other() -> None:
@@ -397,7 +399,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_positions
     assert beats(world).error_code is NONE
     for _ in range(2):
         assert (position(world), listed(world)[0][3]) == (5, "consumer")
-        assert state(world) == "Dead"  # to who describes classic groups
+        assert state(world) == "Dead"  # for DescribeGroups of classic groups
         world.fail_over()
 
 

@@ -1,6 +1,5 @@
-"""Names that are now a group of one kind, now of the other, now only a name for offsets: under
-random members of both kinds, transactions, deletions, failovers and compaction, against a plain
-table of positions.
+"""Group ids that change between both protocols and offsets alone, under random members,
+transactions, deletions, failovers and compaction, compared with a plain table of offsets.
 """
 
 import random
@@ -38,7 +37,7 @@ NONE = ErrorCode.NONE
 
 
 class Names:
-    """One group's name, one classic member, one member of KIP-848, two producers."""
+    """One group id, one classic member, one KIP-848 member, two producers."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -48,7 +47,7 @@ class Names:
         self.names = 0
         self.places = 0
         self.position = (-1, -1)
-        """Offset and place in the log."""
+        """Offset, and position in the log."""
         self.pending: dict[Writer, tuple[int, int]] = {}
         self.seen: set[str] = set()
 
@@ -111,10 +110,10 @@ class Names:
         if self.epoch is not None:
             self.beat(-1)
 
-    # -- positions
+    # -- offsets
 
     def who(self) -> tuple[str, int]:
-        """A member that may commit, or nobody in particular."""
+        """A member that may commit, or none."""
         return self.classic or (("c", self.epoch) if self.epoch is not None else ("", -1))
 
     def commit(self) -> None:

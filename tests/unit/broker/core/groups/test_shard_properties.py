@@ -1,4 +1,6 @@
-"""Groups under random joins, leaves, silences, commits and failovers: what holds in every state."""
+"""Groups under random joins, leaves, expired sessions, commits and failovers: invariants of every
+state.
+"""
 
 import random
 from collections.abc import Callable
@@ -37,7 +39,7 @@ FORGET = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class Client:
-    """A consumer: what it believes of itself, and the request that it waits for."""
+    """A consumer: its own view of its state, and its waiting request."""
 
     def __init__(self, number: int, *, is_static: bool) -> None:
         self.number = number
@@ -49,7 +51,7 @@ class Client:
         self.waits: int | None = None
         self.is_awake = True
         self.patience_ms = (SESSION_MS // 2, REBALANCE_MS)[number % 2]
-        """Some want their groups to rebalance faster than sessions run out."""
+        """Rebalance timeouts, some shorter than sessions."""
         self.protocols: tuple[JoinProtocol, ...] = (RANGE,)
 
     def join(self, groups: "Story", *, known_first: bool = True) -> None:
@@ -73,7 +75,7 @@ class Client:
         self.waits = groups.world.send(beat(self.member_id, self.generation, self.instance))
 
     def hear(self, reply: object) -> None:
-        """Take an answer as a consumer does."""
+        """Apply a reply as a consumer does."""
         self.waits = None
         match reply:
             case JoinGroupReply(error_code=ErrorCode.NONE):
@@ -93,7 +95,9 @@ class Client:
 
 
 class Story:
-    """Five consumers of one group, two of them static; some are slow, some die, brokers too."""
+    """Five consumers of one group, two of them static; some are slow, some crash, and brokers
+    too.
+    """
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -107,7 +111,7 @@ class Story:
         self.seen: set[GroupState] = set()
 
     def step(self) -> None:
-        """Mostly consumers do what they should."""
+        """Let a consumer do what it should, most of the time."""
         acts = (self.act, self.wait, self.commit, self.join, self.stray, self.restart, self.nod)
         rare = (self.leave, self.fail_over)
         self.dice.choices((*acts, *rare), (60, 20, 6, 4, 4, 3, 8, 2, 1))[0]()
@@ -123,18 +127,18 @@ class Story:
                 self.hear()
 
     def nod(self) -> None:
-        """It goes to sleep, or wakes up."""
+        """Pause or resume a consumer."""
         client = self.someone()
         client.is_awake = not client.is_awake
 
     def join(self) -> None:
-        """It reads something else now, or lost patience with its last request."""
+        """Change a consumer's subscription, or let it drop its last request."""
         client = self.someone()
         client.protocols = self.dice.choice(PROTOCOLS)
         client.join(self, known_first=self.dice.random() < 0.5)
 
     def stray(self) -> None:
-        """Whatever it should do instead."""
+        """Let a consumer do anything else."""
         client = self.someone()
         self.dice.choice((client.sync, client.heartbeat))(self)
 
@@ -165,7 +169,7 @@ class Story:
             if client.waits in self.world.answers:
                 client.hear(self.world.answers[client.waits])
 
-    # -- what holds after every step
+    # -- invariants after every step
 
     def check(self) -> None:
         self.hear()
@@ -173,7 +177,7 @@ class Story:
         assert group is None or isinstance(group, ClassicGroup)
         waiting: set[int | None] = {None}
         if group is None:
-            self.generation = 0  # an empty one without offsets is forgotten in time
+            self.generation = 0  # an empty group without offsets is removed in time
         if group is not None:
             self.seen.add(group.state)
             self.check_generation(group)
@@ -190,7 +194,7 @@ class Story:
             assert len(owned) == len(set(owned)), "two members have the same"
 
     def check_log(self) -> None:
-        """Once all is stable, the log has it as it is in memory."""
+        """A stable group is in the log as it is in memory."""
         asked = DescribeGroup("g")
         told = self.world.ask(asked, DescribeGroupReply)
         [answer] = self.world.reloaded().decide(1, asked, self.world.moment).effects
@@ -200,7 +204,7 @@ class Story:
             assert answer.reply.protocol_name == told.protocol_name
 
     def end(self) -> None:
-        """Silence for long enough ends everything: nobody waits for ever."""
+        """Enough time without requests ends everything: no request waits for ever."""
         self.world.pass_time(1_000_000)
         assert set(range(1, self.world.asked + 1)) == self.world.answers.keys()
         assert position(self.world) == self.offset

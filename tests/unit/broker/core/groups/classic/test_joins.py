@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which name, and what it sets in motion."""
+"""JoinGroup: admission of members, their ids, and the rebalances that joins start."""
 
 import pytest
 from broker.core.groups.requests import (
@@ -108,7 +108,9 @@ def test_so_does_a_member_that_reads_something_else() -> None:
 
 
 def test_a_repeated_join_answers_the_one_that_waited() -> None:
-    """Whoever repeats has closed the connection of the first; but nothing goes unanswered."""
+    """A client that retries has closed the connection of its first request, which is answered all
+    the same.
+    """
     world = World()
     stable(world, "a", "b")
     first = world.send(join("a"))

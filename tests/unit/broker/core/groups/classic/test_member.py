@@ -1,4 +1,4 @@
-"""One member: its votes, what is held of it, and what the log keeps."""
+"""One member: its votes, its waiting requests, and its part of the record."""
 
 import pytest
 from broker.core.groups.classic.member import Member, joining_member, logged_member

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and who may commit offsets."""
+"""SyncGroup, Heartbeat, LeaveGroup, and the checks of offset commits."""
 
 import pytest
 from broker.core.groups.requests import (
@@ -26,7 +26,7 @@ from unit.broker.core.groups.group_worlds import (
 
 
 def completing(*members: str) -> World:
-    """Members that were told their generation, and no assignments yet."""
+    """Members with a generation, and without assignments."""
     world = World()
     for member in members:
         world.send(join(new=member))
@@ -130,7 +130,7 @@ def test_several_leave_at_once_each_with_its_own_result() -> None:
     world.send(join(new="d", known_first=True))
     results = left(
         world,
-        LeavingMember("", "B"),  # an administrator knows only the instance
+        LeavingMember("", "B"),  # an administrator has only the instance id
         LeavingMember("c", "C"),
         LeavingMember("d"),
         LeavingMember("a", "B"),
@@ -180,7 +180,7 @@ def test_a_rebalance_that_only_waited_for_who_left_goes_on() -> None:
     assert joined(world, waits).generation_id == 2
 
 
-# -- who may commit
+# -- offset commits
 
 
 @pytest.mark.feature("E14", "A11")
@@ -209,7 +209,7 @@ def test_a_member_that_hung_commits_nothing_when_it_wakes() -> None:
     stable(world, "a", "b")
     assert committed(world, commit(5, "b", 1)) is ErrorCode.NONE
     while heard(world, "a", 1) is ErrorCode.NONE:
-        world.pass_time(2_000)  # b says nothing for its whole session
+        world.pass_time(2_000)  # b sends nothing for its whole session
     again = world.send(join("a"))
     world.send(sync("a", joined(world, again).generation_id, {"a": b"all"}))
     assert committed(world, commit(9, "a", 2)) is ErrorCode.NONE
@@ -250,7 +250,7 @@ def test_an_empty_group_takes_commits_of_nobody_in_particular() -> None:
     ("member_id", "generation", "instance", "error_code"),
     [
         ("a", 1, None, ErrorCode.NONE),
-        ("", -1, None, ErrorCode.NONE),  # producers before KIP-447 name nobody
+        ("", -1, None, ErrorCode.NONE),  # producers before KIP-447 name no member
         ("a", 0, None, ErrorCode.ILLEGAL_GENERATION),
         ("gone", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
         ("gone", -1, None, ErrorCode.UNKNOWN_MEMBER_ID),

@@ -1,4 +1,4 @@
-"""From one generation to the next: delays, deadlines, leaders, and who is left behind."""
+"""From one generation to the next: delays, deadlines, leaders, and members left behind."""
 
 import pytest
 from broker.core.groups.requests import (
@@ -117,7 +117,7 @@ def test_while_only_absent_static_members_are_left_nothing_begins() -> None:
     world.send(sync("a", 1, {"a": b"1"}, instance="A"))
     world.pass_time(4_999)
     assert state(world) == ("Stable", ["a", "b"])
-    world.pass_time(1)  # b never asked for its assignment
+    world.pass_time(1)  # b never sent SyncGroup
     assert state(world) == ("PreparingRebalance", ["a"])
     world.pass_time(20_000)
     assert state(world) == ("PreparingRebalance", ["a"])
@@ -204,7 +204,7 @@ def test_after_a_failover_members_go_on_as_if_nothing_was() -> None:
     generation = stable(world, "a", "b")
     world.pass_time(SESSION_MS - 1)
     world.fail_over()
-    world.pass_time(SESSION_MS - 1)  # a fresh session: nobody could be heard meanwhile
+    world.pass_time(SESSION_MS - 1)  # a fresh session: no heartbeat could arrive meanwhile
     assert heard(world, "a", generation) is ErrorCode.NONE
     kept = world.send(sync("b", generation))
     assert assigned(world, kept).assignment == b"b"

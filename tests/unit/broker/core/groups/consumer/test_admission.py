@@ -1,4 +1,4 @@
-"""Who may send a heartbeat."""
+"""Admission of heartbeats."""
 
 import pytest
 from broker.core.groups.consumer.admission import Refused, request_problem

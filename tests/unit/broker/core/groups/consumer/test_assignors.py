@@ -1,4 +1,4 @@
-"""What any assignor must do, and what range does besides."""
+"""Properties of any assignor, and of the range assignor."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ A, B, C = topic_id(1), topic_id(2), topic_id(3)
 
 @st.composite
 def groups(draw: st.DrawFn) -> tuple[list[AssignorMember], dict[TopicId, int]]:
-    """Members with any subscriptions and any leftovers of a target, even impossible ones."""
+    """Members with any subscriptions and any previous targets, even impossible ones."""
     counts = draw(st.dictionaries(st.sampled_from((A, B, C)), st.integers(0, 7), min_size=1))
     topics = st.sampled_from(sorted(counts))
     partitions = st.tuples(st.sampled_from((A, B, C)), st.integers(0, 8))

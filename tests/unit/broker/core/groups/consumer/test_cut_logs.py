@@ -1,6 +1,5 @@
-"""A coordinator dies when only some records of a decision are safe, and nobody hears of it.
-
-Wherever the log is cut, the members that go on have everything in the end.
+"""A coordinator dies when only some records of a decision are safe, and no reply is sent. Wherever
+the log is cut, the remaining members have all partitions in the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +18,13 @@ from unit.broker.core.groups.consumer.worlds import (
 )
 
 RECORDS_MAX = 14
-"""More than any of these decisions has."""
+"""More records than any of these decisions has."""
 
 Decide = Callable[[World], Sequence[ConsumerRecord]]
 
 
 def three_members() -> World:
-    """``m`` and ``n``, and ``s``, which is static."""
+    """Members ``m`` and ``n``, and ``s``, which is static."""
     world = World(a=6, b=2)
     world.join("m", "a", "b")
     world.join("n", "a", "b")
@@ -75,7 +74,7 @@ def everything(member_id: str, epoch: int, world: World, *topics: str) -> Consum
 
 
 def go_on(world: World, *member_ids: str) -> None:
-    """Until all others are fenced, and nothing changes any more."""
+    """Run until all others are fenced, and nothing changes."""
     for _ in range(12):
         world.sleep(SESSION_MS // 9)
         world.settle(*member_ids, rounds=2)

@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe shows."""
+"""ConsumerGroupDescribe."""
 
 from broker.core.groups.consumer.description import preferred_assignor
 from broker.core.groups.requests import GroupSettings, TopicPartitions

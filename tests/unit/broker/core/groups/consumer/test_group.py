@@ -45,7 +45,7 @@ def two_members(world: World) -> None:
     world.settle("m", "n")
 
 
-# ------------------------------------------------------------------ joining
+# -- joining
 
 
 def test_the_first_member_gets_everything_at_once(world: World) -> None:
@@ -110,7 +110,7 @@ def test_deciding_changes_nothing_that_is_logged(world: World) -> None:
     assert world.group.logged.as_records() == before
 
 
-# ------------------------------------------------------------------ reconciliation
+# -- reconciliation
 
 
 @pytest.mark.feature("A09")
@@ -190,7 +190,7 @@ def test_the_wish_of_the_members_decides_on_the_assignor() -> None:
     assert [sorted(one) for one in target.values()] == [[2], [2]]
 
 
-# ------------------------------------------------------------------ changes
+# -- changes
 
 
 @pytest.mark.parametrize("name", ["a", "c"])
@@ -238,7 +238,7 @@ def test_another_rack_alone_moves_nothing(world: World) -> None:
     assert world.group.logged.members["m"].about.rack_id == "r"
 
 
-# ------------------------------------------------------------------ leaving, and time
+# -- leaving, and time
 
 
 def test_who_leaves_is_gone_and_the_others_take_over(world: World) -> None:
@@ -365,7 +365,7 @@ def test_a_deadline_of_who_is_no_member_is_forgotten() -> None:
     assert world.group.next_deadline() is None
 
 
-# ------------------------------------------------------------------ what others ask
+# -- queries
 
 
 @pytest.mark.feature("E14")

@@ -1,4 +1,4 @@
-"""What a member says, and the epochs it may name."""
+"""A member's details, and its valid epochs."""
 
 import pytest
 from broker.core.groups.consumer.assignors import Assignment

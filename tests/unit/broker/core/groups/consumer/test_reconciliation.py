@@ -1,4 +1,4 @@
-"""Every cell of the table, and that what is someone's is nobody else's."""
+"""Every cell of the table; no partition ever has two owners."""
 
 from dataclasses import replace
 from itertools import product

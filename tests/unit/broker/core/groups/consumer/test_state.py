@@ -1,4 +1,4 @@
-"""What the log says, in any order in which compaction leaves it."""
+"""Logged state, in any order in which compaction leaves the records."""
 
 import pytest
 from broker.core.groups.consumer.member import ConsumerMember

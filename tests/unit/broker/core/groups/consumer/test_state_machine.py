@@ -1,5 +1,5 @@
-"""Random members with random delays, lost answers, pauses and coordinators that come and go:
-nobody has what another has, and with quiet everyone has what it should.
+"""Random members with delays, lost replies and pauses, and coordinators that change: no partition
+ever has two owners, and after a quiet time every member has its target.
 """
 
 from dataclasses import dataclass, field
@@ -33,8 +33,8 @@ GONE = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FE
 
 @dataclass
 class Client:
-    """A consumer as a good library makes it: it uses what it is given as soon as it hears of it,
-    gives up what it must when it is ready, and says what it owns when that has changed.
+    """A consumer as a good library implements it. It uses new partitions as soon as a reply has
+    them, revokes partitions when it is ready, and lists its partitions when they have changed.
     """
 
     member_id: str
@@ -46,7 +46,7 @@ class Client:
     target: set[Partition] = field(default_factory=set)
     reported: set[Partition] | None = None
     under_way: tuple[ConsumerGroupHeartbeatReply, set[Partition]] | None = None
-    """An answer that has not come yet, and what the request told the coordinator to own."""
+    """A reply that has not arrived yet, and the partitions that its request listed as owned."""
 
     def request(self) -> ConsumerGroupHeartbeat:
         if self.epoch == 0:
@@ -102,7 +102,7 @@ class GroupOfClients(RuleBasedStateMachine):
         self.clients: dict[str, Client] = {}
         self.made = 0
 
-    # ---------------------------------------------------------------- members
+    # -- members
 
     def new(self, topics: tuple[str, ...], instance_id: str | None, assignor: str | None) -> Client:
         self.made += 1
@@ -178,7 +178,9 @@ class GroupOfClients(RuleBasedStateMachine):
         data=st.data(), asks=st.sampled_from(("beats", "leaves", "sleeps")), vanishes=st.booleans()
     )
     def stop_in_the_middle(self, data: st.DataObject, asks: str, vanishes: bool) -> None:
-        """The coordinator dies when only some of a decision's records are safe; nobody hears."""
+        """The coordinator dies when only some of a decision's records are safe, and sends no
+        reply.
+        """
         client, world = self.any_client(data), self.world
         client.receive()
         if asks == "sleeps":
@@ -196,7 +198,7 @@ class GroupOfClients(RuleBasedStateMachine):
     def any_client(self, data: st.DataObject) -> Client:
         return self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
 
-    # ---------------------------------------------------------------- the world around
+    # -- the environment
 
     @rule(ms=st.sampled_from((1_000, 20_000, 50_000)))
     def sleep(self, ms: int) -> None:
@@ -217,7 +219,7 @@ class GroupOfClients(RuleBasedStateMachine):
             self.world.log = compacted(self.world.log)
         self.world.reload()
 
-    # ---------------------------------------------------------------- what must hold
+    # -- invariants
 
     def current(self) -> list[tuple[Client, ConsumerMember]]:
         """Clients whose next heartbeat will not be fenced for its epoch."""
@@ -251,9 +253,11 @@ class GroupOfClients(RuleBasedStateMachine):
         assert replayed(compacted(self.world.log)).logged == self.world.group.logged
 
     def teardown(self) -> None:
-        """Quiet: clients beat and do what they are told; everyone gets its target."""
+        """A quiet time: clients send heartbeats and follow the replies; every member gets its
+        target.
+        """
         for _ in range(12):
-            self.world.sleep(SESSION_MS // 9)  # in the end, whoever crashed is fenced
+            self.world.sleep(SESSION_MS // 9)  # in the end, crashed members are fenced
             for client in self.clients.values():
                 self.talk(client)
                 client.give_up()

@@ -1,4 +1,4 @@
-"""One deadline a member, moved on again and again."""
+"""One deadline for each member, moved again and again."""
 
 from broker.core.groups.consumer.timers import MemberTimers
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Even and sticky: against slow and obvious twins."""
+"""The uniform assignor against slow and obvious twins."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ A, B, C = topic_id(1), topic_id(2), topic_id(3)
 
 @st.composite
 def equal_subscriptions(draw: st.DrawFn) -> tuple[dict[str, list[Partition]], int]:
-    """Members of one topic, each with some of it, and how many partitions there are."""
+    """Members of one topic, each with a part of it, and the number of partitions."""
     names = draw(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=7, unique=True))
     count = draw(st.integers(0, 20))
     owners = draw(st.lists(st.sampled_from([*names, None]), min_size=count, max_size=count))
@@ -77,7 +77,7 @@ def mixed_subscriptions(
 
 
 def best_possible(members: Sequence[AssignorMember], counts: Mapping[TopicId, int]) -> list[int]:
-    """Slow and obvious: of all that could be, the sizes with the least sum of squares."""
+    """Slow and obvious: among all possible sizes, those with the least sum of squares."""
     reachable: set[tuple[int, ...]] = {(0,) * len(members)}
     for one, count in counts.items():
         takers = [place for place, member in enumerate(members) if one in member.topics]

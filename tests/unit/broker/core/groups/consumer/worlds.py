@@ -26,7 +26,7 @@ def topic_id(number: int) -> TopicId:
 
 
 class FakeTopics:
-    """Topics that tests change as they like. Ids are never used again."""
+    """Topics that tests change freely. Ids are never used again."""
 
     def __init__(self, **counts: int) -> None:
         self.position = 0
@@ -72,7 +72,7 @@ class FakeTopics:
 
 
 class World:
-    """One group: what its coordinator decides is replayed at once, as the runtime does it."""
+    """One group. Its coordinator's decisions are replayed at once, as by the runtime."""
 
     def __init__(self, settings: GroupSettings | None = None, **counts: int) -> None:
         self.settings = settings or GroupSettings()
@@ -104,7 +104,7 @@ class World:
         return self.ask(joining(member_id, *topics, **said))
 
     def sleep(self, ms: int) -> None:
-        """Time passes; the runtime wakes the group when it asked for it."""
+        """Advance the time; the runtime wakes the group at its deadlines."""
         end = self.now + ms
         while (due := self.group.next_deadline()) is not None and due <= end:
             self.now = max(self.now, due)
@@ -112,7 +112,7 @@ class World:
         self.now = end
 
     def reload(self) -> None:
-        """Another coordinator takes over: it has the log, as bytes, and nothing else."""
+        """Let another coordinator take over, which has only the log, as bytes."""
         self.group = replayed(self.log)
         self.group.loaded(self.moment, self.settings)
 
@@ -120,11 +120,11 @@ class World:
         return self.group.logged.members[member_id].member_epoch
 
     def has(self, member_id: str) -> set[Partition]:
-        """What the coordinator lets a member use."""
+        """Return the partitions that the coordinator lets a member use."""
         return flat_assignment(self.group.logged.members[member_id].assigned)
 
     def settle(self, *member_ids: str, rounds: int = 6) -> None:
-        """Clients that do at once what they are told, until nothing changes."""
+        """Let clients follow all replies at once, until nothing changes."""
         for _ in range(rounds):
             for member_id in member_ids:
                 owned = said(self.has(member_id))
@@ -155,12 +155,12 @@ def joining(member_id: str, *topics: str, **said: object) -> ConsumerGroupHeartb
 
 
 def said(partitions: Iterable[Partition]) -> tuple[TopicIdPartitions, ...]:
-    """Partitions as a heartbeat names them."""
+    """Return partitions as a heartbeat lists them."""
     return tuple(TopicIdPartitions(one, (partition,)) for one, partition in sorted(partitions))
 
 
 def heard(reply: ConsumerGroupHeartbeatReply) -> set[Partition]:
-    """The partitions that an answer names."""
+    """Return the partitions in a reply."""
     assert reply.assignment is not None
     return {(topic.topic_id, number) for topic in reply.assignment for number in topic.partitions}
 
@@ -171,7 +171,7 @@ def flat_assignment(assignment: object) -> set[Partition]:
 
 
 def replayed(log: Iterable[ConsumerRecord]) -> ConsumerGroup:
-    """A group from the bytes of its log."""
+    """Return a group from the bytes of its log."""
     group = ConsumerGroup("g")
     for record in log:
         again = decode(*encode(record))
@@ -182,7 +182,7 @@ def replayed(log: Iterable[ConsumerRecord]) -> ConsumerGroup:
 
 
 def compacted(log: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
-    """What compaction leaves: the last record of each key, no tombstones."""
+    """Return a compacted log: the last record of each key, no tombstones."""
     last: dict[bytes, ConsumerRecord] = {}
     for record in log:
         key, _ = encode(record)

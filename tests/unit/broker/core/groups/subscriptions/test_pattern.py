@@ -1,4 +1,4 @@
-"""Patterns against Python's own, where both mean the same, and where Python would never end."""
+"""Patterns compared with Python's ``re``, and patterns with which ``re`` never ends."""
 
 import re
 

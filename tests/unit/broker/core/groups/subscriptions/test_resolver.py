@@ -1,4 +1,4 @@
-"""Which topics a subscription means."""
+"""The topics of a subscription."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ from unit.broker.core.groups.consumer.worlds import FakeTopics, topic_id
 
 
 class Counting(FakeTopics):
-    """Counts how often all names are asked for."""
+    """Topics that count the reads of all names."""
 
     asked = 0
 
