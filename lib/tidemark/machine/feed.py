@@ -1,6 +1,4 @@
-"""The metadata feed's rules for a subscriber: a snapshot, then every delta, in order and without a
-gap.
-"""
+"""Rules of the metadata feed for a subscriber: a snapshot, then every delta in order, no gaps."""
 
 from enum import Enum
 
@@ -8,27 +6,27 @@ from tidemark.model.metadata import START_OF_FEED, FeedPosition
 
 
 class Verdict(Enum):
-    """What a subscriber does with an update."""
+    """Action of a subscriber on an update."""
 
     APPLY = "apply"
-    KNOWN = "known"  # a snapshot of what is applied already: nothing to do, deltas may follow
+    KNOWN = "known"  # a snapshot of the position already applied: nothing to do, deltas may follow
     OLDER_CONTROLLER = "older controller"  # end this subscription, look for another controller
     GAP = "gap"  # end this subscription and begin another
 
 
 class FeedSubscriber:
-    """One follower of the feed, across subscriptions. ``position`` only ever moves forward."""
+    """One follower of the feed, across subscriptions. ``position`` only moves forward."""
 
     def __init__(self) -> None:
         self.position = START_OF_FEED
         self._snapshot_seen = False
 
     def subscribed(self) -> None:
-        """A new subscription: its first update must be a snapshot."""
+        """Start a new subscription; its first update must be a snapshot."""
         self._snapshot_seen = False
 
     def judge(self, position: FeedPosition, *, is_snapshot: bool) -> Verdict:
-        """What to do with an update; once one with APPLY is applied, call ``applied``."""
+        """Return the action on an update; after APPLY call ``applied`` once it is applied."""
         if is_snapshot:
             if position < self.position:
                 return Verdict.OLDER_CONTROLLER
@@ -40,7 +38,7 @@ class FeedSubscriber:
         return Verdict.APPLY
 
     def applied(self, position: FeedPosition) -> None:
-        """The update is applied whole; one that was not is asked for again."""
+        """Take note that the whole update is applied. Without this call it is requested again."""
         assert position > self.position, f"{position} was applied after {self.position}"
         self.position = position
 

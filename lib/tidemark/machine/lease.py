@@ -1,8 +1,8 @@
-"""Lease: how long a broker may take itself for the only leader of what it leads.
+"""Lease: the time for which a broker may act as the only leader of its partitions.
 
-Pure; instants are milliseconds of a clock that counts suspended time (CLOCK_BOOTTIME). A renewal
-counts from before it was submitted, so that however long it took on its way, the one who waits a
-whole lease before replacing a leader waits longer than that leader believes.
+Pure; instants are milliseconds of a clock that includes suspended time (CLOCK_BOOTTIME). A renewal
+counts from before its submission. So the controller, which waits a whole lease before it replaces a
+leader, waits longer than that leader counts on, however long the renewal took to arrive.
 """
 
 from typing import Final
@@ -11,12 +11,14 @@ from tidemark.model.ids import InstantMs
 
 RENEWALS_PER_LEASE: Final = 6
 HELD_TENTHS: Final = 8
-"""Of the lease: the rest is for clocks that run at different rates (within 10 %)."""
+"""Tenths of the lease for which it is held. The rest allows for clocks whose rates differ (by up to
+10 %).
+"""
 _NEVER: Final = InstantMs(-1)
 
 
 class Lease:
-    """One broker's lease; at most one renewal is under way.
+    """Lease of one broker; at most one renewal is in flight.
 
     Invariant: ``holds`` is true only before (begin of the last confirmed renewal) + 0.8 lease.
     """
@@ -31,30 +33,30 @@ class Lease:
         self._next_at = _NEVER
 
     def next_renewal(self, now: InstantMs) -> InstantMs:
-        """When the next renewal should begin; now, when there has been none."""
+        """Return the time of the next renewal; ``now`` if there has been none."""
         return max(self._next_at, now) if self._next_at != _NEVER else now
 
     def begin(self, now: InstantMs) -> None:
-        """A renewal is about to be submitted."""
+        """Start a renewal, before it is submitted."""
         assert self._begun_at == _NEVER, "one renewal at a time"
         self._begun_at = now
         self._next_at = InstantMs(now + self.lease_ms // RENEWALS_PER_LEASE)
 
     def confirmed(self) -> None:
-        """The renewal under way is in ZooKeeper."""
+        """Extend the lease: the renewal in flight is in ZooKeeper."""
         assert self._begun_at != _NEVER, "nothing was begun"
         held_until = InstantMs(self._begun_at + self.lease_ms * HELD_TENTHS // 10)
         self._held_until = max(self._held_until, held_until)
         self._begun_at = _NEVER
 
     def failed(self) -> None:
-        """The renewal under way did not happen, or nobody knows: it extends nothing."""
+        """Drop the renewal in flight, which failed or has an unknown outcome."""
         self._begun_at = _NEVER
 
     def lost(self) -> None:
-        """The session is over: nothing is held, and nothing under way will count."""
+        """Drop the lease and any renewal in flight: the session has ended."""
         self._begun_at = self._held_until = self._next_at = _NEVER
 
     def holds(self, now: InstantMs) -> bool:
-        """Whether nobody else can lead yet."""
+        """True if no other broker can lead yet."""
         return now < self._held_until

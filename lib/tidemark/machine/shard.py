@@ -1,11 +1,11 @@
-"""Shard: protocol state that lives in a log, as against a machine, whose state lives in memory.
+"""Shard: protocol state that is kept in a log, such as that of groups and transactions.
 
-``decide`` looks at the state and gives records and effects; it changes nothing that a record does
-not change. The runtime (``tidemark.runtime.shard_runtime``) appends the records, replays them at
-once, in log order, so that the next decision sees them, and performs the effects once the log is
-committed past them. When an append fails or its outcome is unknown the state is dropped and loaded
-again from the log: so what a decision changes besides its records (sessions, joins under way) must
-be such that losing it is allowed by the protocol.
+``decide`` returns records and effects for the current state; logged state changes only by records.
+The runtime (``tidemark.runtime.shard_runtime``) appends the records and replays them at once, in
+log order, so that the next decision sees them. It performs the effects once the log is committed
+past them. When an append fails or its outcome is unknown, the state is dropped and loaded again
+from the log. State that a decision changes without records (sessions, joins in progress) must
+therefore be state that the protocol allows to lose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,20 +27,18 @@ CLIENT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What clients are answered when a coordinator's own log failed, as Kafka's coordinators do."""
+"""Errors for clients when a coordinator's own log failed, as in Kafka's coordinators."""
 
 
 class Moment(NamedTuple):
-    """Now, by both clocks: ``instant`` for intervals and deadlines, ``wall`` for what records
-    say.
-    """
+    """Current time of both clocks: ``instant`` for deadlines, ``wall`` for records."""
 
     instant: InstantMs
     wall: WallMs
 
 
 class Writer(NamedTuple):
-    """In whose open transaction records are written."""
+    """Producer in whose open transaction records are written."""
 
     producer_id: int
     producer_epoch: int
@@ -48,46 +46,46 @@ class Writer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[RecordT, EffectT_co]):
-    """Append these records and replay them; once they are committed, perform these effects.
-    Neither without the other. Without records the effects still wait for all that was replayed
-    before: they may tell of it.
+    """Records to append and replay, and effects to perform once they are committed; never one
+    without the other. Effects without records still wait for all records replayed before, on which
+    they may depend.
     """
 
     records: Sequence[RecordT] = ()
     effects: Sequence[EffectT_co] = ()
     writer: Writer | None = None
-    """Of all ``records``: they count only once this producer's transaction commits here."""
+    """Producer whose transaction holds all ``records``: they count only once it commits here."""
 
 
 class Shard(Protocol[RequestT_contra, RecordT, EffectT_co]):
-    """The state of one partition of a coordinator's topic. Synchronous; no clock, no chance, no
-    I/O. Answers are effects; a request may be answered by a later decision.
+    """State of one partition of a coordinator's topic. Synchronous, without clock, randomness or
+    I/O. Replies are effects; a later decision may reply to a request.
     """
 
     def decide(
         self, request_id: int, request: RequestT_contra, now: Moment
     ) -> Decision[RecordT, EffectT_co]:
-        """Judge one request, or one input from elsewhere; ``request_id`` names it in answers."""
+        """Decide one request or other input; ``request_id`` identifies it in replies."""
         ...
 
     def wake(self, now: Moment) -> Decision[RecordT, EffectT_co]:
-        """Do what has become due; called at or after ``next_deadline``."""
+        """Act on passed deadlines; called at or after ``next_deadline``."""
         ...
 
     def next_deadline(self) -> InstantMs | None:
-        """When ``wake`` has something to do, as far as is known; None: not until a request."""
+        """Return the time of the next ``wake``; None if there is nothing to do until a request."""
         ...
 
     def replay(self, record: RecordT, writer: Writer | None) -> None:
-        """A record of the log, in log order: the only way in which logged state changes."""
+        """Apply a record of the log, in log order: the only way in which logged state changes."""
         ...
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
-        """The transaction of this producer ended here: its records count from now, or never."""
+        """End this producer's transaction here: its records count from now on, or never."""
         ...
 
     def loaded(self, now: Moment) -> Decision[RecordT, EffectT_co]:
-        """All of the log is replayed and this owner may serve: resume what was under way."""
+        """Resume work in progress: the whole log is replayed, and this owner may serve."""
         ...
 
     def check(self) -> None:

@@ -20,10 +20,10 @@ class StallEnded:
 
 
 class StallRule:
-    """Compares a count of the loop's turns every ``look_ms``.
+    """Comparison of the loop's number of turns every ``look_ms``.
 
-    Only time in which the watchdog itself ran counts: a look is late when the process was stopped
-    (SIGSTOP), the machine was suspended, or the CPU was busy, and that is no stall of the loop.
+    Only time in which the watchdog itself ran counts. A look is late if the process was stopped
+    (SIGSTOP), the machine was suspended or the CPU was busy; none of these is a stall of the loop.
     """
 
     def __init__(self, *, limit_ms: int, look_ms: int, now: InstantMs) -> None:

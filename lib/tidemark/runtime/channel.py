@@ -1,6 +1,4 @@
-"""The one place where gRPC channels are made: limits and keepalive for all, TLS where it is asked
-for.
-"""
+"""gRPC channels, opened only here: the same limits and keepalive for all, TLS on request."""
 
 from typing import Final
 
@@ -9,17 +7,17 @@ import grpc.aio
 
 MIB: Final = 1024 * 1024
 MESSAGE_BYTES_MAX: Final = 64 * MIB
-"""A metadata snapshot of 100,000 partitions fits; so does a batch of any allowed size."""
+"""Room for a metadata snapshot of 100,000 partitions, and for a batch of any allowed size."""
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # A peer that vanished without a FIN is noticed within time + timeout, calls or none.
+    # A peer that vanished without a FIN is noticed within time + timeout, even without calls.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # Reconnecting is cheap, and a controller failover is to be over in seconds.
+    # Reconnecting is cheap, and a controller failover should take only seconds.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -30,9 +28,9 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
 def open_channel(
     target: str, credentials: grpc.ChannelCredentials | None = None
 ) -> grpc.aio.Channel:
-    """A channel to ``host:port``; connects when first used. Whoever opened it closes it.
+    """Return a channel to ``host:port`` that connects when first used. The caller closes it.
 
-    ``credentials`` are of ``tls.channel_credentials``; None: plain text.
+    ``credentials`` come from ``tls.channel_credentials``; None means plain text.
     """
     assert ":" in target, f"expected host:port, not {target!r}"
     if credentials is not None:

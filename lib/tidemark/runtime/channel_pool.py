@@ -1,4 +1,4 @@
-"""ChannelPool: one gRPC channel for each peer, shared by all that call it; and how calls fail."""
+"""ChannelPool: one gRPC channel for each peer, shared by all callers; the errors of calls."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _KNOWN_CODES: Final = frozenset(map(int, ErrorCode))
 
 
 class ChannelPool:
-    """Channels by ``host:port``, opened when first asked for; closing the pool closes them."""
+    """Channels by ``host:port``, opened at their first use; closing the pool closes them."""
 
     def __init__(self, *, channels_max: int = CHANNELS_MAX) -> None:
         assert channels_max > 0, "a pool holds at least one channel"
@@ -27,8 +27,8 @@ class ChannelPool:
         return len(self._channels)
 
     async def channel(self, endpoint: str) -> grpc.aio.Channel:
-        """The channel to ``host:port``. Beyond the bound the one longest unused is closed: peers
-        that moved away leave theirs behind.
+        """Return the channel to ``host:port``. Beyond the bound, close the least recently used
+        channel: peers that moved leave unused channels behind.
         """
         channel = self._channels.pop(endpoint, None) or open_channel(endpoint)
         self._channels[endpoint] = channel  # the newest is last
@@ -37,14 +37,14 @@ class ChannelPool:
         return channel
 
     async def close(self) -> None:
-        """Close every channel; calls still under way fail."""
+        """Close every channel; calls in flight fail."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
 
 
 class CallFailedError(Exception):
-    """A call of a peer had no answer: ``status`` says how, the text says where."""
+    """A call to a peer failed without a response. ``status`` is gRPC's; the text names the peer."""
 
     def __init__(self, endpoint: str, status: grpc.StatusCode, detail: str) -> None:
         super().__init__(f"{endpoint}: {status.name} {detail}")
@@ -53,21 +53,21 @@ class CallFailedError(Exception):
 
 @contextmanager
 def call_failures(endpoint: str) -> Iterator[None]:
-    """Around a call or the use of a stream: every way in which gRPC fails, as CallFailedError."""
+    """Turn every failure of a gRPC call or stream within the block into CallFailedError."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
         raise CallFailedError(endpoint, error.code(), error.details() or "") from None
-    except asyncio.InvalidStateError:  # what gRPC says when the stream is over
+    except asyncio.InvalidStateError:  # raised by gRPC once the stream has ended
         raise CallFailedError(endpoint, grpc.StatusCode.CANCELLED, "it had ended") from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Not us: gRPC says it so when somebody closed the channel or ended the stream.
+        # This task was not cancelled: gRPC raises it when the channel or the stream was closed.
         raise CallFailedError(endpoint, grpc.StatusCode.CANCELLED, "it was closed") from None
 
 
 def read_error_code(number: int) -> ErrorCode:
-    """A peer's error code; one of a later release counts as UNKNOWN_SERVER_ERROR."""
+    """Return a peer's error code; a code of a later release becomes UNKNOWN_SERVER_ERROR."""
     return ErrorCode(number) if number in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR

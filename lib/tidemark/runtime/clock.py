@@ -1,6 +1,6 @@
-"""Clock: the only module that reads a clock.
+"""Clock: the only module that reads the machine's clocks.
 
-Cores get the time as an argument; shells get it from here.
+Cores take the time as an argument; shells read it here.
 """
 
 import time
@@ -14,20 +14,17 @@ class Clock:
     """The machine's clocks. Milliseconds everywhere."""
 
     def now_ms(self) -> InstantMs:
-        """Monotonic, for intervals and deadlines; stands still while the machine is suspended."""
+        """Return monotonic time for deadlines; it stops while the machine is suspended."""
         return InstantMs(time.monotonic_ns() // _NS_PER_MS)
 
     def boot_ms(self) -> InstantMs:
-        """Monotonic, counting suspension too (CLOCK_BOOTTIME).
-
-        What a lease must be measured with.
-        """
+        """Return monotonic time that includes suspension (CLOCK_BOOTTIME), which leases need."""
         return InstantMs(time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)
 
     def wall_ms(self) -> WallMs:
-        """Since 1970, UTC; may jump. Only for the timestamps of records and for people."""
+        """Return the time since 1970, UTC; it may jump. Only for timestamps of records and logs."""
         return WallMs(time.time_ns() // _NS_PER_MS)
 
     def seconds_until(self, deadline: InstantMs) -> float:
-        """Seconds until an instant of ``now_ms``; 0 when it has passed."""
+        """Return the seconds until an instant of ``now_ms``; 0 once it has passed."""
         return max(0, deadline - self.now_ms()) / 1_000

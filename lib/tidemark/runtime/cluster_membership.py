@@ -1,9 +1,9 @@
 """Membership of a broker or a coordinator in the cluster: live znode, registration, metadata feed.
 
-    live znode -> registration with the controller -> feed, until the session is lost, the znode is
-    gone or the registration is stale; then again
+    live znode -> registration with the controller -> feed
 
-``Member`` has what differs between brokers and coordinators.
+The sequence starts again when the session is lost, the znode is gone or the registration is stale.
+``Member`` holds the differences between brokers and coordinators.
 """
 
 import asyncio
@@ -37,57 +37,57 @@ class Member(Protocol):
 
     @property
     def subscriber(self) -> str:
-        """Name of its subscription to the metadata."""
+        """Name of the member's subscription to the metadata."""
         ...
 
     @property
     def epoch(self) -> BrokerEpoch:
-        """Epoch under which it follows the metadata; -1: none."""
+        """Epoch of the member's metadata subscription; -1 if it has none."""
         ...
 
     @property
     def live_parent(self) -> str:
-        """Parent of the live znodes of its kind."""
+        """Parent of the live znodes of the member's kind."""
         ...
 
     @property
     def live_path(self) -> str:
-        """Its live znode."""
+        """Path of the member's live znode."""
         ...
 
     def live_content(self) -> bytes:
-        """Content of its live znode."""
+        """Return the content of the live znode."""
         ...
 
     def announced(self, version: int) -> None:
-        """The live znode exists, with this version."""
+        """Take note that the live znode exists, with this version."""
         ...
 
     def earlier(self, name: str) -> str | None:
-        """Path of a live znode if it is one of an earlier incarnation of this member."""
+        """Return the path of a live znode if an earlier incarnation of this member created it."""
         ...
 
     def is_dead(self, path: str, content: bytes) -> bool:
-        """True if the earlier incarnation with this znode cannot run any longer."""
+        """True if the earlier incarnation with this znode can no longer be running."""
         ...
 
     async def register(self) -> None:
-        """Register with the controller, and keep the epoch that it grants. Raises TidemarkError,
-        and ZkError to join again.
+        """Register with the controller, and keep the epoch that it grants. Raises TidemarkError;
+        ZkError if the member must join again.
         """
         ...
 
     def refusal(self, refused: TidemarkError) -> ServiceError:
-        """Error to end the process with."""
+        """Return the error that ends the process."""
         ...
 
 
 class ClusterMembership:
-    """Keeps one process a member of the cluster for as long as ``run`` runs."""
+    """Membership of one process, kept up while ``run`` runs."""
 
     def __init__(self, session: ZkSession, controller: ControllerClient, member: Member) -> None:
         self.is_registered = False
-        """True while the controller has this incarnation, as far as this process has seen."""
+        """True while this incarnation is registered, as far as this process has seen."""
         self._session = session
         self._controller = controller
         self._member = member
@@ -95,8 +95,8 @@ class ClusterMembership:
         self._feed: asyncio.Task[None] | None = None
 
     async def run(self, metadata: MetadataCache, *duties: Coroutine[Any, Any, None]) -> None:
-        """Join, follow the metadata, and join again when that becomes necessary; run ``duties``
-        meanwhile. Raises ServiceError when this process may not join.
+        """Join, follow the metadata, and join again when necessary; run ``duties`` meanwhile.
+        Raises ServiceError if this process may not join.
         """
         follower = MetadataFollower(
             self._controller,
@@ -117,7 +117,7 @@ class ClusterMembership:
             self._session.remove_listener(self._on_state)
 
     def rejoin(self) -> None:
-        """Make the live znode and register again."""
+        """Create the live znode and register again."""
         self._out.set()
 
     def _on_state(self, state: SessionState) -> None:
@@ -136,14 +136,14 @@ class ClusterMembership:
             self._out.set()
 
     async def _stop_feed(self) -> None:
-        """A subscription belongs to one registration."""
+        """End the subscription: it belongs to one registration."""
         if self._feed is not None:
             self._feed.cancel()
             await asyncio.wait((self._feed,))
             self._feed = None
 
     async def _join(self) -> None:
-        """Live znode first, then the registration, which the controller checks against it."""
+        """Create the live znode, then register: the controller checks one against the other."""
         self.is_registered = False
         while True:
             self._out.clear()
@@ -166,7 +166,7 @@ class ClusterMembership:
         try:
             await self._session.create(path, self._member.live_content(), ephemeral=True)
         except NodeExistsError:
-            # Made by an earlier session that has not expired, or by a create whose answer was lost.
+            # An earlier session has not expired, or the response to a create was lost.
             try:
                 _, stat = await self._session.get(path)
                 if stat.owner_session != self._session.session_id:
@@ -178,8 +178,8 @@ class ClusterMembership:
         self._member.announced(version)
 
     async def _remove_stale_znodes(self) -> None:
-        """Remove live znodes of earlier incarnations that are dead: their sessions need not expire
-        first, and a restart after kill -9 takes seconds less.
+        """Remove live znodes of earlier incarnations that are dead. A restart after kill -9 need
+        not wait until their sessions expire, and takes seconds less.
         """
         names, _ = await self._session.children(self._member.live_parent)
         for path in filter(None, map(self._member.earlier, names)):
@@ -193,7 +193,7 @@ class ClusterMembership:
             log.info("predecessor's znode removed", extra=fields(path=path))
 
     async def _register(self) -> None:
-        """Raises ZkError: join again; ServiceError: this process may not join."""
+        """Register. Raises ZkError if the process must join again, ServiceError if it may not."""
         try:
             await self._member.register()
         except TidemarkError as refused:

@@ -1,4 +1,4 @@
-"""How a service reaches the active controller: found through ZooKeeper or from a list."""
+"""ControllerClient: calls to the active controller, found through ZooKeeper or in a list."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, 
 _RETRIED_STATUS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 _BACKOFF: Final = Backoff(50, 1_000)
 _LEFT_S_MIN: Final = 0.001
-"""With less time left nothing is tried again: a clock may not even show that it passes."""
+"""No retry with less time left than this: it may be below the resolution of the clock."""
 _DUPLICATE_RETRY_S: Final = 0.5
 _CHANNELS_MAX: Final = 8
 
@@ -34,29 +34,29 @@ class ControllerClient:
         *,
         dice: Dice = random.random,
     ) -> None:
-        """``session`` finds the active one; without it, ``endpoints`` (host:port) take turns."""
+        """Find the controller through ``session``, or try ``endpoints`` (host:port) in turn."""
         assert session is not None or endpoints, "nothing to find a controller by"
         self._session = session
         self._endpoints = tuple(endpoints)
         self.dice = dice
-        """Spreads delays between attempts, here and in the feed's follower."""
+        """Source of the jitter of retry delays, here and in the follower of the metadata feed."""
         self._tries = 0
         self._active = ""
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     @property
     def active_endpoint(self) -> str:
-        """Where the active controller was last found; '' when it must be sought anew."""
+        """Endpoint at which the active controller was last found; '' if it has to be looked up."""
         return self._active
 
     async def close(self) -> None:
-        """Close every channel; calls still under way fail."""
+        """Close every channel; calls in flight fail."""
         for channel in self._channels.values():
             await channel.close(None)
         self._channels.clear()
 
     async def find(self, timeout_s: float) -> str:
-        """The active controller's gRPC endpoint. Raises TidemarkError REQUEST_TIMED_OUT."""
+        """Return the active controller's gRPC endpoint. Raises TidemarkError REQUEST_TIMED_OUT."""
         delays = RetryDelays(_BACKOFF, self.dice)
         try:
             async with asyncio.timeout(timeout_s):
@@ -85,7 +85,7 @@ class ControllerClient:
         return str(zk_paths.decode(zk_paths.CONTROLLER, data)["grpc_endpoint"])
 
     async def _close_oldest(self) -> None:
-        """Controllers that move leave channels behind; calls on those have failed already."""
+        """Close channels to controllers that have moved; calls on those have failed already."""
         while len(self._channels) > _CHANNELS_MAX:
             await self._channels.pop(next(iter(self._channels))).close(None)
 
@@ -96,12 +96,14 @@ class ControllerClient:
         return f"among {', '.join(self._endpoints)}"
 
     def disprove(self, endpoint: str, hint: str = "") -> None:
-        """That endpoint is not the active controller; ``hint`` is who may be, or ''."""
+        """Forget an endpoint that is not the active controller. ``hint`` is an endpoint that may
+        be, or ''.
+        """
         if self._active == endpoint:
             self._active = hint if hint != endpoint else ""
 
     def stub(self, endpoint: str) -> Any:
-        """The generated stub for one endpoint. Its channel belongs to this client."""
+        """Return the generated stub for one endpoint. Its channel belongs to this client."""
         return controller_pb2_grpc.ControllerStub(self._channel(endpoint))
 
     def _channel(self, endpoint: str) -> grpc.aio.Channel:
@@ -110,12 +112,12 @@ class ControllerClient:
         return self._channels[endpoint]
 
     async def call(self, method: str, request: Any, timeout_s: float) -> Any:
-        """Call ``method`` ("CreateTopics") with its request message; answers its response message.
+        """Call ``method`` ("CreateTopics") with its request message; return its response message.
 
-        NOT_CONTROLLER and a lost connection are retried until the deadline, so that a change may be
-        asked for twice; the second time answers, say, TOPIC_ALREADY_EXISTS. Other errors are in the
-        response. Raises TidemarkError REQUEST_TIMED_OUT at the deadline, UNKNOWN_SERVER_ERROR where
-        gRPC says so.
+        NOT_CONTROLLER and a lost connection are retried until the deadline. A change may therefore
+        be requested twice, and the second response may be TOPIC_ALREADY_EXISTS, for instance. Other
+        errors are in the response. Raises TidemarkError REQUEST_TIMED_OUT at the deadline,
+        UNKNOWN_SERVER_ERROR for other failures of gRPC.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -141,7 +143,7 @@ class ControllerClient:
         )
 
     def _judge(self, method: str, endpoint: str, error: grpc.aio.AioRpcError) -> str:
-        """Words for a failure that is worth another try; raises for the others."""
+        """Describe a failure that may be retried; raise TidemarkError for any other."""
         words = f"{endpoint}: {error.code().name} {error.details()}"
         if error.code() in _RETRIED_STATUS:
             return words
@@ -155,11 +157,11 @@ class ControllerClient:
     async def register_broker(
         self, request: pb.RegisterBrokerRequest, timeout_s: float
     ) -> tuple[BrokerEpoch, str]:
-        """Register; answers the broker epoch and the cluster id. The live znode must exist already.
+        """Register; return the broker epoch and the cluster id. The live znode must exist already.
 
-        Another live incarnation of the same id is waited for, as long as ``timeout_s``: after a
-        crash its session has yet to expire. Raises TidemarkError with what the controller said, and
-        SessionLostError when the live znode is gone: make it again, then register again.
+        Waits up to ``timeout_s`` for another live incarnation of the same id to go: after a crash
+        its session has yet to expire. Raises TidemarkError with the controller's error, and
+        SessionLostError if the live znode is gone: create it, then register again.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -181,8 +183,8 @@ class ControllerClient:
     async def alter_partitions(
         self, request: pb.AlterPartitionsRequest, timeout_s: float
     ) -> pb.AlterPartitionsResponse:
-        """Propose ISRs. A retry may find its own first try done: the answer then names a newer
-        partition epoch. Raises TidemarkError: the outcome is unknown.
+        """Propose ISRs. If a first attempt has taken effect already, the response to the retry has
+        a newer partition epoch. Raises TidemarkError if the outcome is unknown.
         """
         response: pb.AlterPartitionsResponse = await self.call(
             "AlterPartitions", request, timeout_s
@@ -192,14 +194,14 @@ class ControllerClient:
     async def report_replicas(
         self, request: pb.ReportReplicasRequest, timeout_s: float
     ) -> pb.ReportReplicasResponse:
-        """Name replicas whose disk failed, or lost bytes. Raises TidemarkError: ask again."""
+        """Report replicas whose disk failed or lost bytes. Raises TidemarkError: report again."""
         response: pb.ReportReplicasResponse = await self.call("ReportReplicas", request, timeout_s)
         return response
 
     async def controlled_shutdown(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, timeout_s: float
     ) -> pb.ControlledShutdownResponse:
-        """Ask to lead nothing any more; answers how much still is led. Raises TidemarkError."""
+        """Request that all leaderships move; return how many remain. Raises TidemarkError."""
         request = pb.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         response: pb.ControlledShutdownResponse = await self.call(
             "ControlledShutdown", request, timeout_s

@@ -1,8 +1,8 @@
-"""CoordinatorClient: calls the coordinator that owns the shard of a name, wherever it moves.
+"""CoordinatorClient: calls to the coordinator that owns the shard of a name, wherever it moves.
 
-Who that is comes from an address book: brokers have one in their image (``ImageBook``), a client
-without metadata brings its own. A call may be made twice when its first answer was lost; the RPCs
-of coordinators bear that, as Kafka's clients do the same.
+A directory has the owners: brokers take them from their metadata (``ImageDirectory``), a client
+without metadata brings a directory of its own. A call may be made twice if its first response was
+lost. Coordinators' RPCs allow for that, because Kafka's clients do the same.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ T = TypeVar("T")
 _REQUEST_ID_METADATA: Final = "x-request-id"
 _BACKOFF: Final = Backoff(20, 500)
 _LEFT_S_MIN: Final = 0.001
-"""With less time left nothing is tried again: a clock may not even show that it passes."""
+"""No retry with less time left than this: it may be below the resolution of the clock."""
 _OWNER_PATIENCE_S: Final = 0.5
-"""So often a call that is not answered looks whether its shard has moved."""
+"""Interval at which a call without a response checks whether its shard has moved."""
 _CODES: Final[Mapping[grpc.StatusCode, ErrorCode]] = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,79 +48,79 @@ RETRIED: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""Answers after which the same is asked again, perhaps of another."""
+"""Errors after which the same request is sent again, perhaps to another coordinator."""
 
 ErrorOf = Callable[[Any], ErrorCode]
-"""The error code of a response message, as far as it decides whether to ask again."""
+"""Returns the error code of a response message that decides whether to retry."""
 
 
-class CoordinatorBook(Protocol):
-    """Who owns which shard. Shards have numbers from 0 to ``shard_count() - 1``."""
+class CoordinatorDirectory(Protocol):
+    """Owners of shards. Shards have numbers from 0 to ``shard_count() - 1``."""
 
     def shard_count(self) -> int:
-        """0 while it is not known: the state topic does not exist yet."""
+        """Return the number of shards; 0 while the state topic does not exist yet."""
         ...
 
     def endpoint_of(self, shard: int) -> str:
-        """``host:port`` of the shard's owner; '' while there is none."""
+        """Return ``host:port`` of the shard's owner; '' while it has none."""
         ...
 
     def endpoints(self) -> Sequence[str]:
-        """Those of all that own a shard."""
+        """Return the endpoints of all coordinators that own a shard."""
         ...
 
     async def refresh(self, wait_s: float) -> None:
-        """What the book says did not hold: return when it may say something else, after ``wait_s``
-        at the latest.
+        """Wait until the directory may have changed, ``wait_s`` at most. Called after an entry
+        proved wrong.
         """
         ...
 
 
-class ImageBook:
-    """The book in a ClusterImage, for who follows the metadata feed."""
+class ImageDirectory:
+    """Directory in the ClusterImage of a process that follows the metadata feed."""
 
     def __init__(self, metadata: MetadataCache, kind: str = TXN) -> None:
         self._metadata = metadata
         self._kind = kind
 
     def shard_count(self) -> int:
-        """See CoordinatorBook."""
+        """See CoordinatorDirectory."""
         return len(self._metadata.image.shards.get(self._kind, ()))
 
     def endpoint_of(self, shard: int) -> str:
-        """See CoordinatorBook."""
+        """See CoordinatorDirectory."""
         owner = self._metadata.image.shard_owner(self._kind, shard)
         return "" if owner is None else owner.grpc_endpoint
 
     def endpoints(self) -> Sequence[str]:
-        """See CoordinatorBook."""
+        """See CoordinatorDirectory."""
         image = self._metadata.image
         owners = {one.coordinator_id for one in image.shards.get(self._kind, ())}
         live = (image.coordinators.get((self._kind, owner)) for owner in owners - {NO_COORDINATOR})
         return sorted(one.grpc_endpoint for one in live if one is not None)
 
     async def refresh(self, wait_s: float) -> None:
-        """See CoordinatorBook."""
+        """See CoordinatorDirectory."""
         await self._metadata.wait_newer_or(self._metadata.image.position, wait_s)
 
 
 def error_code_of(response: Any) -> ErrorCode:
-    """Of a response message with an ``error_code`` of its own."""
+    """Return the ``error_code`` of a response message."""
     return read_error_code(response.error_code)
 
 
 class CoordinatorClient:
-    """Any number of calls at a time, over the channels of one pool, which its maker closes."""
+    """Concurrent calls over the channels of one pool, which its creator closes."""
 
     def __init__(
         self,
-        book: CoordinatorBook,
+        directory: CoordinatorDirectory,
         channels: ChannelPool,
         make_stub: Callable[[grpc.aio.Channel], Any] = txn_pb2_grpc.TransactionCoordinatorStub,
         *,
         dice: Dice = random.random,
     ) -> None:
-        self._book = book
+        self._directory = directory
         self._channels = channels
         self._make_stub = make_stub
         self._dice = dice
@@ -134,20 +134,21 @@ class CoordinatorClient:
         *,
         error_of: ErrorOf = error_code_of,
     ) -> Any:
-        """Call ``method`` ("EndTransaction") of whoever owns the shard of ``name``, a transactional
-        id; answers the response message, also with an error other than RETRIED.
+        """Call ``method`` ("EndTransaction") at the owner of the shard of ``name``, a transactional
+        id; return the response message, which may have an error other than RETRIED.
 
-        Raises TidemarkError when there was no answer within ``timeout_s``: with the last code heard
-        of RETRIED, COORDINATOR_NOT_AVAILABLE where none was reached, REQUEST_TIMED_OUT when one did
-        not answer in time (the outcome is unknown); UNKNOWN_SERVER_ERROR where gRPC says so.
+        Raises TidemarkError if there is no such response within ``timeout_s``: the last code of
+        RETRIED; COORDINATOR_NOT_AVAILABLE if no coordinator was reached; REQUEST_TIMED_OUT if one
+        did not respond in time (the outcome is unknown); UNKNOWN_SERVER_ERROR for other failures of
+        gRPC.
         """
 
         async def attempt(left_s: float) -> Any:
-            count = self._book.shard_count()
+            count = self._directory.shard_count()
             if not count:
-                raise _nobody()
+                raise _no_owner()
             shard = shard_for_name(name, count)
-            endpoint = self._book.endpoint_of(shard)
+            endpoint = self._directory.endpoint_of(shard)
             work = self._call(endpoint, method, request, left_s, error_of)
             return await self._while_owned(shard, endpoint, work)
 
@@ -156,29 +157,30 @@ class CoordinatorClient:
     async def call_all(
         self, method: str, request: Any, timeout_s: float, *, error_of: ErrorOf = error_code_of
     ) -> list[Any]:
-        """Call every coordinator that owns a shard; their response messages. While one of them does
-        not answer, or a shard has no owner, all are asked again: a part would be missing.
+        """Call every coordinator that owns a shard; return their response messages. While one of
+        them does not respond, or a shard has no owner, all are called again: the result must be
+        complete.
 
-        Raises TidemarkError as ``call``.
+        Raises TidemarkError as ``call`` does.
         """
 
         async def attempt(left_s: float) -> list[Any]:
-            book = self._book
-            if not all(book.endpoint_of(shard) for shard in range(book.shard_count())):
-                raise _nobody()
+            directory = self._directory
+            if not all(directory.endpoint_of(shard) for shard in range(directory.shard_count())):
+                raise _no_owner()
             return await _gather(
                 self._call(endpoint, method, request, left_s, error_of)
-                for endpoint in book.endpoints()
+                for endpoint in directory.endpoints()
             )
 
         return await self._retried(attempt, timeout_s)
 
     async def describe(self, ids: Sequence[str], caller: Any, timeout_s: float) -> list[Any]:
-        """``DescribeTransactions`` of ids of any shards: their TransactionState messages, in the
-        order asked. Raises TidemarkError as ``call``.
+        """Call ``DescribeTransactions`` for ids of any shards; return their TransactionState
+        messages in the order of ``ids``. Raises TidemarkError as ``call`` does.
         """
         by_shard: dict[int, list[str]] = {}
-        count = self._book.shard_count() or 1
+        count = self._directory.shard_count() or 1
         for each in dict.fromkeys(ids):
             by_shard.setdefault(shard_for_name(each, count), []).append(each)
         responses = await _gather(
@@ -198,14 +200,14 @@ class CoordinatorClient:
         }
         return [found[each] for each in ids]
 
-    # Within.
+    # -- attempts
 
     async def _retried(self, attempt: Callable[[float], Awaitable[T]], timeout_s: float) -> T:
-        """``attempt(left_s)`` until it does not fail with a code of RETRIED, or time is up."""
+        """Repeat ``attempt(left_s)`` while it fails with a code of RETRIED, until the timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         delays = RetryDelays(_BACKOFF, self._dice)
-        failure = _nobody()
+        failure = _no_owner()
         while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
             try:
                 return await attempt(left_s)
@@ -213,12 +215,12 @@ class CoordinatorClient:
                 if problem.code not in RETRIED:
                     raise
                 failure = problem
-            await self._book.refresh(max(0.0, min(delays.next_s(), deadline - loop.time())))
+            await self._directory.refresh(max(0.0, min(delays.next_s(), deadline - loop.time())))
         raise failure
 
     async def _while_owned(self, shard: int, endpoint: str, work: Awaitable[T]) -> T:
-        """The outcome of a call, or NOT_COORDINATOR once the shard is another's: an owner that was
-        paused or cut off may not answer at all. Raises TidemarkError.
+        """Return the result of a call. Raises TidemarkError: that of the call, or NOT_COORDINATOR
+        once the shard has another owner. An owner that is paused or cut off may not respond at all.
         """
 
         async def outcome() -> T | TidemarkError:
@@ -231,7 +233,7 @@ class CoordinatorClient:
             calling = tasks.create_task(outcome())
             while not calling.done():
                 await asyncio.wait((calling,), timeout=_OWNER_PATIENCE_S)
-                if not calling.done() and self._book.endpoint_of(shard) != endpoint:
+                if not calling.done() and self._directory.endpoint_of(shard) != endpoint:
                     calling.cancel()
         if calling.cancelled():
             words = f"{endpoint} did not answer, and its shard has moved"
@@ -244,9 +246,9 @@ class CoordinatorClient:
     async def _call(
         self, endpoint: str, method: str, request: Any, timeout_s: float, error_of: ErrorOf
     ) -> Any:
-        """One try. Raises TidemarkError, also for an answer with a code of RETRIED."""
+        """Call once. Raises TidemarkError, also for a response with a code of RETRIED."""
         if not endpoint:
-            raise _nobody()
+            raise _no_owner()
         rpc = getattr(self._make_stub(await self._channels.channel(endpoint)), method)
         request_id = REQUEST_ID.get()
         metadata = ((_REQUEST_ID_METADATA, request_id),) if request_id else None
@@ -263,18 +265,18 @@ class CoordinatorClient:
         return response
 
 
-def _nobody() -> TidemarkError:
+def _no_owner() -> TidemarkError:
     return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator owns its shard yet")
 
 
 def _worst_of(response: Any) -> ErrorCode:
-    """Of DescribeTransactions: a code for which to ask again, if any transaction has one."""
+    """Return a code to retry, if any transaction of a DescribeTransactions response has one."""
     codes = (read_error_code(state.error_code) for state in response.transactions)
     return next((code for code in codes if code in RETRIED), ErrorCode.NONE)
 
 
 async def _gather(calls: Iterable[Any]) -> list[Any]:
-    """All of them at once, or the first failure."""
+    """Run the calls concurrently; return their results, or raise the first failure."""
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(call) for call in calls]

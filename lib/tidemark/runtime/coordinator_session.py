@@ -1,9 +1,9 @@
-"""What a coordinator replica is to the cluster: its ephemeral znode, its registration with the
-controller, the metadata feed, and the shards that it owns.
+"""CoordinatorSession: membership of a coordinator replica in the cluster, and its shards.
 
-The znode's path holds the incarnation id, drawn once for each process. When the ZooKeeper session
-was lost, or the controller has removed the znode, it is made again and the replica registers anew;
-its shards may be another's by then. What it still writes is fenced by the logs themselves.
+Membership is an ephemeral znode, a registration with the controller and the metadata feed. The
+path of the znode holds the incarnation id, drawn once for each process. When the ZooKeeper session
+is lost, or the controller has removed the znode, the replica creates it and registers again. Its
+shards may have other owners by then; the logs fence later writes of this replica.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 INCARNATION_BYTES: Final = 16
 FEATURE_LEVEL: Final = 1
 REGISTER_TIMEOUT_S: Final = 60.0
-"""How long an older incarnation's session is waited for, and a controller looked for."""
+"""Time to wait for the end of an older incarnation's session, and for a controller."""
 CALL_TIMEOUT_S: Final = 5.0
 _DUPLICATE_RETRY_S: Final = 0.2
 _REGISTERED_LATER: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
@@ -44,9 +44,9 @@ _NOT_REGISTERED: Final = BrokerEpoch(-1)
 
 
 class CoordinatorSession:
-    """Keeps one coordinator replica a member of the cluster for as long as ``run`` runs.
+    """Membership of one coordinator replica, kept up while ``run`` runs.
 
-    ``session`` is started and stopped, and ``controller`` closed, by whoever made them.
+    The creators of ``session`` and ``controller`` start, stop and close them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CoordinatorSession:
         grpc_endpoint: str,
         incarnation_id: bytes = b"",
     ) -> None:
-        """``grpc_endpoint`` is where brokers reach this replica: it listens there already."""
+        """``grpc_endpoint``: address at which this replica listens already, for brokers."""
         self.kind = kind
         self.coordinator_id = coordinator_id
         self.incarnation_id = incarnation_id or os.urandom(INCARNATION_BYTES)
@@ -73,16 +73,16 @@ class CoordinatorSession:
 
     @property
     def image(self) -> ClusterImage:
-        """All metadata as last heard; the empty image before the first snapshot."""
+        """Latest metadata; the empty image before the first snapshot."""
         return self._metadata.image
 
     @property
     def is_registered(self) -> bool:
-        """Whether the controller has taken this incarnation, and dropped it not that we knew."""
+        """True while this incarnation is registered, as far as this process has seen."""
         return self._membership.is_registered
 
     def problem(self) -> str | None:
-        """Why this replica is no member of the cluster; None when it is one."""
+        """Reason why this replica is not a member of the cluster; None if it is."""
         if self._session.state is not SessionState.CONNECTED:
             return f"no ZooKeeper session at {self._session.connect}"
         if not self.is_registered:
@@ -92,7 +92,7 @@ class CoordinatorSession:
         return None
 
     def owned_shards(self) -> frozenset[int]:
-        """The shards that are this incarnation's, as far as the feed has said."""
+        """Return the shards that this incarnation owns according to the feed."""
         image = self.image
         if not self._is_shown(image):
             return frozenset()
@@ -104,25 +104,25 @@ class CoordinatorSession:
         return shown is not None and shown.incarnation_id == self.incarnation_id
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
-        """Wait until the image is at ``position`` or later; whether it got there in time."""
+        """Wait until the image is at ``position`` or later; return True if it was in time."""
         return await self._metadata.wait_for(position, timeout_s)
 
-    # Membership.
+    # -- membership
 
     async def run(self, metadata: MetadataCache) -> None:
-        """Join, follow the feed, join again when that became necessary; until cancelled.
+        """Join, follow the feed, and join again when necessary, until cancelled.
 
-        Images are given to ``metadata``. Raises ServiceError when this replica may not join.
+        ``metadata`` takes the images. Raises ServiceError if this replica may not join.
         """
         self._metadata = metadata
         await self._membership.run(metadata, self._watch_znode())
 
     def rejoin(self) -> None:
-        """Make the znode and register again: the controller has lost this replica."""
+        """Create the znode and register again: the controller has dropped this replica."""
         self._membership.rejoin()
 
     async def _watch_znode(self) -> None:
-        """Notice that the controller has removed our znode though our session lives."""
+        """Rejoin when the controller has removed the znode although the session lives."""
         while True:
             changed = asyncio.Event()
             try:
@@ -136,7 +136,7 @@ class CoordinatorSession:
                 self.rejoin()
             await changed.wait()
 
-    # Member.
+    # -- Member
 
     @property
     def subscriber(self) -> str:
@@ -176,7 +176,7 @@ class CoordinatorSession:
         return live.path if is_ours and live.incarnation_id != self.incarnation_id else None
 
     def is_dead(self, path: str, content: bytes) -> bool:
-        """See Member. This replica listens where the earlier one was reached."""
+        """See Member. True if this replica listens at the endpoint of the earlier one."""
         return bool(zk_paths.decode(path, content)["grpc_endpoint"] == self.grpc_endpoint)
 
     async def register(self) -> None:
@@ -202,8 +202,8 @@ class CoordinatorSession:
         )
 
     async def _ask_to_register(self, request: pb.RegisterCoordinatorRequest) -> Any:
-        """Another live incarnation of the same id is waited for. Raises TidemarkError, and
-        SessionLostError when the live znode is gone.
+        """Register, waiting for another live incarnation of the same id to go. Raises
+        TidemarkError; SessionLostError if the live znode is gone.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REGISTER_TIMEOUT_S
@@ -217,16 +217,16 @@ class CoordinatorSession:
                 return _checked(response)
             await asyncio.sleep(_DUPLICATE_RETRY_S)
 
-    # What a member asks for.
+    # -- requests to the controller
 
     async def acquire(self, shard: int, timeout_s: float = CALL_TIMEOUT_S) -> int:
-        """A new owner epoch for a shard that is this incarnation's: higher than any before it.
+        """Return a new owner epoch for a shard of this incarnation, higher than any before it.
 
-        Returns once the feed has shown it. An earlier owner stops serving the shard when its own
-        feed shows it: every partition that an earlier owner has added to a transaction is in this
-        image by then, unless it has been deleted. Raises TidemarkError: NOT_COORDINATOR when it is
-        another's, or nobody's; REQUEST_TIMED_OUT when the controller was not reached (the epoch may
-        have risen all the same).
+        Returns once the feed has shown the epoch. An earlier owner stops serving the shard when its
+        own feed shows it. So every partition that an earlier owner has added to a transaction is in
+        the image on return, unless it has been deleted. Raises TidemarkError: NOT_COORDINATOR if
+        the shard has another owner or none; REQUEST_TIMED_OUT if the controller was not reached
+        (the epoch may have been raised nevertheless).
         """
         request = pb.AcquireShardRequest(
             kind=self.kind,
@@ -243,7 +243,7 @@ class CoordinatorSession:
         return int(response.owner_epoch)
 
     async def allocate_producer_ids(self, timeout_s: float = CALL_TIMEOUT_S) -> ProducerIdBlock:
-        """Ids that nobody else ever gets: what ``ProducerIds`` asks for. Raises TidemarkError."""
+        """Return a block of ids for ``ProducerIds``, allocated only once. Raises TidemarkError."""
         request = pb.AllocateProducerIdsRequest(
             broker_id=-1,
             broker_epoch=-1,
@@ -256,7 +256,7 @@ class CoordinatorSession:
 
 
 def _checked(response: Any) -> Any:
-    """The response, unless it is an error: then raises TidemarkError."""
+    """Return the response. Raises TidemarkError if it has an error."""
     if response.error_code != ErrorCode.NONE:
         raise TidemarkError(ErrorCode(response.error_code), response.error_message)
     return response

@@ -1,4 +1,4 @@
-"""The event loop of a service: uvloop, and what it does with a callback that failed."""
+"""Event loop of a service: uvloop, with a handler for failed callbacks and settings of the GC."""
 
 import asyncio
 import gc
@@ -12,30 +12,30 @@ log = logging.getLogger(__name__)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop loop. asyncio's own costs 1.5 to 2.5 times the CPU per byte on the hot path."""
+    """Return a uvloop loop. asyncio's own takes 1.5 to 2.5 times the CPU on the hot path."""
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     loop.set_exception_handler(_log_failed_callback)
     return loop
 
 
 def collect_young_garbage_only() -> None:
-    """Collect young garbage alone, while metadata is loaded: a full collection would hold the loop
+    """Collect only young garbage while metadata is loaded: a full collection would block the loop
     for 150 ms with 10,000 partitions.
     """
     gc.set_threshold(20_000, 1_000, 50)
 
 
 def keep_what_is_loaded() -> None:
-    """Exclude all objects of now from later collections, once metadata is loaded. Young
-    collections stay rare: batches make no cycles.
+    """Exclude all present objects from later collections, once metadata is loaded. Young
+    collections stay rare because batches create no cycles.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 def _log_failed_callback(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """A callback raised: a bug of ours. uvloop closes the connection whose callback it was; others
-    go on.
+    """Log an exception raised by a callback, which is a bug. uvloop closes the connection of that
+    callback; others continue.
     """
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError):

@@ -1,4 +1,4 @@
-"""Exit codes of every service and of the command line: sysexits(3) where it has a word for it."""
+"""Exit codes of every service and of the command line: those of sysexits(3) where they fit."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ExitCode(IntEnum):
-    """Why a process ended; in words in ``MEANING``."""
+    """Reason for the end of a process; ``MEANING`` describes each."""
 
     OK = 0
     FAILED = 1

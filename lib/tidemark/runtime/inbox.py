@@ -1,6 +1,6 @@
 """Inbox: a bounded queue with one consumer.
 
-Beyond the bound the sender hears False, and tells its caller to slow down.
+A full inbox refuses inputs, so that senders can slow their callers down.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """Inputs for one driver, in order. Everything happens on one event loop: no locks."""
+    """Inputs for one driver, in order. Used on one event loop, so it needs no locks."""
 
     def __init__(self, *, inputs_max: int) -> None:
         assert inputs_max > 0, "an inbox holds at least one input"
@@ -24,11 +24,11 @@ class Inbox(Generic[T]):
 
     @property
     def full(self) -> bool:
-        """Whether the next ``put_nowait`` would be refused."""
+        """True if the next ``put_nowait`` would be refused."""
         return len(self._inputs) >= self._inputs_max
 
     def put_nowait(self, stimulus: T) -> bool:
-        """Queue one input; False, and nothing queued, when the inbox is full."""
+        """Queue one input; return False, with nothing queued, if the inbox is full."""
         if self.full:
             return False
         self._inputs.append(stimulus)
@@ -37,7 +37,7 @@ class Inbox(Generic[T]):
         return True
 
     async def get(self) -> T:
-        """Wait for the oldest input and take it. Cancelling loses nothing."""
+        """Wait for the oldest input and take it. Cancelling does not lose an input."""
         while not self._inputs:
             assert self._waiter is None, "an inbox has one consumer"
             self._waiter = asyncio.get_running_loop().create_future()
@@ -48,7 +48,7 @@ class Inbox(Generic[T]):
         return self._inputs.popleft()
 
     def drain_nowait(self) -> list[T]:
-        """Take all that is queued, oldest first; [] when nothing is."""
+        """Take all queued inputs, oldest first; [] if there are none."""
         drained = list(self._inputs)
         self._inputs.clear()
         return drained

@@ -5,7 +5,7 @@
 ``image`` is replaced between the two groups of subscribers: those whose work must be done before
 others see an image (hosted partitions) are in ``first``. A position counts as reached once every
 subscriber has acted on it. A subscriber may act on a large change in steps, between which the loop
-runs; an image that was begun is always taken to its end, and before the next one begins.
+runs. An image that has been started is always completed, before the next one starts.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tidemark.model.metadata_change import Kind, MetadataChange, changes
 WAITERS_MAX: Final = 10_000
 
 OnChange = Callable[[MetadataChange], Iterable[None] | None]
-"""Acts on a change: at once, or in the steps of the iterable that it returns."""
+"""Callback for a change. It acts at once, or in the steps of the iterable that it returns."""
 
 
 class _Subscription(NamedTuple):
@@ -28,7 +28,7 @@ class _Subscription(NamedTuple):
 
 
 class MetadataCache:
-    """One process's metadata. ``first`` and ``then`` name all subscribers, in order."""
+    """Metadata of one process. ``first`` and ``then`` name all subscribers, in order."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class MetadataCache:
         self._waiters: dict[asyncio.Future[None], FeedPosition] = {}
         self._is_taking = False
         self._reached = self.image.position
-        """Every subscriber has acted on this position."""
+        """Position on which every subscriber has acted."""
 
     # -- subscribers
 
@@ -57,8 +57,8 @@ class MetadataCache:
         self._subscriptions[name] = _Subscription(kinds, on_change)
 
     def subscribers(self, kind: Kind) -> tuple[str, ...]:
-        """Names of the subscribers of one kind of change, in order. Raises AssertionError where a
-        declared one has not subscribed.
+        """Return the names of the subscribers of one kind of change, in order. Raises
+        AssertionError if a declared subscriber has not subscribed.
         """
         names = (*self._first, *self._then)
         missing = [name for name in names if name not in self._subscriptions]
@@ -68,12 +68,12 @@ class MetadataCache:
     # -- a new image
 
     def take(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
-        """Act on a new image and show it. ``delta`` None: all of it may have changed."""
+        """Act on a new image and show it. With ``delta`` None all of it may have changed."""
         for _ in self.steps(image, delta):
             pass
 
     async def take_in_steps(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
-        """As ``take``; between the steps of a large change the loop runs."""
+        """Do as ``take``, and let the loop run between the steps of a large change."""
         steps = self.steps(image, delta)
         for _ in steps:
             try:
@@ -84,7 +84,7 @@ class MetadataCache:
                 raise
 
     def steps(self, image: ClusterImage, delta: ClusterDelta | None) -> Iterator[None]:
-        """The work of ``take``, each step a few milliseconds. Once begun it is to be exhausted."""
+        """Do the work of ``take`` in steps of a few milliseconds. Exhaust it once started."""
         assert not self._is_taking, "the image before is not taken to its end yet"
         self._is_taking = True
         try:
@@ -115,13 +115,13 @@ class MetadataCache:
     # -- waiting
 
     async def wait_for(self, position: FeedPosition, timeout_s: float) -> bool:
-        """Wait until ``position`` or a later one is reached; return whether it was in time. With
-        WAITERS_MAX waiting already, the position is checked at the end of ``timeout_s`` only.
+        """Wait until ``position`` or a later one is reached; return True if it was in time. With
+        WAITERS_MAX waiting already, the position is checked only at the end of ``timeout_s``.
         """
         if self._reached >= position:
             return True
         if len(self._waiters) >= WAITERS_MAX:
-            await asyncio.sleep(timeout_s)  # callers that ask in a loop must not hold it
+            await asyncio.sleep(timeout_s)  # callers that repeat the call must not block the loop
             return self._reached >= position
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[reached] = position
@@ -144,13 +144,13 @@ class MetadataCache:
             self._watchers.remove(watcher)
 
     async def wait_newer(self, than: FeedPosition) -> ClusterImage:
-        """The first image seen that is newer."""
+        """Wait for the first image after ``than``, and return it."""
         while self.image.position <= than:
             await self._changed.wait()
         return self.image
 
     async def wait_newer_or(self, than: FeedPosition, wait_s: float) -> ClusterImage:
-        """As ``wait_newer``, for ``wait_s`` at most; return the image then, newer or not."""
+        """Do as ``wait_newer``, for ``wait_s`` at most; return the image then, newer or not."""
         try:
             async with asyncio.timeout(wait_s):
                 return await self.wait_newer(than)

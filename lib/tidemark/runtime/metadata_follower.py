@@ -1,4 +1,4 @@
-"""Follows the controller's metadata feed: a snapshot, then deltas, across controller failovers."""
+"""MetadataFollower: a snapshot, then deltas, from the controller's feed, across failovers."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ NOT_A_BROKER: Final = BrokerEpoch(-1)
 
 
 class _FeedEndedError(Exception):
-    """This subscription is over; another one may go on."""
+    """This subscription has ended; another one may continue."""
 
 
 class MetadataFollower:
-    """One subscription, renewed whenever it breaks. ``metadata`` only ever moves forward.
+    """One subscription, renewed whenever it breaks. ``metadata`` only moves forward.
 
     Until the first snapshot its image is the empty one, at START_OF_FEED. An image is acknowledged
-    to the controller once every subscriber of ``metadata`` is through with it.
+    to the controller once every subscriber of ``metadata`` has acted on it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class MetadataFollower:
         subscriber: str,
         broker_epoch: Callable[[], BrokerEpoch] = lambda: NOT_A_BROKER,
     ) -> None:
-        """``subscriber`` is for people; ``broker_epoch`` is asked at each subscription."""
+        """``subscriber`` appears in logs; ``broker_epoch`` is called at each subscription."""
         self._controller = controller
         self.metadata = metadata
         self._subscriber = subscriber
@@ -58,11 +58,13 @@ class MetadataFollower:
 
     @property
     def image(self) -> ClusterImage:
-        """As last taken."""
+        """Latest image."""
         return self.metadata.image
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises TidemarkError STALE_BROKER_EPOCH: register, run again."""
+        """Follow until cancelled. Raises TidemarkError STALE_BROKER_EPOCH: register, then run
+        again.
+        """
         while True:
             endpoint = await self._find()
             broker_epoch = self._broker_epoch()
@@ -93,7 +95,8 @@ class MetadataFollower:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise _FeedEndedError("its channel was closed") from None  # not us: gRPC says it so
+            # This task was not cancelled: gRPC raises it when the channel was closed.
+            raise _FeedEndedError("its channel was closed") from None
         finally:
             call.cancel()
 
@@ -121,7 +124,7 @@ class MetadataFollower:
             await _write(call, pb.WatchMetadataRequest(applied=write_position(self.image.position)))
 
     def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:
-        """Raises what the controller's last word means."""
+        """Raise the exception for an error that ended the subscription."""
         code = ErrorCode(update.error_code)
         if code is ErrorCode.NOT_CONTROLLER:
             self._controller.disprove(endpoint, update.controller_hint)
@@ -130,7 +133,7 @@ class MetadataFollower:
         raise _FeedEndedError(code.name)
 
     async def _take(self, endpoint: str, update: Any) -> None:
-        """Apply one update, or end the subscription: the core knows which."""
+        """Apply one update or end the subscription, as the core decides."""
         known, position = self.image.position, read_position(update.position)
         match self._core.judge(position, is_snapshot=update.HasField("snapshot")):
             case Verdict.OLDER_CONTROLLER:
@@ -142,7 +145,7 @@ class MetadataFollower:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
                 image, delta = await _in_turns(apply_update(self.image, update))
-                self._core.applied(position)  # from here on it is taken, whatever happens
+                self._core.applied(position)  # from here on it is completed, whatever happens
                 await self.metadata.take_in_steps(image, delta)
             case Verdict.KNOWN:
                 pass
@@ -150,7 +153,7 @@ class MetadataFollower:
 
 
 async def _in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
-    """The result of these steps; between them the loop runs."""
+    """Return the result of these steps; the loop runs between them."""
     while True:
         try:
             next(steps)
@@ -163,5 +166,5 @@ async def _in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
 async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:
     try:
         await call.write(request)
-    except asyncio.InvalidStateError:  # what gRPC says when the stream is over
+    except asyncio.InvalidStateError:  # raised by gRPC once the stream has ended
         raise _FeedEndedError("it ended before the first write") from None

@@ -1,4 +1,4 @@
-"""Metadata between model and wire: images and deltas to and from protobuf."""
+"""Conversion of metadata, images and deltas, to and from protobuf."""
 
 from collections.abc import Generator, Mapping
 from typing import Final
@@ -30,23 +30,23 @@ Configs = Mapping[str, Mapping[str, str]]
 Shards = Mapping[str, tuple[ShardOwner, ...]]
 
 READ_AT_ONCE: Final = 500
-"""Partitions between two steps of reading a snapshot."""
+"""Partitions read in one step of reading a snapshot."""
 
 
 def write_position(position: FeedPosition) -> common_pb2.FeedPosition:
-    """Model to wire."""
+    """Convert from model to wire."""
     return common_pb2.FeedPosition(
         controller_epoch=position.controller_epoch, version=position.version
     )
 
 
 def read_position(wire: common_pb2.FeedPosition) -> FeedPosition:
-    """Wire to model."""
+    """Convert from wire to model."""
     return FeedPosition(ControllerEpoch(wire.controller_epoch), wire.version)
 
 
 def write_broker(broker: BrokerImage) -> controller_pb2.BrokerInfo:
-    """Model to wire."""
+    """Convert from model to wire."""
     return controller_pb2.BrokerInfo(
         broker_id=broker.broker_id,
         broker_epoch=broker.broker_epoch,
@@ -71,7 +71,7 @@ def write_broker(broker: BrokerImage) -> controller_pb2.BrokerInfo:
 
 
 def read_broker(wire: controller_pb2.BrokerInfo) -> BrokerImage:
-    """Wire to model."""
+    """Convert from wire to model."""
     return BrokerImage(
         broker_id=BrokerId(wire.broker_id),
         broker_epoch=BrokerEpoch(wire.broker_epoch),
@@ -91,7 +91,7 @@ def read_broker(wire: controller_pb2.BrokerInfo) -> BrokerImage:
 
 
 def write_partition(partition: PartitionImage) -> controller_pb2.PartitionState:
-    """Model to wire."""
+    """Convert from model to wire."""
     return controller_pb2.PartitionState(
         partition=partition.partition,
         replicas=partition.replicas,
@@ -107,7 +107,7 @@ def write_partition(partition: PartitionImage) -> controller_pb2.PartitionState:
 
 
 def read_partition(wire: controller_pb2.PartitionState) -> PartitionImage:
-    """Wire to model."""
+    """Convert from wire to model."""
     return PartitionImage(
         partition=wire.partition,
         replicas=tuple(map(BrokerId, wire.replicas)),
@@ -123,7 +123,7 @@ def read_partition(wire: controller_pb2.PartitionState) -> PartitionImage:
 
 
 def write_topic(topic: TopicImage) -> controller_pb2.TopicState:
-    """Model to wire."""
+    """Convert from model to wire."""
     return controller_pb2.TopicState(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -133,7 +133,7 @@ def write_topic(topic: TopicImage) -> controller_pb2.TopicState:
 
 
 def read_topic(wire: controller_pb2.TopicState) -> TopicImage:
-    """Wire to model."""
+    """Convert from wire to model."""
     return TopicImage(
         name=wire.name,
         topic_id=TopicId(wire.topic_id),
@@ -143,7 +143,7 @@ def read_topic(wire: controller_pb2.TopicState) -> TopicImage:
 
 
 def write_coordinator(coordinator: CoordinatorImage) -> controller_pb2.CoordinatorInfo:
-    """Model to wire."""
+    """Convert from model to wire."""
     return controller_pb2.CoordinatorInfo(
         kind=coordinator.kind,
         coordinator_id=coordinator.coordinator_id,
@@ -154,7 +154,7 @@ def write_coordinator(coordinator: CoordinatorImage) -> controller_pb2.Coordinat
 
 
 def read_coordinator(wire: controller_pb2.CoordinatorInfo) -> CoordinatorImage:
-    """Wire to model."""
+    """Convert from wire to model."""
     return CoordinatorImage(
         kind=wire.kind,
         coordinator_id=wire.coordinator_id,
@@ -165,7 +165,7 @@ def read_coordinator(wire: controller_pb2.CoordinatorInfo) -> CoordinatorImage:
 
 
 def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
-    """Model to wire."""
+    """Convert from model to wire."""
     return controller_pb2.MetadataDelta(
         brokers_changed=map(write_broker, delta.brokers_changed),
         brokers_gone=delta.brokers_gone,
@@ -190,7 +190,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
 
 
 def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
-    """Wire to model."""
+    """Convert from wire to model."""
     return ClusterDelta(
         brokers_changed=tuple(map(read_broker, wire.brokers_changed)),
         brokers_gone=tuple(map(BrokerId, wire.brokers_gone)),
@@ -210,7 +210,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
 
 
 def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
-    """Model to wire. The position and the controller travel in the update around it."""
+    """Convert from model to wire. Position and controller are in the update that holds it."""
     return controller_pb2.MetadataSnapshot(
         cluster_id=image.cluster_id,
         brokers=map(write_broker, image.brokers.values()),
@@ -226,7 +226,7 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
 def read_snapshot(
     wire: controller_pb2.MetadataSnapshot, position: FeedPosition, controller_id: ControllerId
 ) -> Generator[None, None, ClusterImage]:
-    """Wire to model: a whole image, in steps of a few milliseconds."""
+    """Convert a whole image from wire to model, in steps of a few milliseconds."""
     topics: list[TopicImage] = []
     for topic in wire.topics:
         topics.append((yield from _read_topic_in_steps(topic)))
@@ -248,7 +248,7 @@ def read_snapshot(
 
 
 def snapshot_update(image: ClusterImage) -> controller_pb2.MetadataUpdate:
-    """What a new subscriber is sent first."""
+    """Build the first update of a new subscriber."""
     return controller_pb2.MetadataUpdate(
         position=write_position(image.position),
         controller_id=image.controller_id,
@@ -259,7 +259,7 @@ def snapshot_update(image: ClusterImage) -> controller_pb2.MetadataUpdate:
 def delta_update(
     delta: ClusterDelta, position: FeedPosition, controller_id: ControllerId
 ) -> controller_pb2.MetadataUpdate:
-    """What every subscriber is sent at each change."""
+    """Build the update that every subscriber gets at a change."""
     return controller_pb2.MetadataUpdate(
         position=write_position(position), controller_id=controller_id, delta=write_delta(delta)
     )
@@ -276,8 +276,8 @@ def _read_topic_in_steps(wire: controller_pb2.TopicState) -> Generator[None, Non
 def apply_update(
     image: ClusterImage, update: controller_pb2.MetadataUpdate
 ) -> Generator[None, None, tuple[ClusterImage, ClusterDelta | None]]:
-    """The image after an update, and its delta, in steps of a few milliseconds. Without a delta it
-    was a snapshot: everything may have changed.
+    """Return the image after an update, and its delta, in steps of a few milliseconds. The delta
+    of a snapshot is None: everything may have changed.
     """
     position = read_position(update.position)
     controller_id = ControllerId(update.controller_id)

@@ -1,7 +1,7 @@
 """Metrics under the names that Kafka's public dashboards use (those of its JMX exporter).
 
 A hot path adds to a plain attribute (``tally.value += n``: no lock, no lookup); the numbers
-become Prometheus samples when /metrics is read. Everything is touched on one event loop.
+become Prometheus samples when /metrics is read. All of it runs on one event loop.
 """
 
 import bisect
@@ -19,7 +19,7 @@ SECONDS_BUCKETS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
 
-# Kafka's JMX exporter names, and what each counts. A counter's sample gets the suffix ``_total``.
+# Names of Kafka's JMX exporter with descriptions. A counter's sample gets the suffix ``_total``.
 KAFKA_METRICS: Final[Mapping[str, str]] = {
     "kafka_server_brokertopicmetrics_messagesin": "records appended",
     "kafka_server_brokertopicmetrics_bytesin": "bytes of record batches appended",
@@ -50,7 +50,7 @@ LabelValues = tuple[str, ...]
 
 
 class Tally:
-    """One number. Counters only grow; a gauge may be set."""
+    """One number. A counter only grows; a gauge may be set."""
 
     __slots__ = ("value",)
 
@@ -59,7 +59,7 @@ class Tally:
 
 
 class Timings:
-    """Observed seconds, in buckets."""
+    """Histogram of observed seconds."""
 
     __slots__ = ("_bounds", "counts", "sum_seconds")
 
@@ -69,7 +69,7 @@ class Timings:
         self.sum_seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one duration."""
+        """Add one duration."""
         self.counts[bisect.bisect_left(self._bounds, seconds)] += 1
         self.sum_seconds += seconds
 
@@ -85,9 +85,9 @@ class TallyFamily(Collector):
         self._tallies: dict[LabelValues, Tally] = {}
 
     def at(self, *values: str) -> Tally:
-        """The tally of these label values, made when first asked for.
+        """Return the tally of these label values, created at the first call.
 
-        Keep it: this is the slow part.
+        Keep the result: the look-up is the slow part.
         """
         assert len(values) == len(self._labels), f"{self._name} has labels {self._labels}"
         tally = self._tallies.get(values)
@@ -96,11 +96,11 @@ class TallyFamily(Collector):
         return tally
 
     def forget(self, *values: str) -> None:
-        """Stop showing these label values: the topic is gone."""
+        """Drop these label values, for instance those of a deleted topic."""
         self._tallies.pop(values, None)
 
     def collect(self) -> Iterator[Metric]:
-        """The samples, when /metrics is read."""
+        """Yield the samples; called when /metrics is read."""
         kind = CounterMetricFamily if self._counter else GaugeMetricFamily
         family = kind(self._name, self._doc, labels=self._labels)
         for values, tally in list(self._tallies.items()):
@@ -119,7 +119,7 @@ class TimingsFamily(Collector):
         self._timings: dict[LabelValues, Timings] = {}
 
     def at(self, *values: str) -> Timings:
-        """The timings of these label values, made when first asked for. Keep it."""
+        """Return the timings of these label values, created at the first call. Keep the result."""
         assert len(values) == len(self._labels), f"{self._name} has labels {self._labels}"
         timings = self._timings.get(values)
         if timings is None:
@@ -127,7 +127,7 @@ class TimingsFamily(Collector):
         return timings
 
     def collect(self) -> Iterator[Metric]:
-        """The samples, when /metrics is read."""
+        """Yield the samples; called when /metrics is read."""
         family = HistogramMetricFamily(self._name, self._doc, labels=self._labels)
         for values, timings in list(self._timings.items()):
             running, buckets = 0, []
@@ -139,7 +139,7 @@ class TimingsFamily(Collector):
 
 
 class _Computed(Collector):
-    """Numbers that are asked for when /metrics is read."""
+    """Gauge whose samples are computed when /metrics is read."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Computed(Collector):
 
 
 class Metrics:
-    """What one service measures. ``registry`` is what OpsServer shows."""
+    """Metrics of one service. OpsServer shows ``registry``."""
 
     def __init__(self, service: str) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -172,14 +172,14 @@ class Metrics:
         ).value = 1
 
     def counter(self, name: str, doc: str = "", labels: Sequence[str] = ()) -> TallyFamily:
-        """Only grows; shown as ``<name>_total``.
+        """Register a counter, which only grows; shown as ``<name>_total``.
 
-        ``doc`` may be left out for a name of KAFKA_METRICS.
+        A name of KAFKA_METRICS needs no ``doc``.
         """
         return self._registered(TallyFamily(name, _doc(name, doc), labels, counter=True))
 
     def gauge(self, name: str, doc: str = "", labels: Sequence[str] = ()) -> TallyFamily:
-        """Goes up and down."""
+        """Register a gauge, which may be set."""
         return self._registered(TallyFamily(name, _doc(name, doc), labels, counter=False))
 
     def timings(
@@ -190,7 +190,7 @@ class Metrics:
         *,
         bounds: Sequence[float] = SECONDS_BUCKETS,
     ) -> TimingsFamily:
-        """A histogram of seconds."""
+        """Register a histogram of seconds."""
         family = TimingsFamily(name, _doc(name, doc), labels, bounds)
         self.registry.register(family)
         return family
@@ -202,11 +202,13 @@ class Metrics:
         doc: str = "",
         labels: Sequence[str] = (),
     ) -> None:
-        """A gauge whose samples, (label values, number), ``read`` gives when /metrics is read."""
+        """Register a gauge whose samples, (label values, number), come from ``read``. It is called
+        when /metrics is read.
+        """
         self.registry.register(_Computed(name, _doc(name, doc), labels, read))
 
     def computed_one(self, name: str, read: Callable[[], float], doc: str = "") -> None:
-        """A gauge without labels that is asked for when /metrics is read."""
+        """Register a gauge without labels that is computed when /metrics is read."""
         self.computed(name, lambda: (((), read()),), doc)
 
     def _registered(self, family: TallyFamily) -> TallyFamily:

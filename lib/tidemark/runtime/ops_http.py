@@ -1,7 +1,7 @@
-"""The operator's HTTP door, in the service's own event loop: /metrics /livez /readyz /loglevel.
+"""HTTP server for operators, in the service's own event loop: /metrics /livez /readyz /loglevel.
 
-``HttpServer`` runs any ASGI application that way: it installs no signal handlers, logs nothing of
-its own, and says clearly when its port is taken.
+``HttpServer`` runs any ASGI application in that way. It installs no signal handlers, writes no log
+of its own, and reports a port in use with the key to change.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Health = Callable[[], str | None]
-"""None: all is well; else why not, in words for an operator."""
+"""Returns None if all is well, otherwise the reason for an operator."""
 
 _BODY_BYTES_MAX: Final = 1_024
 _BACKLOG: Final = 128
@@ -36,18 +36,18 @@ _JSON: Final = "application/json"
 
 
 class AddressTakenError(Exception):
-    """A listener's address cannot be had. Says which key to change."""
+    """The address of a listener is not available. The message names the key to change."""
 
     exit_code = ExitCode.UNAVAILABLE
 
 
 def bind_listener(address: HostPort, key: str) -> socket.socket:
-    """A bound, non-blocking TCP socket; port 0: any free one.
+    """Return a bound, non-blocking TCP socket; port 0 means any free port.
 
-    Raises AddressTakenError naming ``key``, the setting to change.
+    Raises AddressTakenError, which names ``key``, the setting to change.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # asyncio turns Nagle's delay (40 ms an answer) off only for sockets that name their protocol.
+    # asyncio disables Nagle's delay (40 ms per response) only for sockets that name a protocol.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,24 +72,21 @@ class _QuietServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are ``run_service``'s."""
+        """Leave signals to ``run_service``."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell whoever waits that requests are answered from now on."""
+        """Start, and set ``serving``: requests are answered from then on."""
         await super().startup(sockets)
         self.serving.set()
 
     async def main_loop(self) -> None:
-        """Wait to be stopped."""
+        """Wait for ``stopping``."""
         await self.stopping.wait()
 
 
 class HttpServer:
-    """An ASGI application on one listener, as an async context manager.
-
-    Leaving it stops the server.
-    """
+    """An ASGI application on one listener. An async context manager: exit stops the server."""
 
     def __init__(
         self, application: Application, listen: str, *, key: str, drain_seconds: int = 2
@@ -105,11 +102,11 @@ class HttpServer:
 
     @property
     def address(self) -> HostPort:
-        """Where it really listens: with port 0 known once it has started."""
+        """Address of the listener. A port given as 0 is known once the server has started."""
         return self._address
 
     async def __aenter__(self) -> "HttpServer":
-        """Returns when requests are answered. Raises AddressTakenError."""
+        """Start; return once requests are answered. Raises AddressTakenError."""
         sock = bind_listener(self._listen, self._key)
         host, port = sock.getsockname()[:2]
         self._address = HostPort(host, port)
@@ -144,7 +141,7 @@ class HttpServer:
         assert self._serving is not None, "started in one step with the server"
         self._server.should_exit = True
         self._server.stopping.set()
-        # A failure of the body is not the server's: let it stop in order, and pass the failure on.
+        # An exception of the body is not the server's: stop in order, and let the exception pass.
         cancelled = isinstance(error, asyncio.CancelledError)
         try:
             await asyncio.wait([self._serving])
@@ -159,7 +156,7 @@ class _Answer(NamedTuple):
 
 
 class OpsApplication:
-    """The ASGI application behind ``OpsServer``; bare, for a broker carries no web framework."""
+    """The ASGI application of ``OpsServer``. It is plain: a broker carries no web framework."""
 
     def __init__(self, registry: CollectorRegistry, *, ready: Health, live: Health) -> None:
         self._registry = registry
@@ -200,9 +197,8 @@ class OpsApplication:
         return _Answer(200, content_type, encode(self._registry))
 
     async def _put_log_level(self, scope: Scope, receive: Receive) -> _Answer:
-        """Body ``DEBUG`` or ``{"level":
-
-        "DEBUG", "logger": "broker.shell"}``; the logger also as ?logger=.
+        """Set a level. The body is ``DEBUG`` or ``{"level": "DEBUG", "logger": "broker.shell"}``;
+        the logger may also be given as ?logger=.
         """
         body = await _read_body(receive)
         if body is None:
@@ -221,10 +217,10 @@ class OpsApplication:
 
 
 class OpsServer(HttpServer):
-    """/metrics /livez /readyz /loglevel of one service.
+    """Server of /metrics /livez /readyz /loglevel for one service.
 
-    ``ready`` says why the service cannot do its work yet (or None); ``live`` why it must be
-    restarted (or None).
+    ``ready`` returns the reason why the service cannot do its work yet, ``live`` the reason why it
+    must be restarted; None if there is none.
     """
 
     def __init__(
@@ -253,7 +249,7 @@ def _log_levels() -> _Answer:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """The whole body; None when it is larger than anything we expect."""
+    """Return the whole body; None if it is larger than _BODY_BYTES_MAX."""
     body = bytearray()
     while True:
         part = await receive()

@@ -1,10 +1,9 @@
-"""OsDisk: the real file system behind the Disk protocol. Nothing but this module (and the send
-queue) sees descriptors.
+"""OsDisk: the real file system behind the Disk protocol. Only this module and the send queue use
+file descriptors.
 
-Every failed call becomes a DiskError that names the path; ENOSPC and EDQUOT become DiskFullError;
-what the process or the machine has run out of (descriptors, memory) becomes ExhaustedError.
-Nothing is retried: after a failed fsync Linux may have dropped the dirty pages, so that a second
-call would succeed and say nothing.
+Every failed call becomes a DiskError that names the path. ENOSPC and EDQUOT become DiskFullError;
+a lack of descriptors or memory becomes ExhaustedError. Nothing is retried: after a failed fsync
+Linux may have dropped the dirty pages, so that a second call would succeed without writing them.
 """
 
 import contextlib
@@ -31,12 +30,11 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 _UNREADABLE: Final = frozenset(
     {errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EREMOTEIO, errno.ESTALE}
 )
-"""By what a sendfile fails whose file cannot be read; no socket fails so."""
+"""Errors of a sendfile whose file cannot be read; sockets do not raise them."""
 _ROOM_DESCRIPTORS: Final = 16
-"""More descriptors than a change of several steps has open at a time."""
+"""Bound on the descriptors that a change of several steps has open at a time."""
 _PROBE_STEP_BYTES: Final = 128 * 1024  # the kernel reads ahead so far by default
-"""At most this far apart are the pages that ``resident`` looks at; the kernel reads ahead in
-larger steps.
+"""Largest distance of the pages that ``resident`` checks; the kernel reads ahead in larger steps.
 """
 _FILE_MODE: Final = 0o644
 
@@ -57,9 +55,9 @@ class DirectoryInUseError(DiskError):
 class OsFile:
     """One open descriptor; see tidemark.storage.disk.File for the contract.
 
-    The descriptor lives as long as the object: whoever lets go of a file that others may still be
-    reading (a queued slice, a sync in a thread) drops the reference instead of calling ``close``,
-    and the last one closes it. So a descriptor's number is never reused under a reader.
+    The descriptor lives as long as the object. A caller drops its reference instead of calling
+    ``close`` while others may be reading (a queued slice, a sync in a thread); the last reference
+    closes the descriptor. So its number is never reused while a reader has it.
     """
 
     __slots__ = ("_probe", "descriptor", "disk", "path", "size_bytes", "truncated_to")
@@ -73,7 +71,7 @@ class OsFile:
         self._probe: bytearray | None = None
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """One pwrite or pwritev; a short one is carried on. Buffers are byte views (itemsize 1)."""
+        """Write with pwrite or pwritev, and continue after a short one. Buffers have itemsize 1."""
         try:
             if len(buffers) == 1:
                 total = len(buffers[0])
@@ -92,8 +90,8 @@ class OsFile:
     def _write_rest(
         self, position: int, buffers: Sequence[Buffer], written: int, total: int
     ) -> None:
-        """Carry on behind the first ``written`` bytes (many buffers, or a nearly full disk) until
-        all is written.
+        """Write the rest after the first ``written`` bytes. A write is short with many buffers or
+        on a nearly full disk.
         """
         views = [memoryview(buffer) for buffer in buffers]
         first, skip = 0, written
@@ -111,7 +109,7 @@ class OsFile:
             skip += step
 
     def read_at(self, position: int, length: int) -> bytes:
-        """One pread; carried on when short before the end of the file."""
+        """Read with pread, and continue after a short one before the end of the file."""
         try:
             data = os.pread(self.descriptor, length, position)
             while len(data) < length and position + len(data) < self.size_bytes:
@@ -124,8 +122,8 @@ class OsFile:
         return data
 
     def send_to(self, socket: int, position: int, length: int) -> int:
-        """One sendfile to the socket of that descriptor. Raises DiskError when the file cannot be
-        read, OSError for the socket.
+        """Call sendfile once, to the socket of that descriptor; return the bytes sent. Raises
+        DiskError if the file cannot be read, OSError for the socket.
         """
         try:
             return os.sendfile(socket, self.descriptor, position, length)
@@ -135,14 +133,14 @@ class OsFile:
             raise
 
     def sync(self) -> None:
-        """Fdatasync; releases the GIL, so that it belongs in a thread."""
+        """Call fdatasync. It blocks and releases the GIL: call it in a thread."""
         try:
             os.fdatasync(self.descriptor)
         except OSError as error:
             raise DiskError(self.path, error.strerror or str(error)) from error
 
     def truncate(self, size_bytes: int) -> None:
-        """Ftruncate; slices that reach beyond are void from here on (``truncated_to``)."""
+        """Call ftruncate. Slices that reach beyond are void from now on (``truncated_to``)."""
         try:
             os.ftruncate(self.descriptor, size_bytes)
         except OSError as error:
@@ -151,10 +149,10 @@ class OsFile:
         self.truncated_to = min(self.truncated_to, size_bytes)
 
     def resident(self, position: int, length: int) -> bool:
-        """Whether a read of the range would probably not wait for the device (RWF_NOWAIT, Linux
+        """True if a read of the range would probably not wait for the device (RWF_NOWAIT, Linux
         4.14).
 
-        Looks at one byte every 128 KB and at the last. True where the file system cannot tell.
+        Checks one byte every 128 KB, and the last. True if the file system does not support it.
         """
         probe = self._probe
         if probe is None:
@@ -175,7 +173,7 @@ class OsFile:
             raise _disk_error(self.path, error) from error
 
     def close(self) -> None:
-        """Idempotent. Only where nobody else can hold the file."""
+        """Close the descriptor; idempotent. Only for a file without other users."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -189,8 +187,8 @@ class OsFile:
 
 
 class OsDisk:
-    """One directory of a real file system; made if missing. See tidemark.storage.disk.Disk for the
-    contract.
+    """One directory of a real file system, created if missing. See tidemark.storage.disk.Disk for
+    the contract.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -202,8 +200,8 @@ class OsDisk:
         return f"{self.root}/{path}" if path else self.root
 
     def lock(self) -> None:
-        """Keep other processes out for as long as this one lives; raises DiskError when one is in
-        already.
+        """Lock the directory against other processes while this one lives. Raises
+        DirectoryInUseError if another process holds it.
         """
         path = self._at(".lock")
         try:
@@ -217,7 +215,7 @@ class OsDisk:
             raise _disk_error(path, error) from error
 
     def unlock(self) -> None:
-        """Let others in; idempotent."""
+        """Release the lock; idempotent."""
         descriptor, self._lock = self._lock, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -233,11 +231,11 @@ class OsDisk:
             raise _disk_error(path, error) from error
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """True if there is a file or directory at ``path``."""
         return os.path.lexists(self._at(path))
 
     def size_of(self, path: str) -> int:
-        """Bytes of a file, without opening it. Raises FileNotFoundError."""
+        """Return the size of a file in bytes, without opening it. Raises FileNotFoundError."""
         try:
             return os.stat(self._at(path)).st_size
         except FileNotFoundError:
@@ -246,7 +244,7 @@ class OsDisk:
             raise _disk_error(path, error) from error
 
     def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted; [] if there is none."""
+        """Return the names in a directory, sorted; [] if it does not exist."""
         try:
             return sorted(os.listdir(self._at(directory)))
         except (FileNotFoundError, NotADirectoryError):
@@ -255,7 +253,7 @@ class OsDisk:
             raise _disk_error(directory, error) from error
 
     def make_directory(self, path: str) -> None:
-        """With its parents; silent if it exists."""
+        """Create a directory and its parents, unless it exists."""
         try:
             os.makedirs(self._at(path), exist_ok=True)
         except OSError as error:
@@ -271,7 +269,7 @@ class OsDisk:
             raise _disk_error(old, error) from error
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; silent if it is gone."""
+        """Remove a file, or a directory with its content, if it exists."""
         full = self._at(path)
         try:
             if os.path.isdir(full) and not os.path.islink(full):
@@ -284,7 +282,7 @@ class OsDisk:
             raise _disk_error(path, error) from error
 
     def read_whole(self, path: str) -> bytes:
-        """A small file's content. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
         try:
             with open(self._at(path), "rb") as file:
                 return file.read()
@@ -294,7 +292,7 @@ class OsDisk:
             raise _disk_error(path, error) from error
 
     def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
-        """Write beside it, then rename over it. With ``sync`` it is durable on return."""
+        """Write a temporary file and rename it over ``path``. With ``sync`` durable on return."""
         full = self._at(path)
         try:
             with open(full + ".tmp", "wb", buffering=0) as file:
@@ -310,7 +308,7 @@ class OsDisk:
             self.sync_directory(os.path.dirname(path))
 
     def sync_directory(self, path: str) -> None:
-        """Fsync of the directory itself."""
+        """Call fsync on the directory itself."""
         try:
             descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -335,7 +333,7 @@ class OsDisk:
                 os.close(descriptor)
 
     def free_bytes(self) -> int:
-        """Space that an ordinary user may still fill."""
+        """Return the space left for an ordinary user."""
         try:
             space = os.statvfs(self.root)
         except OSError as error:
@@ -344,8 +342,8 @@ class OsDisk:
 
 
 def _fsync(descriptor: int, path: str) -> None:
-    """Sync one descriptor. Raises DiskError for every failure, exhaustion too: nothing is known
-    about unsynced bytes then.
+    """Sync one descriptor. Raises DiskError for every failure, exhaustion included: the state of
+    unsynced bytes is unknown then.
     """
     try:
         os.fsync(descriptor)
@@ -354,8 +352,8 @@ def _fsync(descriptor: int, path: str) -> None:
 
 
 def raise_descriptor_limit() -> int:
-    """Lift the soft limit of open files to the hard one; returns what now holds. A log with
-    unsynced data needs one.
+    """Raise the soft limit of open files to the hard one; return the limit in force. Every log with
+    unsynced data needs a descriptor.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -365,8 +363,8 @@ def raise_descriptor_limit() -> int:
 
 
 def kernel_boot_id() -> str:
-    """This boot's id: the same as in the disk's stamp means that the page cache survived. Empty
-    where unknown.
+    """Return the id of this boot, '' if unknown. If the disk's stamp has the same id, the page
+    cache has survived.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

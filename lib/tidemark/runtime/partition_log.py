@@ -1,9 +1,10 @@
 """RemotePartitionLog: one partition of a coordinator's state topic, written and read over gRPC.
 
-It is one owner's: every append carries its owner epoch, so that the partition's leader refuses it
-once a later owner has taken over. It keeps one append in flight. A refusal that left nothing in the
-log is followed to the next leader; any other failure of an append has an unknown outcome, and the
-log must not be appended to again: drop it, take a new owner epoch, load again.
+It belongs to one owner. Every append carries the owner epoch, so that the partition's leader
+refuses it once a later owner has taken over. One append is in flight at a time. After a refusal
+that left nothing in the log, the append goes to the next leader. Any other failure of an append
+has an unknown outcome, and the log must not be appended to again: drop it, acquire a new owner
+epoch and load again.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ _EARLIEST: Final = -2
 _BACKOFF: Final = Backoff(20, 1_000)
 _LISTING_TIMEOUT_S: Final = 5.0
 _DEPOSED_PATIENCE_S: Final = 1.0
-"""How long the answer of a leader that was replaced is waited for."""
+"""Time to wait for the response of a leader that has been replaced."""
 
 _PASSING: Final = frozenset(
     {
@@ -57,7 +58,7 @@ _PASSING: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""Of an append: nothing was written, and it may be once the cluster has settled."""
+"""Errors of an append that wrote nothing; it may succeed once the cluster has settled."""
 
 _READ_PASSING: Final = _PASSING | {
     ErrorCode.NETWORK_EXCEPTION,
@@ -67,24 +68,24 @@ _READ_PASSING: Final = _PASSING | {
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.CORRUPT_MESSAGE,
 }
-"""Of what may be asked as often as one likes."""
+"""Errors after which an idempotent request is repeated."""
 
 
 class UnknownOutcomeError(TidemarkError):
-    """What was appended may be in the log, or may yet come to be."""
+    """The appended records may be in the log, or may still be written to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How long and how much."""
+    """Limits of time and size."""
 
     append_timeout_ms: int = 20_000
-    """An append that is not committed so long after it was asked for has failed. Longer than a
-    follower that died stays in the ISR (replica.lag.time.max.ms).
+    """Time in which an append must be committed. Longer than a dead follower stays in the ISR
+    (replica.lag.time.max.ms).
     """
     take_over_timeout_ms: int = 30_000
     read_bytes_max: int = 4 * 1024 * 1024
-    """Of one fetch; the first batch comes whole, however large."""
+    """Bound on one fetch; its first batch is always returned whole."""
     read_wait_ms_max: int = 500
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class LogLimits:
 
 
 class RemotePartitionLog:
-    """See the module. Used by one task; ``close`` when it is done with, or dropped."""
+    """See the module. Used by one task; ``close`` it after use."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class RemotePartitionLog:
         limits: LogLimits | None = None,
         dice: Dice = random.random,
     ) -> None:
-        """``metadata`` shows who leads the partition; ``owner_epoch`` is from 1."""
+        """``metadata`` shows the partition's leader; ``owner_epoch`` starts at 1."""
         assert owner_epoch > 0, "owner epochs start at 1"
         self.at = at
         self.owner_epoch = owner_epoch
@@ -122,20 +123,20 @@ class RemotePartitionLog:
         self._refused = ""
 
     def close(self) -> None:
-        """End the streams. An append that is in flight may be written all the same."""
+        """End the streams. An append in flight may still be written."""
         self._is_broken = True
         self._end_appends()
         self._fetches.end()
 
-    # ShardLog.
+    # -- ShardLog
 
     async def take_over(self) -> int:
-        """Write the OWNER record, which fences every owner before; the log's end behind it
-        (exclusive), up to which all is committed.
+        """Write the OWNER record, which fences every earlier owner; return the log's end after it
+        (exclusive), up to which everything is committed.
 
-        Writing it twice does no harm, so that it is tried again whatever happened. Raises
-        TidemarkError: TRANSACTION_COORDINATOR_FENCED when there is a later owner, REQUEST_TIMED_OUT
-        when it could not be written in time.
+        Writing it twice does no harm, so every failure is retried. Raises TidemarkError:
+        TRANSACTION_COORDINATOR_FENCED if there is a later owner, REQUEST_TIMED_OUT if it could not
+        be written in time.
         """
 
         async def attempt(leader: PartitionLeader) -> int:
@@ -150,10 +151,10 @@ class RemotePartitionLog:
         return await self._within(timeout_s, work, "take over", persists=True)
 
     async def append(self, batches: bytes) -> int:
-        """Append whole record batches; their end offset (exclusive), once they are committed.
+        """Append whole record batches; return their end offset (exclusive) once they are committed.
 
-        Raises TidemarkError: the outcome is unknown, or it was refused; in either case this log is
-        broken.
+        Raises TidemarkError if the append was refused or its outcome is unknown. The log is broken
+        in either case.
         """
         assert not self._is_broken, f"{self.at}: an append failed, or the log was closed"
         offset_count = sum(header.last_offset_delta + 1 for _, header in iterate_headers(batches))
@@ -173,10 +174,10 @@ class RemotePartitionLog:
         return end
 
     async def read(self, end: int) -> AsyncGenerator[memoryview, None]:
-        """Whole record batches, in order, from the log's start up to ``end`` (exclusive), one at a
-        time; control batches too. Across moves of the leader, for as long as it takes.
+        """Yield whole record batches, control batches included, from the log's start up to ``end``
+        (exclusive), one at a time and in order. Follows the leader without a time limit.
 
-        Raises TidemarkError where trying again cannot help.
+        Raises TidemarkError if a retry cannot help.
         """
         position = await self._persist(self._start, _READ_PASSING)
 
@@ -188,20 +189,20 @@ class RemotePartitionLog:
                 batches = memoryview(await self._persist(pull, _READ_PASSING))
                 for at, header in iterate_headers(batches):
                     if header.base_offset >= end:
-                        return  # what was below it has been compacted away
+                        return  # batches below ``end`` have been compacted away
                     if header.last_offset >= position:
                         yield batches[at : at + header.size_bytes]
                         position = header.last_offset + 1
         finally:
             self._fetches.end()
 
-    # Within.
+    # -- requests to the leader
 
     async def _within(
         self, timeout_s: float, work: Awaitable[T], what: str, *, persists: bool = False
     ) -> T:
-        """Raises TidemarkError REQUEST_TIMED_OUT, with an unknown outcome; with what was heard last
-        where ``work`` asks more than once.
+        """Do ``work`` within ``timeout_s``. Raises UnknownOutcomeError REQUEST_TIMED_OUT, with the
+        last refusal if ``work`` persists.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -216,7 +217,9 @@ class RemotePartitionLog:
     async def _persist(
         self, attempt: Callable[[PartitionLeader], Awaitable[T]], passing: frozenset[ErrorCode]
     ) -> T:
-        """Ask the leader, and after what may pass ask whoever leads then. Raises TidemarkError."""
+        """Attempt at the leader; repeat at the current leader after a code of ``passing``. Raises
+        TidemarkError for other codes.
+        """
         delays = RetryDelays(_BACKOFF, self._dice)
         self._refused = ""
         while True:
@@ -233,9 +236,9 @@ class RemotePartitionLog:
             await self._metadata.wait_newer_or(position, delays.next_s())
 
     async def _while_leading(self, leader: PartitionLeader, work: Awaitable[T]) -> T:
-        """Wait for an answer of the leader, and, once the metadata shows another, not for much
-        longer: one that was paused or cut off may not answer at all. Raises TidemarkError
-        NOT_LEADER_OR_FOLLOWER: what it did is not known.
+        """Wait for a response of the leader; once the metadata shows another leader, only for
+        _DEPOSED_PATIENCE_S. A leader that is paused or cut off may not respond at all. Raises
+        TidemarkError NOT_LEADER_OR_FOLLOWER, with an unknown outcome.
         """
         now = asyncio.get_running_loop().time
         patience = asyncio.timeout(None)
@@ -274,7 +277,9 @@ class RemotePartitionLog:
     async def _exchange(
         self, leader: PartitionLeader, request: pb.AppendRequest
     ) -> pb.AppendResponse:
-        """Raises TidemarkError: refused; UnknownOutcomeError: perhaps not."""
+        """Send one append. Raises TidemarkError if it was refused, UnknownOutcomeError if that is
+        not certain.
+        """
         appends = await self._while_leading(leader, self._appends_at(leader))
         try:
             answer = await self._while_leading(leader, appends.exchange(request))
@@ -290,13 +295,13 @@ class RemotePartitionLog:
         words = f"{self.at}: {answer.error_message or code.name}"
         if answer.base_offset < 0:
             raise TidemarkError(code, words)
-        # It is in that leader's log, and may be committed or cut away.
+        # The append is in that leader's log, and may be committed or truncated.
         outcome = ErrorCode.REQUEST_TIMED_OUT if code in _PASSING else code
         raise UnknownOutcomeError(outcome, words)
 
     async def _appends_at(self, leader: PartitionLeader) -> "_Appends":
-        """The stream to this leader, open. Raises TidemarkError LEADER_NOT_AVAILABLE: nothing was
-        sent.
+        """Return an open stream to this leader. Raises TidemarkError LEADER_NOT_AVAILABLE; nothing
+        has been sent then.
         """
         appends = self._appends
         if appends is None or appends.endpoint != leader.grpc_endpoint or appends.is_over:
@@ -362,7 +367,7 @@ class RemotePartitionLog:
 
 
 class _Appends:
-    """A stream of appends to one broker, one at a time."""
+    """Stream of appends to one broker, one at a time."""
 
     def __init__(self, channel: grpc.aio.Channel, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -371,20 +376,20 @@ class _Appends:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True once the stream has ended."""
         return bool(self._call.done())
 
     def close(self) -> None:
-        """Those who wait hear that it is over."""
+        """End the stream; an exchange in progress fails."""
         self._call.cancel()
 
     async def wait_open(self) -> None:
-        """Until the broker is reached. Raises CallFailedError."""
+        """Wait until the broker is reached. Raises CallFailedError."""
         with call_failures(self.endpoint):
             await self._call.wait_for_connection()
 
     async def exchange(self, request: pb.AppendRequest) -> pb.AppendResponse:
-        """Raises UnknownOutcomeError."""
+        """Send one append; return its response. Raises UnknownOutcomeError."""
         try:
             with call_failures(self.endpoint):
                 await self._call.write(request)
@@ -398,7 +403,7 @@ class _Appends:
 
 
 class _Fetches:
-    """A stream of fetches to whoever leads, one at a time."""
+    """Stream of fetches to the current leader, one at a time."""
 
     def __init__(self, channels: ChannelPool) -> None:
         self._channels = channels
@@ -406,7 +411,7 @@ class _Fetches:
         self._call: Stream | None = None
 
     def end(self) -> None:
-        """The next exchange opens another stream."""
+        """End the stream; the next exchange opens another one."""
         if self._call is not None:
             self._call.cancel()
             self._call = None
@@ -414,7 +419,9 @@ class _Fetches:
     async def exchange(
         self, endpoint: str, request: pb.FetchRequest, wait_s: float
     ) -> pb.FetchResponse:
-        """Raises TidemarkError NETWORK_EXCEPTION, REQUEST_TIMED_OUT."""
+        """Send one fetch; return its response. Raises TidemarkError NETWORK_EXCEPTION,
+        REQUEST_TIMED_OUT.
+        """
         if self._call is None or self._endpoint != endpoint:
             self.end()
             stub: Any = partition_store_pb2_grpc.PartitionStoreStub(

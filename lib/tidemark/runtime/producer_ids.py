@@ -1,4 +1,4 @@
-"""Producer ids for a process's clients, cut from blocks that the controller hands out."""
+"""Producer ids for the clients of a process, from blocks that the controller allocates."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,27 +9,27 @@ from tidemark.model.errors import TidemarkError
 from tidemark.model.ids import ProducerId
 
 REFILL_BELOW: Final = 100
-"""With so few ids left the next block is asked for: a tenth of a block of 1,000, as Kafka's brokers
-do.
+"""Number of ids left below which the next block is requested: a tenth of a block of 1,000, as in
+Kafka's brokers.
 """
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids that the controller gave to one process, and will never give again."""
+    """Ids that the controller has allocated to one process and never allocates again."""
 
     first: int
     id_count: int
 
 
 Allocate = Callable[[], Awaitable[ProducerIdBlock]]
-"""Asks for a block; raises TidemarkError when there is none."""
+"""Requests a block; raises TidemarkError if there is none."""
 
 
 class ProducerIds:
     """The block in use and, before it ends, the next one.
 
-    Invariant: an id is taken into use at most once. A process that stops leaves the rest of its
-    blocks unused for ever.
+    Invariant: an id is used at most once. A process that stops leaves the rest of its blocks
+    unused.
     """
 
     def __init__(self, allocate: Allocate) -> None:
@@ -41,26 +41,27 @@ class ProducerIds:
 
     @property
     def left_count(self) -> int:
-        """Ids that can be handed out without asking the controller."""
+        """Number of ids available without a request to the controller."""
         return len(self._returned) + len(self._current) + len(self._next)
 
     async def next(self) -> ProducerId:
-        """An id that no producer ever had. Waits for the controller only when none is left, or few.
+        """Return an id that no producer has had. Waits for the controller only if few or none are
+        left.
 
-        Who takes the id that brings the stock below the mark fetches the next block; nobody else
-        waits for it. Raises TidemarkError (COORDINATOR_LOAD_IN_PROGRESS, which clients retry) when
+        The caller whose id brings the stock below REFILL_BELOW fetches the next block; others do
+        not wait for it. Raises TidemarkError (COORDINATOR_LOAD_IN_PROGRESS, which clients retry) if
         there is no id.
         """
         while self.left_count == 0:
             await self._fetch_unless_fetched(stock_min=1)
         producer_id = self._take()
         if self.left_count < REFILL_BELOW and not self._refill.locked():
-            with suppress(TidemarkError):  # this caller has its id; whoever finds none hears why
+            with suppress(TidemarkError):  # this caller has its id
                 await self._fetch_unless_fetched(stock_min=REFILL_BELOW)
         return producer_id
 
     def give_back(self, producer_id: ProducerId) -> None:
-        """An id from ``next`` that is known not to have been used: it may be handed out again."""
+        """Take back an id from ``next`` that was certainly not used, to hand it out again."""
         assert producer_id not in self._returned, f"{producer_id} was given back twice"
         self._returned.add(producer_id)
 
@@ -73,7 +74,7 @@ class ProducerIds:
         return ProducerId(producer_id)
 
     async def _fetch_unless_fetched(self, *, stock_min: int) -> None:
-        """One caller asks at a time; those who waited find that it is done."""
+        """Fetch a block unless a caller before has done so; one caller fetches at a time."""
         async with self._refill:
             if self.left_count >= stock_min:
                 return

@@ -1,13 +1,13 @@
-"""SendQueue: what goes out on one connection, in order: bytes from memory and slices of files by
-sendfile.
+"""SendQueue: outgoing data of one connection, in order: bytes from memory, and slices of files sent
+by sendfile.
 
 It owns a duplicate of the socket's descriptor and all writing to the connection, so that a loop's
 transport and raw writes never mix; writability is watched on the duplicate. Small pieces before a
-slice go with MSG_MORE, in one segment with its beginning. A slice whose pages are cold is sent by a
-thread: sendfile on a non-blocking socket still waits for the disk. A queued slice holds its file
-open; a file that became shorter than its slice, or was truncated below it since, closes the
-connection: other bytes are never sent in its place. So does a file that cannot be read; its
-disk has failed, which is reported.
+slice are sent with MSG_MORE, in one segment with its beginning. A slice whose pages are cold is
+sent by a thread: sendfile on a non-blocking socket still waits for the disk. A queued slice keeps
+its file open. If the file has become shorter than the slice, or was truncated below its end
+meanwhile, the connection is closed, so that other bytes are never sent in its place. A file that
+cannot be read closes the connection too, and its disk is reported as failed.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ from tidemark.storage.disk import DiskError, File
 
 SENDFILE_BYTES_MAX: Final = 256 * 1024
 TURN_BYTES_MAX: Final = 256 * 1024
-"""After so many bytes of one connection the loop looks at the others. An answer with more in slices
-begins with the next turn: finding it took the time of one.
+"""Bytes that one connection sends before the loop serves the others. An answer with more bytes in
+slices starts with the next turn: looking it up took as long as a turn.
 """
 THREAD_BYTES_MAX: Final = 1024 * 1024
-"""A thread that has to wait for the device sends so much before it comes back: every hand-over
-costs the loop, and what the thread sends costs it nothing.
+"""Bytes that a thread sends before it returns. Every hand-over costs the loop time; bytes sent by
+the thread do not.
 """
 COPY_BYTES_MAX: Final = 64 * 1024
-"""Of a file without a descriptor (in-memory disks) so much is copied at a time."""
+"""Bytes copied at a time from a file without a descriptor (in-memory disks)."""
 
 
 class QueuedSlice:
-    """A range of a file on its way out."""
+    """Range of a file that is being sent."""
 
     __slots__ = ("file", "left", "position", "truncated_to")
 
@@ -48,7 +48,7 @@ class QueuedSlice:
 
     @property
     def is_cut(self) -> bool:
-        """The file was truncated below the slice's end since: other bytes may be there now."""
+        """True if the file was truncated below the slice's end meanwhile: its bytes may differ."""
         cut_to = self.file.truncated_to
         return cut_to < self.truncated_to and cut_to < self.position + self.left
 
@@ -56,9 +56,9 @@ class QueuedSlice:
 class SendQueue:
     """Outgoing bytes of one connection.
 
-    ``queued_bytes`` counts what is held in memory (not the slices, which stay on disk).
-    ``on_drained`` is called when the queue has become empty, ``on_broken`` once when nothing more
-    can be sent; ``on_unreadable`` after that, when it is a file that could not be read.
+    ``queued_bytes`` counts the bytes in memory (not the slices, which stay on disk). ``on_drained``
+    is called when the queue has become empty, ``on_broken`` once, when nothing more can be sent.
+    ``on_unreadable`` follows if the reason is a file that could not be read.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class SendQueue:
         on_broken: Callable[[str], None],
         on_unreadable: Callable[[File, DiskError], None],
     ) -> None:
-        """``descriptor`` is duplicated. ``executor`` has the threads for cold reads."""
+        """``descriptor`` is duplicated; ``executor`` has the threads for cold reads."""
         self._loop = loop
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.settimeout(0)
@@ -108,11 +108,11 @@ class SendQueue:
 
     @property
     def idle(self) -> bool:
-        """Nothing is queued or under way."""
+        """True if nothing is queued or being sent."""
         return not self._queue and not self._in_thread
 
     def send(self, data: bytes) -> None:
-        """Queue bytes and send what goes. The hot path: nothing queued, one call."""
+        """Queue bytes and send as many as possible. On the hot path nothing is queued: one call."""
         if self._queue or self._in_thread or self._broken:
             if not self._broken:
                 self._queue.append(data)
@@ -133,7 +133,7 @@ class SendQueue:
             self._watch()
 
     def send_parts(self, parts: Sequence[bytes | tuple[File, int, int]]) -> None:
-        """Queue bytes and slices (file, position, length), in order, and send what goes."""
+        """Queue bytes and slices (file, position, length), in order; send as much as possible."""
         if self._broken:
             return
         idle = not self._queue and not self._in_thread
@@ -154,7 +154,7 @@ class SendQueue:
             self._pump()
 
     def close(self) -> None:
-        """Drop what is queued and give the descriptor back; idempotent. Files are let go."""
+        """Drop the queue with its files, and close the descriptor; idempotent."""
         if self._closing:
             return
         self._closing = True
@@ -163,20 +163,20 @@ class SendQueue:
         self._queue.clear()
         self.queued_bytes = 0
         if not self._in_thread:
-            # Else the thread's end closes it: the number must not be reused under its sendfile.
+            # Otherwise the thread's end closes it: its sendfile must not see the number reused.
             self._socket.close()
 
     # -- sending
 
     def _pump_next_turn(self) -> None:
-        """Go on after the loop has looked at the other sockets: what is called soon runs before
-        that, what is called soon from there runs behind it. Cheaper than watching a socket that is
-        writable.
+        """Continue after the loop has served the other sockets. A callback scheduled now runs
+        before them, one scheduled from there runs after them. This is cheaper than watching a
+        socket that is writable.
         """
         self._loop.call_soon(self._loop.call_soon, self._pump)
 
     def _pump(self) -> None:
-        """Send until the socket is full, a thread must help, or the turn is over."""
+        """Send until the socket is full, a thread has to send, or the turn is over."""
         if self._broken:
             return
         queue = self._queue
@@ -219,7 +219,9 @@ class SendQueue:
         return sent
 
     def _send_slice(self, head: QueuedSlice) -> int:
-        """One call's worth of a slice; -1 when it went to a thread or the connection broke."""
+        """Send part of a slice with one call; return the bytes sent, or -1 if a thread sends them
+        or the connection broke.
+        """
         file = head.file
         if head.is_cut:
             self._break(f"{file.path}: truncated while it was being sent")
@@ -296,7 +298,7 @@ class SendQueue:
             self._loop.remove_writer(self._socket.fileno())
 
     def _unreadable(self, file: File, error: DiskError) -> None:
-        """Also of a connection that is gone by now: the disk has failed all the same."""
+        """Report a file that cannot be read, even if the connection is closed: its disk failed."""
         self._break(str(error))
         self._on_unreadable(file, error)
 
@@ -311,8 +313,8 @@ class SendQueue:
 
 
 def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
-    """In a thread: bytes sent, or -1 when the socket was full at once. ``file`` is held for as long
-    as it runs; a truncation ends it, and the loop finds it.
+    """Send in a thread; return the bytes sent, or -1 if the socket was full at once. The argument
+    keeps ``file`` open meanwhile. A truncation ends the sending; the loop detects it.
     """
     sent_bytes = 0
     truncated_to = file.truncated_to
@@ -326,7 +328,7 @@ def _sendfile(descriptor: int, file: OsFile, position: int, count: int) -> int:
     except BlockingIOError:
         if sent_bytes:
             return sent_bytes
-        # Sendfile may say so before it has read anything: touch the pages here, not on the loop.
+        # sendfile may return this before it has read anything: read the pages here, off the loop.
         file.read_at(position, min(count, SENDFILE_BYTES_MAX))
         return -1
     return sent_bytes

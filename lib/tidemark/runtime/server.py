@@ -22,12 +22,12 @@ _GRPC_CORE: Final = logging.getLogger("grpc._cython.cygrpc")
 
 
 class _CallerLeft(logging.Filter):
-    """grpc.aio reports an answer whose caller has gone (cancelled, or past its deadline) as an
-    error of ours, with a traceback. It is the caller's doing, and no fault.
+    """Filter for responses whose caller has gone (cancelled, or past its deadline). grpc.aio logs
+    them as errors of the server, with a traceback, but nothing is wrong.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """False for such a report: nobody can act on it."""
+        """False for such a record: an operator cannot act on it."""
         kind = record.exc_info[0] if record.exc_info else None
         return kind is None or kind.__name__ != "ExecuteBatchError"
 
@@ -36,7 +36,7 @@ _CALLER_LEFT: Final = _CallerLeft()
 
 
 class _RequestIds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
-    """Every RPC works under the caller's request id, or a new one."""
+    """Interceptor that sets the caller's request id, or a new one, for every RPC."""
 
     async def intercept_service(
         self,
@@ -45,7 +45,7 @@ class _RequestIds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
         ],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "grpc.RpcMethodHandler[Any, Any]":
-        """Runs in the RPC's own task, so the id ends with it."""
+        """Set the request id. Runs in the RPC's own task, so the id ends with it."""
         metadata = handler_call_details.invocation_metadata or ()
         given = next((value for key, value in metadata if key == REQUEST_ID_METADATA), None)
         REQUEST_ID.set(str(given) if given else new_request_id())
@@ -53,11 +53,9 @@ class _RequestIds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
 
 
 class GrpcServer:
-    """A grpc.aio server with health and reflection, as an async context manager.
+    """A grpc.aio server with health and reflection. An async context manager; exit drains it.
 
-    Leaving it drains and stops.
-
-    ``register`` the services first (``add_XServicer_to_server(servicer, server.grpc)``).
+    Register the services first (``add_XServicer_to_server(servicer, server.grpc)``).
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class GrpcServer:
         drain_seconds: float = 5.0,
         credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        """``credentials`` are of ``tls.ServerTls``; None: plain text."""
+        """``credentials`` come from ``tls.ServerTls``; None means plain text."""
         self._listen = HostPort.parse(listen)
         self._address = self._listen
         self._drain_seconds = drain_seconds
@@ -85,8 +83,8 @@ class GrpcServer:
                 ("grpc.max_send_message_length", message_bytes_max),
                 # Two processes on one port would each get half of the calls.
                 ("grpc.so_reuseport", 0),
-                # Clients ping idle channels to notice a dead peer (channel.py); do not take it
-                # for abuse.
+                # Clients ping idle channels to detect a dead peer (channel.py); do not treat that
+                # as abuse.
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.keepalive_permit_without_calls", 1),
             ),
@@ -94,18 +92,18 @@ class GrpcServer:
 
     @property
     def address(self) -> HostPort:
-        """Where it really listens: with port 0 known once it has started."""
+        """Address of the listener. A port given as 0 is known once the server has started."""
         return self._address
 
     async def set_serving(self, *, serving: bool) -> None:
-        """What the health service answers for each service, and for '' (the whole server)."""
+        """Set the status that the health service reports for each service and for '' (all)."""
         status = health_pb2.HealthCheckResponse
         value = status.SERVING if serving else status.NOT_SERVING
         for name in ("", *self._service_names):
             await self._health.set(name, value)
 
     async def __aenter__(self) -> "GrpcServer":
-        """Listen and serve; health says NOT_SERVING until told. Raises AddressTakenError."""
+        """Listen and serve, NOT_SERVING until ``set_serving``. Raises AddressTakenError."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         names = (*self._service_names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self.grpc)
@@ -144,7 +142,7 @@ def make_grpc_server(
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     credentials: grpc.ServerCredentials | None = None,
 ) -> GrpcServer:
-    """A server with its services registered: ``register(grpc_server)`` adds the servicers."""
+    """Return a server with its services; ``register(grpc_server)`` adds the servicers."""
     server = GrpcServer(
         listen, service_names, message_bytes_max=message_bytes_max, credentials=credentials
     )

@@ -1,4 +1,4 @@
-"""A service as a process: configuration, logs, signals, a bounded drain, an exit code.
+"""Process of a service: configuration, logs, signals, a bounded drain, an exit code.
 
 A service's main is ``sys.exit(run_process(serve, BrokerConfig, service="broker"))`` where
 ``serve(config, stop)`` returns soon after ``stop`` is set. Any exception with an ``exit_code``
@@ -28,9 +28,8 @@ _log = logging.getLogger(__name__)
 
 
 class ServiceError(Exception):
-    """Why a service cannot go on, for its operator.
-
-    What failed, where, what to try. No traceback is shown.
+    """A service cannot continue. The message, shown without a traceback, tells the operator what
+    failed, where, and what to try.
     """
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.UNAVAILABLE) -> None:
@@ -46,9 +45,9 @@ def run_process(
     argv: Sequence[str] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> ExitCode:
-    """Configure, run until a signal or a failure, and say how it ended.
+    """Configure, run until a signal or a failure, and return the exit code.
 
-    Raises SystemExit on --help and bad keys.
+    Raises SystemExit on --help and invalid keys.
     """
     config = load_or_exit(config_class, sys.argv[1:] if argv is None else argv, service=service)
     configure_logging(service, level=config.log_level, log_format=config.log_format)
@@ -65,12 +64,10 @@ def run_process(
 
 
 async def run_service(main: ServiceMain, *, shutdown_deadline_ms: int) -> ExitCode:
-    """Run ``main`` until it returns.
+    """Run ``main`` until it returns; return the exit code, and log the reason.
 
-    The first SIGTERM or SIGINT sets its event; a second one, or the deadline, cuts it off.
-
-    Returns the exit code; logs why. Never raises for what ``main`` raised, except for bugs of the
-    shell itself.
+    The first SIGTERM or SIGINT sets its event; a second one, or the deadline, cancels it. Does not
+    raise the exceptions of ``main``.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -95,7 +92,7 @@ async def run_service(main: ServiceMain, *, shutdown_deadline_ms: int) -> ExitCo
 async def _supervise(
     main: ServiceMain, stop: asyncio.Event, cut_off: asyncio.Event, deadline_ms: int
 ) -> ExitCode:
-    """``main`` beside a watchdog that cancels it when draining takes too long."""
+    """Run ``main`` with a task that cancels it when draining takes too long."""
     overran = False
 
     async def watch(served: asyncio.Task[ExitCode]) -> None:
@@ -120,7 +117,7 @@ async def _supervise(
 
 
 async def _serve(main: ServiceMain, stop: asyncio.Event) -> ExitCode:
-    """Turn what ``main`` raises into an exit code, here and nowhere else."""
+    """Run ``main``; turn its exception into an exit code, here and nowhere else."""
     try:
         await main(stop)
     except Exception as error:  # noqa: BLE001 - the outermost frame of a process: logged, then its exit code
@@ -129,7 +126,7 @@ async def _serve(main: ServiceMain, stop: asyncio.Event) -> ExitCode:
 
 
 def _code_of(error: BaseException) -> ExitCode:
-    """The code of the first cause that has one, else INTERNAL, with the whole story in the log."""
+    """Return the code of the first cause that has one, else INTERNAL; log the cause."""
     known = next((cause for cause in _causes(error) if _own_code(cause) is not None), None)
     if known is None:
         _log.critical("internal error, please report it", exc_info=error)
@@ -141,7 +138,7 @@ def _code_of(error: BaseException) -> ExitCode:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The exceptions within a group, or the one."""
+    """Return the exceptions within a group, or the exception itself."""
     if isinstance(error, BaseExceptionGroup):
         return [cause for inner in error.exceptions for cause in _causes(inner)]
     return [error]

@@ -1,8 +1,8 @@
-"""Configuration of a service: file < environment < flag, with Kafka's names where there is one.
+"""Configuration of a service: file < environment < flag, with Kafka's names where it has one.
 
-A field ``num_partitions`` is the key ``num.partitions``; in a file, in the environment and as a
-flag it may be written with '.', '_' or '-'. An unknown key is refused, in all three places, with
-the nearest name there is.
+The field ``num_partitions`` is the key ``num.partitions``; in a file, in the environment and as a
+flag it may be written with '.', '_' or '-'. An unknown key is refused in all three places, with
+the most similar key in the message.
 """
 
 import difflib
@@ -26,13 +26,13 @@ from tidemark.runtime.exit_codes import MEANING, ExitCode
 Config = TypeVar("Config", bound="ServiceConfig")
 
 _CONFIG_FLAG: Final = "config"
-# Kubernetes puts the addresses of every Service of a namespace into the environment; one named
-# tidemark-broker looks like our keys. (Pods can switch it off: enableServiceLinks.)
+# Kubernetes puts the addresses of every Service of a namespace into the environment. A Service
+# named tidemark-broker yields names like our keys. (Pods can disable it: enableServiceLinks.)
 _SERVICE_LINK: Final = re.compile(r"(.*_)?(service_host|(service_)?port(_.*)?)")
 
 
 def version() -> str:
-    """The release that is installed."""
+    """Return the installed release."""
     try:
         return importlib.metadata.version("tidemark")
     except importlib.metadata.PackageNotFoundError:
@@ -40,7 +40,7 @@ def version() -> str:
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be. ``problems`` has one line for each thing that is wrong."""
+    """An invalid configuration. ``problems`` has one line for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -48,17 +48,14 @@ class ConfigError(Exception):
 
 
 class HostPort(NamedTuple):
-    """An address to listen at or to call.
-
-    ``127.0.0.1:9092``, ``[::1]:9092``, ``broker-1.local:9092``.
-    """
+    """Address to listen at or to call: ``127.0.0.1:9092``, ``[::1]:9092``, ``broker-1:9092``."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "HostPort":
-        """Read ``host:port``. Raises ValueError that says what is expected."""
+        """Read ``host:port``. Raises ValueError with the expected form."""
         host, _, port = text.strip().rpartition(":")
         if not host or re.fullmatch(r"\d{1,5}", port) is None or int(port) > 65_535:
             raise ValueError(f"expected host:port with a port from 0 to 65535, not {text!r}")
@@ -88,18 +85,16 @@ LogLevel = Annotated[
 ]
 
 Address = Annotated[str, AfterValidator(_check_host_port)]
-"""A field that holds ``host:port``; read it with ``HostPort.parse``."""
+"""Field with ``host:port``; read it with ``HostPort.parse``."""
 
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
-"""A field written as ``a,b,c`` (or as a list in a file)."""
+"""Field written as ``a,b,c`` (or as a list in a file)."""
 
 
 class ServiceConfig(BaseSettings):
-    """Options of every service.
+    """Options of every service. Subclasses give each field a default, bounds and a description.
 
-    Subclass it; give each field a default, bounds and a description.
-
-    Built directly (``BrokerConfig(broker_id=1)``) it reads neither environment nor files;
+    An instance built directly (``BrokerConfig(broker_id=1)``) reads neither environment nor files;
     ``load`` does.
     """
 
@@ -152,16 +147,13 @@ class ServiceConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is handed in.
-
-        ``load`` merges file, environment and flags and knows each one's origin.
-        """
+        """Take only the arguments. ``load`` merges file, environment and flags, with origins."""
         return (init_settings,)
 
 
 class TlsServiceConfig(ServiceConfig):
-    """Options of a service with TLS: PEM files, with librdkafka's names. ``tls.tls_settings`` reads
-    them.
+    """Options of a service with TLS: PEM files, with librdkafka's names, read by
+    ``tls.tls_settings``.
     """
 
     ssl_certificate_location: str = Field(
@@ -182,7 +174,7 @@ class TlsServiceConfig(ServiceConfig):
 
 
 class ConfigKey(NamedTuple):
-    """One key as people see it, for ``--help`` and the reference."""
+    """One key, described for ``--help`` and the reference."""
 
     name: str
     accepts: str
@@ -196,7 +188,7 @@ class _Setting(NamedTuple):
 
 
 def config_keys(config_class: type[ServiceConfig]) -> list[ConfigKey]:
-    """Every key of a service, in the order of its fields."""
+    """Return every key of a service, in the order of its fields."""
     return [
         ConfigKey(dotted(name), _accepts(info), _default_text(info), info.description or "")
         for name, info in config_class.model_fields.items()
@@ -204,7 +196,7 @@ def config_keys(config_class: type[ServiceConfig]) -> list[ConfigKey]:
 
 
 def dotted(field_name: str) -> str:
-    """``num_partitions`` -> ``num.partitions``: the key as Kafka spells it."""
+    """Return a key in Kafka's spelling: ``num_partitions`` -> ``num.partitions``."""
     return field_name.replace("_", ".")
 
 
@@ -216,8 +208,8 @@ def load(
 ) -> Config:
     """Read file (``--config PATH``), environment (``env_prefix`` + KEY) and flags; the later wins.
 
-    Raises ConfigError with every problem found. ``--help`` and ``--version`` are
-    ``load_or_exit``'s.
+    Raises ConfigError with every problem found. ``load_or_exit`` handles ``--help`` and
+    ``--version``.
     """
     flags = _read_flags(argv)
     environment = _read_environment(os.environ if environ is None else environ, env_prefix)
@@ -237,11 +229,9 @@ def load(
 
 
 def load_or_exit(config_class: type[Config], argv: Sequence[str], *, service: str) -> Config:
-    """``load`` for a process's main.
+    """Load for a process's main: handle --help and --version, and print problems on stderr.
 
-    Answers --help and --version, and says on stderr what is wrong.
-
-    Raises SystemExit: 0 after --help or --version, ExitCode.CONFIG on a bad configuration.
+    Raises SystemExit: 0 after --help or --version, ExitCode.CONFIG on an invalid configuration.
     """
     env_prefix = f"TIDEMARK_{service.upper().replace('-', '_')}_"
     if "--version" in argv:
@@ -260,10 +250,7 @@ def load_or_exit(config_class: type[Config], argv: Sequence[str], *, service: st
 
 
 def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: str) -> str:
-    """What ``--help`` prints.
-
-    How to configure, then each key with what it accepts and its default.
-    """
+    """Return the text of ``--help``: usage, then each key with its values and its default."""
     keys = config_keys(config_class)
     first = keys[0].name
     variable = env_prefix + first.replace(".", "_").upper()
@@ -288,7 +275,7 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
     return "\n".join(lines)
 
 
-# The three places a key can come from.
+# -- sources of keys
 
 
 def _field_name(key: str) -> str:
@@ -345,7 +332,7 @@ def _read_file(path: Path) -> dict[str, _Setting]:
 
 
 def _flatten(mapping: Mapping[object, object], prefix: str = "") -> list[tuple[str, object]]:
-    """``{log: {dirs: a}}`` reads as ``log.dirs: a``."""
+    """Flatten nested keys: ``{log: {dirs: a}}`` is ``log.dirs: a``."""
     flat: list[tuple[str, object]] = []
     for key, value in mapping.items():
         name = f"{prefix}{key}"
@@ -353,7 +340,7 @@ def _flatten(mapping: Mapping[object, object], prefix: str = "") -> list[tuple[s
     return flat
 
 
-# What is said about a key that is wrong.
+# -- messages for wrong keys
 
 
 def _unknown_keys(config_class: type[ServiceConfig], settings: Mapping[str, _Setting]) -> list[str]:
@@ -396,7 +383,7 @@ _PLAIN_TYPES: Final[Mapping[object, str]] = {
 
 
 def _accepts(info: FieldInfo) -> str:
-    """What may stand at a key, in words, from its type and its bounds."""
+    """Describe the values of a key by its type and its bounds."""
     words = _type_words(info.annotation)
     if _check_host_port in {getattr(item, "func", None) for item in info.metadata}:
         words = "host:port"

@@ -1,12 +1,12 @@
 """ShardRuntime: one shard of a coordinator over the log that holds its state.
 
-    load    take the log over, replay it up to there
-    decide  a request, or what has become due: records and effects; the records are replayed at once
-    append  records of decisions made meanwhile go out together, one batch a writer, acks=all
-    release effects are performed once the log is committed past what had been replayed by then
+    load    take over the log, replay it up to the end
+    decide  on a request or a deadline: records and effects; the records are replayed at once
+    append  the records of decisions made meanwhile together, one batch for each writer, acks=all
+    release the effects, once the log is committed past everything replayed before them
 
-When an append fails its outcome is not known: ``run`` ends, all who wait hear an error, and whoever
-holds the shard makes a new runtime, which loads again.
+A failed append has an unknown outcome: ``run`` ends, every waiting request fails, and the holder of
+the shard creates a new runtime, which loads again.
 """
 
 import asyncio
@@ -28,41 +28,40 @@ RecordT = TypeVar("RecordT")
 EffectT = TypeVar("EffectT")
 
 REQUESTS_MAX: Final = 20_000
-"""Requests of one shard that are not answered yet."""
+"""Bound on the unanswered requests of one shard."""
 BATCH_BYTES_TARGET: Final = 256 * 1024
-"""Records of several decisions share a batch up to about so much."""
+"""Approximate size up to which records of several decisions share a batch."""
 LOAD_TURN_MS: Final = 5
-"""So long a load keeps the loop before others are served."""
+"""Time for which a load may hold the loop before other tasks run."""
 
 Encode = Callable[[RecordT], tuple[bytes, bytes | None]]
 Decode = Callable[[bytes, bytes | None], RecordT | None]
 
 
 class ShardLog(Protocol):
-    """The partition that holds a shard's state, for one owner of it."""
+    """The partition that holds a shard's state, as seen by one owner."""
 
     async def take_over(self) -> int:
-        """Fence every earlier owner; the offset up to which there is something to replay.
-
-        Raises TidemarkError.
+        """Fence every earlier owner; return the offset (exclusive) up to which to replay. Raises
+        TidemarkError.
         """
         ...
 
     def read(self, end: int) -> AsyncIterator[Buffer]:
-        """Whole record batches, one at a time, from the log's start up to ``end`` (exclusive)."""
+        """Yield whole record batches from the log's start up to ``end`` (exclusive)."""
         ...
 
     def append(self, batches: bytes) -> Awaitable[int]:
-        """Append one or more whole batches, all or a first part of them; the end (exclusive), once
-        they are committed. A local log has them in order when this returns. Raises TidemarkError:
-        whether they are in the log is not known.
+        """Append one or more whole batches, all or a first part of them; return the end (exclusive)
+        once they are committed. A local log has them in order when the call returns. Raises
+        TidemarkError with an unknown outcome.
         """
         ...
 
 
 @dataclass(eq=False, slots=True)
 class _Part(Generic[RecordT, EffectT]):
-    """Decisions whose records are appended in one go, and their effects."""
+    """Decisions whose records are appended together, and their effects."""
 
     runs: list[tuple[Writer | None, list[RecordT]]] = field(default_factory=list)
     effects: list[EffectT] = field(default_factory=list)
@@ -76,7 +75,7 @@ class _Part(Generic[RecordT, EffectT]):
 
 
 class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
-    """One life of one shard: ``run`` loads and serves until cancelled or failed."""
+    """One lifetime of one shard: ``run`` loads and serves it until cancelled or failed."""
 
     def __init__(
         self,
@@ -89,8 +88,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         perform: Callable[[EffectT], None],
         in_flight_max: int = 1,
     ) -> None:
-        """``perform`` hands answers back by ``answer``. ``in_flight_max``: appends that are not
-        committed yet; a log that is local takes many.
+        """``perform`` returns replies through ``answer``. ``in_flight_max`` bounds the uncommitted
+        appends; a local log takes many.
         """
         self._make_shard = make_shard
         self._log = log
@@ -103,7 +102,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._tasks: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] | None = None
         self._dropped_by = ErrorCode.NOT_COORDINATOR
-        """Error of the requests that are not answered when the state is dropped."""
+        """Error of the requests that are unanswered when the state is dropped."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
@@ -112,22 +111,22 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
 
     @property
     def is_serving(self) -> bool:
-        """Whether all of the log is replayed, and nothing has failed since."""
+        """True if the whole log is replayed, and nothing has failed since."""
         return self._shard is not None
 
     @property
     def shard(self) -> Shard[RequestT, RecordT, EffectT] | None:
-        """The state, for who only looks; None while it is not served."""
+        """The state, for reading only; None while it is not served."""
         return self._shard
 
     @property
     def waiting_count(self) -> int:
-        """Requests that are not answered yet."""
+        """Number of unanswered requests."""
         return len(self._waiting)
 
     async def run(self) -> None:
-        """Load, then serve until cancelled. Raises TidemarkError, once it serves in a group, when
-        the state was dropped; ValueError for a record that cannot be read or written.
+        """Load, then serve until cancelled. Raises TidemarkError when the state is dropped (in an
+        exception group once it serves), ValueError for a record that cannot be read or written.
         """
         try:
             shard = await self._load()
@@ -138,7 +137,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
                 try:
                     await self._broken
                 finally:
-                    self._shard = None  # the group takes no more tasks from here on
+                    self._shard = None  # the task group takes no tasks from here on
         finally:
             self._drop()
 
@@ -160,10 +159,10 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         if header.producer_id >= 0:
             writer = Writer(header.producer_id, header.producer_epoch)
         if header.is_control:
-            said = read_control(batch, header)
-            if isinstance(said, EndTxnMarker):
+            control = read_control(batch, header)
+            if isinstance(control, EndTxnMarker):
                 assert writer is not None, "a marker names its producer"
-                shard.replay_end(writer, commits=said.commits)
+                shard.replay_end(writer, commits=control.commits)
             return
         for one in read_records(batch, header):
             if one.key is not None:
@@ -172,7 +171,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
                     shard.replay(record, writer if header.is_transactional else None)
 
     def _drop(self) -> None:
-        """Nothing of this state is told any more."""
+        """Drop the state and fail all waiting requests."""
         self._shard = None
         if self._timer is not None:
             self._timer.cancel()
@@ -186,9 +185,10 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     # -- requests
 
     async def ask(self, request: RequestT) -> Any:
-        """The reply to a request. Raises TidemarkError: COORDINATOR_LOAD_IN_PROGRESS; or, when the
-        state is dropped meanwhile and the outcome is unknown, COORDINATOR_NOT_AVAILABLE where an
-        append was not committed in time or for want of replicas, else NOT_COORDINATOR.
+        """Return the reply to a request. Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS before
+        the shard is loaded. If the state is dropped meanwhile the outcome is unknown, and the error
+        is COORDINATOR_NOT_AVAILABLE if an append was not committed in time or for lack of replicas,
+        else NOT_COORDINATOR.
         """
         if self._shard is None:
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard is being loaded")
@@ -206,14 +206,14 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         finally:
             self._waiting.pop(request_id, None)
 
-    def tell(self, request: RequestT) -> None:
-        """A request that nobody waits for; dropped while nothing is served."""
+    def submit(self, request: RequestT) -> None:
+        """Decide a request without a reply; it is dropped while the shard is not served."""
         if self._shard is not None:
             self._request_id += 1
             self._decide(self._request_id, request)
 
     def answer(self, request_id: int, reply: object) -> None:
-        """From ``perform``: to who asked, if it still waits."""
+        """Return a reply to the caller of ``ask``, if it still waits. Called by ``perform``."""
         waiting = self._waiting.pop(request_id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
@@ -221,8 +221,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     def end_transaction(
         self, writer: Writer, committed: Coroutine[Any, Any, int], *, commits: bool
     ) -> None:
-        """A marker has just been appended to the local log, behind all that was decided here;
-        answers from now on may tell of it, and wait until it is ``committed``.
+        """Replay a marker that was just appended to the local log, after everything decided here.
+        Later replies may depend on it, and wait until it is ``committed``.
         """
         if self._shard is None or self._tasks is None:
             committed.close()
@@ -241,7 +241,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._guarded(lambda shard: self._take(shard.wake(self._now())))
 
     def _guarded(self, work: Callable[[Shard[RequestT, RecordT, EffectT]], None]) -> None:
-        """A bug of ours in the state costs the state, not the process."""
+        """Run ``work`` on the shard. A failed assertion drops the state; the process lives on."""
         shard = self._shard
         if shard is None:
             return
@@ -256,13 +256,13 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     # -- append and release
 
     def _take(self, decision: Decision[RecordT, EffectT]) -> None:
-        """Replay a decision's records; see that they are appended and its effects performed."""
+        """Replay a decision's records, append them, and perform its effects once committed."""
         shard = self._shard
-        assert shard is not None, "who serves has a state"
+        assert shard is not None, "decisions are taken only while the shard is served"
         for record in decision.records:
             shard.replay(record, decision.writer)
         if not decision.records and not self._gathered.runs:
-            # It may tell of what is on its way: of the last that is.
+            # The effects may depend on uncommitted records, so they wait for the last append.
             if self._in_flight:
                 self._in_flight[-1].effects.extend(decision.effects)
             else:
@@ -292,15 +292,15 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             task.add_done_callback(lambda _: committed.close())
 
     async def _settle(self, part: _Part[RecordT, EffectT], committed: Awaitable[int]) -> None:
-        """Wait until a part is committed; perform its effects, and append what gathered."""
+        """Wait until a part is committed; perform its effects, and append the gathered records."""
         try:
             await committed
         except TidemarkError as failure:
             self._break(failure)
             return
         if self._shard is None or part not in self._in_flight:
-            return  # a later one was committed first, and this one with it
-        # An earlier one is committed by then too: it is below in the log.
+            return  # it was committed together with a later one
+        # Earlier parts are committed too: they are below it in the log.
         at = self._in_flight.index(part)
         done, self._in_flight = self._in_flight[: at + 1], self._in_flight[at + 1 :]
         for one in done:
@@ -312,7 +312,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             self._perform(effect)
 
     def _batches(self, part: _Part[RecordT, EffectT]) -> bytes:
-        """The records of a part: a batch for each writer in turn, cut where they grow long."""
+        """Build the batches of a part: one for each writer in turn, split where they grow long."""
         wall = self._clock.wall_ms()
         built: list[bytes] = []
         for writer, records in part.runs:
@@ -336,7 +336,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             self._broken.set_exception(failure)
 
     def _arm(self) -> None:
-        """Wake when the shard next has something to do."""
+        """Set the timer for the shard's next deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -362,6 +362,6 @@ def _build(
 
 
 async def _closable(batches: AsyncIterator[Buffer]) -> Any:
-    """An async generator over any async iterator, so that it is closed at once."""
+    """Wrap an async iterator in an async generator, which can be closed at once."""
     async for batch in batches:
         yield batch

@@ -1,4 +1,4 @@
-"""Logs: one structured line per state change, JSON or text, with the request id of whoever asked.
+"""Logs: one structured line per state change, JSON or text, with the request id of the caller.
 
 Use the standard ``logging`` and put values into fields, never into the sentence:
 ``log.info("topic created", extra=fields(topic="orders", partition_count=3))``.
@@ -18,26 +18,26 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LogFormat = Literal["json", "text"]
 
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("tidemark_request_id", default="")
-"""Id of the request this task works for; '' outside of any. Forwarded on relayed requests."""
+"""Id of the request that this task serves; '' if there is none. Relayed requests carry it on."""
 
 _FIELDS_ATTRIBUTE: Final = "tidemark_fields"
-# Their INFO is about their own doings; ours says what they mean for us.
+# Their INFO describes their own work; the services log the consequences themselves.
 _NOISY_LOGGERS: Final = ("kazoo", "uvicorn", "grpc", "asyncio", "concurrent")
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Values for a log line, to be passed as ``extra``: free of logging's reserved names."""
+    """Return values for a log line, to be passed as ``extra``; any names are allowed."""
     return {_FIELDS_ATTRIBUTE: values}
 
 
 def new_request_id() -> str:
-    """Sixteen hex digits, random."""
+    """Return sixteen random hex digits."""
     return secrets.token_hex(8)
 
 
 @contextmanager
 def request_scope(request_id: str | None = None) -> Iterator[str]:
-    """Within it every log line of this task, and of tasks it starts, carries the request id."""
+    """Add the request id to every log line of this task, and of tasks it starts, in the block."""
     chosen = request_id or new_request_id()
     token = REQUEST_ID.set(chosen)
     try:
@@ -57,14 +57,16 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ts, level, service, logger, message, request_id, then the fields."""
+    """Formatter of one JSON object per line: ts, level, service, logger, message, request_id, then
+    the fields.
+    """
 
     def __init__(self, service: str) -> None:
         super().__init__()
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line for one record; a traceback goes into ``exception``."""
+        """Return the line for one record; a traceback goes into ``exception``."""
         line: dict[str, object] = {
             "ts": _timestamp(record),
             "level": record.levelname,
@@ -82,13 +84,12 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people.
-
+    """Formatter of readable lines:
     ``2026-01-31T12:00:00.000Z INFO    broker.shell.node  topic created  topic=orders``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line for one record; a traceback follows on its own lines."""
+        """Return the line for one record; a traceback follows on its own lines."""
         values = dict(_fields_of(record))
         if request_id := REQUEST_ID.get():
             values.setdefault("request_id", request_id)
@@ -112,10 +113,7 @@ def configure_logging(
     log_format: LogFormat = "text",
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logs of this process to ``stream`` (stderr) and nowhere else.
-
-    May be called again.
-    """
+    """Send all logs of this process to ``stream`` (stderr) only. May be called again."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter(service) if log_format == "json" else TextFormatter())
     root = logging.getLogger()
@@ -127,9 +125,9 @@ def configure_logging(
 
 
 def set_level(level: str, logger: str = "") -> None:
-    """Change what is logged from now on, for all loggers ('') or for one and those below it.
+    """Set the log level of all loggers (''), or of one logger and those below it.
 
-    Raises ValueError on a level that is not one of LEVELS.
+    Raises ValueError for a level that is not in LEVELS.
     """
     wanted = level.strip().upper()
     if wanted not in LEVELS:
@@ -138,7 +136,7 @@ def set_level(level: str, logger: str = "") -> None:
 
 
 def levels() -> dict[str, str]:
-    """The level of the root logger (under '') and of every logger that has one of its own."""
+    """Return the level of the root logger (under '') and of every logger with its own level."""
     found = {"": logging.getLevelName(logging.getLogger().level)}
     for name, logger in sorted(logging.Logger.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:

@@ -1,7 +1,7 @@
-"""Threads that run before they are needed.
+"""Thread pools whose threads are started in advance.
 
-A pool that starts a thread with a job fails that job when the process, or the machine, has no
-thread left. What waits for a disk here (a flush round, a cold read) must not fail so.
+A pool that starts a thread for a job fails that job when the process, or the machine, has no
+thread left. Jobs that wait for a disk (a flush round, a cold read) must not fail in that way.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from tidemark.runtime.exit_codes import ExitCode
 
 _SHARED_MAX: Final = 32
 _SHARED_BEYOND_CPUS: Final = 4
-"""As many as asyncio would start in the course of time."""
+"""Threads beyond the number of CPUs, as in asyncio's default executor."""
 
 
 class NoThreadError(Exception):
-    """A process has fewer threads than it needs; it does not start."""
+    """The process cannot start as many threads as it needs; it does not start."""
 
     exit_code = ExitCode.UNAVAILABLE
 
 
 def started_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool of ``count`` threads that all run when this returns. Raises NoThreadError."""
+    """Return a pool of ``count`` threads, all running already. Raises NoThreadError."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)
     all_run = threading.Barrier(count + 1)
     try:
@@ -41,8 +41,8 @@ def started_threads(count: int, name: str) -> ThreadPoolExecutor:
 
 
 async def start_shared_threads() -> None:
-    """Start the threads of ``asyncio.to_thread`` on the running loop, and those by which it looks
-    up names: without one libuv would end the process at the first look-up. Raises NoThreadError.
+    """Start the threads of ``asyncio.to_thread`` on the running loop, and those that look up names:
+    without one libuv would end the process at the first look-up. Raises NoThreadError.
     """
     loop = asyncio.get_running_loop()
     count = min(_SHARED_MAX, (os.cpu_count() or 1) + _SHARED_BEYOND_CPUS)

@@ -1,9 +1,8 @@
-"""The one place where TLS contexts and gRPC credentials are made, from PEM files, for TLS 1.2 and
-later.
+"""TLS contexts and gRPC credentials, from PEM files, for TLS 1.2 and later. No other module creates
+them.
 
-A server's files are read anew when they have changed: connections made from then on get what is
-there. Files that cannot be used (a certificate is replaced before its key) leave what was loaded in
-force.
+A server's files are read again when they have changed, for connections made from then on. Files
+that cannot be used (a certificate is replaced before its key) leave the loaded ones in force.
 """
 
 import logging
@@ -27,21 +26,21 @@ _PASSWORD: Final = "ssl.key.password"
 _CA: Final = "ssl.ca.location"
 
 _Stamp = tuple[tuple[int, int, int], ...]
-"""Inode, size and time of change of each file; zeros where there is none."""
+"""Inode, size and modification time of each file; zeros for a missing file."""
 
 
 class TlsError(Exception):
-    """TLS as configured cannot be. Says which key and which file."""
+    """The TLS configuration cannot be used. The message names the key and the file."""
 
     exit_code = ExitCode.CONFIG
 
 
 class ClientAuth(StrEnum):
-    """Whether a server asks clients for a certificate: Kafka's ssl.client.auth."""
+    """Certificates that a server requests from clients: Kafka's ssl.client.auth."""
 
     NONE = "none"
     REQUESTED = "requested"
-    """None need be shown; one that is shown must be good."""
+    """A client may omit its certificate; one that is sent must be valid."""
     REQUIRED = "required"
 
 
@@ -53,20 +52,20 @@ _VERIFY_MODES: Final[Mapping[ClientAuth, ssl.VerifyMode]] = {
 
 
 class TlsSettings(NamedTuple):
-    """Who one is and whom one trusts, as PEM files."""
+    """PEM files of the own identity and of trusted authorities."""
 
     certificate: Path | None = None
-    """The leaf first, then the intermediate ones."""
+    """Certificates: the leaf first, then the intermediate ones."""
     key: Path | None = None
-    """None: the private key is in ``certificate``, too."""
+    """Private key; None if it is in ``certificate``, too."""
     key_password: str = ""
     ca: Path | None = None
-    """Who signs the certificates of peers. None: a client trusts whom the system trusts."""
+    """Authorities of peers' certificates. With None a client uses those of the system."""
     client_auth: ClientAuth = ClientAuth.NONE
 
 
 def tls_settings(config: TlsServiceConfig) -> TlsSettings:
-    """As a service is configured."""
+    """Return the settings of a service's configuration."""
     certificate, key, ca = (
         Path(path) if path else None
         for path in (
@@ -81,7 +80,7 @@ def tls_settings(config: TlsServiceConfig) -> TlsSettings:
 
 
 class ServerTls:
-    """A server's side. Raises TlsError when it is made of what cannot be used."""
+    """TLS of a server. The constructor raises TlsError for files that cannot be used."""
 
     def __init__(self, settings: TlsSettings) -> None:
         if settings.certificate is None:
@@ -95,13 +94,13 @@ class ServerTls:
         self._loaded = _load_server(settings)
         self._seen = self._loaded.stamp
         self.context = _load_server(settings).context
-        """For a listener as long as it listens: each handshake takes the newest files."""
+        """Context for a listener's lifetime: each handshake uses the newest files."""
         self.context.sni_callback = self._on_handshake
 
     def reload(self) -> bool:
-        """Take the files as they are now; False when they have not changed.
+        """Load the files as they are now; return False if they have not changed.
 
-        Raises TlsError, and keeps what was loaded, when they cannot be used.
+        If they cannot be used, raises TlsError and keeps the loaded ones.
         """
         if _stamp(self._settings) == self._loaded.stamp:
             return False
@@ -109,9 +108,9 @@ class ServerTls:
         return True
 
     def maybe_reload(self) -> None:
-        """``reload`` before a handshake: what cannot be used is logged, once for each change.
+        """Reload before a handshake. Files that cannot be used are logged once for each change.
 
-        gRPC handshakes in threads of its own: two at once may both read the same files.
+        gRPC performs handshakes in its own threads; two at once may both read the same files.
         """
         seen = _stamp(self._settings)
         if seen == self._seen:
@@ -126,14 +125,16 @@ class ServerTls:
     def _on_handshake(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _: str | None, __: ssl.SSLContext
     ) -> None:
-        """OpenSSL asks before every certificate, also when the client names no server."""
+        """Use the newest files. OpenSSL calls it before every certificate, even without SNI."""
         self.maybe_reload()
         connection.context = self._loaded.context
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server, which looks at the files at each handshake, too. Raises TlsError.
+        """Return credentials for a gRPC server, with the newest files at each handshake. Raises
+        TlsError.
 
-        gRPC requires a certificate of clients or does not ask: ``requested`` is ``none`` to it.
+        gRPC either requires a client certificate or requests none: it treats ``requested`` as
+        ``none``.
         """
         given = self._loaded.pems
 
@@ -152,14 +153,14 @@ class ServerTls:
 
         return grpc.dynamic_ssl_server_credentials(
             _for_grpc(given),
-            newest,  # type: ignore[arg-type]  # gRPC takes None for: as before
+            newest,  # type: ignore[arg-type]  # gRPC takes None for: no change
             require_client_authentication=self._settings.client_auth is ClientAuth.REQUIRED,
         )
 
 
 def client_context(settings: TlsSettings, *, check_host: bool = True) -> ssl.SSLContext:
-    """For a client's sockets. The server's certificate is always checked; that it is for the name
-    that was called, unless ``check_host`` is False (Kafka: an empty
+    """Return a context for a client's sockets. The server's certificate is always verified; its
+    host name too, unless ``check_host`` is False (in Kafka, an empty
     ssl.endpoint.identification.algorithm).
 
     Raises TlsError.
@@ -173,7 +174,7 @@ def client_context(settings: TlsSettings, *, check_host: bool = True) -> ssl.SSL
 
 
 def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials:
-    """For gRPC channels; files that change later count for those opened later. Raises TlsError."""
+    """Return credentials for gRPC channels, with the files as they are now. Raises TlsError."""
     pems = _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     return grpc.ssl_channel_credentials(
         pems.ca, _for_grpc_key(pems) or None, pems.certificate or None
@@ -181,7 +182,7 @@ def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials:
 
 
 class _Pems(NamedTuple):
-    """What the files hold."""
+    """Contents of the files."""
 
     certificate: bytes
     key: bytes
@@ -192,13 +193,13 @@ class _Loaded(NamedTuple):
     context: ssl.SSLContext
     pems: _Pems
     stamp: _Stamp
-    """Of the files before they were read: one that changed meanwhile is read again."""
+    """Stamp of the files before they were read: a file changed meanwhile is read again."""
 
 
 def _load_server(settings: TlsSettings) -> _Loaded:
     stamp = _stamp(settings)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Connections live long, and a resumed session's certificate would not be looked at again.
+    # Connections live long, and a resumed session's certificate would not be checked again.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
@@ -206,7 +207,7 @@ def _load_server(settings: TlsSettings) -> _Loaded:
 
 
 def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
-    """Raises TlsError that names the key and the file."""
+    """Load the files into ``context``. Raises TlsError, which names the key and the file."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     pems = _read(settings)
     if pems.ca is not None:
@@ -215,7 +216,7 @@ def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
         except (ssl.SSLError, ValueError):
             raise TlsError(f"{_CA}: {settings.ca} contains no usable PEM certificate") from None
     if settings.certificate is not None:
-        # A function: without a password OpenSSL would ask for one at the terminal.
+        # A function: without a password OpenSSL would prompt for one at the terminal.
         try:
             context.load_cert_chain(
                 settings.certificate, settings.key, password=lambda: settings.key_password
@@ -226,7 +227,7 @@ def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
 
 
 def _read(settings: TlsSettings) -> _Pems:
-    """Raises TlsError for a file that cannot be read."""
+    """Read the files. Raises TlsError for one that cannot be read."""
     certificate = b""
     if settings.certificate is not None:
         certificate = _bytes_of(settings.certificate, _CERTIFICATE)
@@ -254,7 +255,7 @@ def _for_grpc_key(pems: _Pems) -> bytes:
 
 
 def _why_not_loaded(settings: TlsSettings, pems: _Pems, error: Exception) -> str:
-    """OpenSSL's reasons do not say which file it was."""
+    """Describe a failed load with its file, which OpenSSL's reasons do not name."""
     key_file = settings.key or settings.certificate
     if b"-----BEGIN CERTIFICATE-----" not in pems.certificate:
         return f"{_CERTIFICATE}: {settings.certificate} contains no PEM certificate"
@@ -280,7 +281,7 @@ def _stamp(settings: TlsSettings) -> _Stamp:
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int]:
-    """Follows links: that is how Kubernetes swaps a mounted secret."""
+    """Return the stamp of one file. Follows links, with which Kubernetes swaps a mounted secret."""
     try:
         found = path.stat()
     except OSError:

@@ -1,11 +1,11 @@
-"""TransportQueue: what goes out on one connection that the kernel cannot send on its own (TLS), in
-order: bytes from memory, and slices of files read into memory piece by piece.
+"""TransportQueue: outgoing data of a connection for which sendfile cannot be used (TLS), in order:
+bytes from memory, and slices of files read into memory piece by piece.
 
-The same door as ``SendQueue``. All writing goes through the loop's transport, which encrypts; while
-that holds more than it wants, nothing more is read from files. A piece whose pages are cold is read
-by a thread. A file that became shorter than its slice, or was truncated below it since, breaks the
-connection: other bytes are never sent in its place. So does a file that cannot be read; its
-disk has failed, which is reported.
+It has the interface of ``SendQueue``. All writing goes through the loop's transport, which
+encrypts; while its buffer is full, files are not read. A piece whose pages are cold is read by a
+thread. If a file has become shorter than its slice, or was truncated below its end meanwhile, the
+connection is closed, so that other bytes are never sent in its place. A file that cannot be read
+closes the connection too, and its disk is reported as failed.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ PIECE_BYTES_MAX: Final = 128 * 1024
 
 
 class TransportQueue:
-    """Outgoing bytes of one connection; its protocol passes ``pause_writing`` and
+    """Outgoing bytes of one connection. The connection's protocol passes ``pause_writing`` and
     ``resume_writing`` on to it.
 
-    ``queued_bytes`` counts what is held in memory (not the slices, which stay on disk).
-    ``on_drained`` is called when the queue has become empty, ``on_broken`` once when nothing more
-    can be sent; ``on_unreadable`` after that, when it is a file that could not be read.
+    ``queued_bytes`` counts the bytes in memory (not the slices, which stay on disk). ``on_drained``
+    is called when the queue has become empty, ``on_broken`` once, when nothing more can be sent.
+    ``on_unreadable`` follows if the reason is a file that could not be read.
     """
 
     __slots__ = (
@@ -56,9 +56,7 @@ class TransportQueue:
         on_broken: Callable[[str], None],
         on_unreadable: Callable[[File, DiskError], None],
     ) -> None:
-        """``executor`` has the threads for cold reads. The transport stays its opener's to
-        close.
-        """
+        """``executor`` has the threads for cold reads. The queue does not close the transport."""
         transport.set_write_buffer_limits(TURN_BYTES_MAX)
         self._loop = loop
         self._transport = transport
@@ -78,16 +76,16 @@ class TransportQueue:
 
     @property
     def queued_bytes(self) -> int:
-        """Waiting here, and in the transport."""
+        """Bytes waiting in this queue and in the transport."""
         return self._waiting_bytes + self._transport.get_write_buffer_size()
 
     @property
     def idle(self) -> bool:
-        """Nothing is queued or under way; what the transport holds goes out by itself."""
+        """True if nothing is queued or being read; the transport sends its buffer by itself."""
         return not self._queue and not self._in_thread and not self._paused
 
     def send(self, data: bytes) -> None:
-        """Queue bytes and send what goes."""
+        """Queue bytes and send as many as possible."""
         if self._broken:
             return
         if self.idle:
@@ -97,7 +95,7 @@ class TransportQueue:
             self._waiting_bytes += len(data)
 
     def send_parts(self, parts: Sequence[bytes | tuple[File, int, int]]) -> None:
-        """Queue bytes and slices (file, position, length), in order, and send what goes."""
+        """Queue bytes and slices (file, position, length), in order; send as much as possible."""
         if self._broken:
             return
         idle = self.idle
@@ -112,17 +110,17 @@ class TransportQueue:
             self._pump()
 
     def close(self) -> None:
-        """Drop what is queued; idempotent. Files are let go."""
+        """Drop the queue with its files; idempotent."""
         self._broken = True
         self._queue.clear()
         self._waiting_bytes = 0
 
     def pause_writing(self) -> None:
-        """The transport holds enough."""
+        """Stop writing: the transport's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The transport takes more."""
+        """Continue writing: the transport's buffer has room."""
         self._paused = False
         if not self._in_thread:
             self._pump()
@@ -130,7 +128,7 @@ class TransportQueue:
     # -- sending
 
     def _pump(self) -> None:
-        """Send until the transport holds enough, a thread must help, or the turn is over."""
+        """Send until the transport's buffer is full, a thread has to read, or the turn is over."""
         budget = TURN_BYTES_MAX
         try:
             while self._queue and budget > 0:
@@ -153,7 +151,7 @@ class TransportQueue:
             self._pump()
 
     def _send_head(self, head: bytes | QueuedSlice) -> int:
-        """One piece; answers its bytes."""
+        """Send one piece; return its size in bytes."""
         if not isinstance(head, QueuedSlice):
             self._queue.popleft()
             self._waiting_bytes -= len(head)
@@ -171,7 +169,7 @@ class TransportQueue:
         return count
 
     def _send_piece(self, head: QueuedSlice, data: bytes, count: int) -> None:
-        if head.is_cut:  # asked after the read: whatever came before it was the slice's
+        if head.is_cut:  # checked after the read: bytes read before a cut belong to the slice
             self._break(f"{head.file.path}: truncated while it was being sent")
         elif len(data) < count:
             self._break(f"{head.file.path}: shorter than the slice that was being sent")
@@ -200,7 +198,7 @@ class TransportQueue:
         self._transport.write(data)
 
     def _unreadable(self, file: File, error: DiskError) -> None:
-        """Also of a connection that is gone by now: the disk has failed all the same."""
+        """Report a file that cannot be read, even if the connection is closed: its disk failed."""
         if not self._broken:
             self._break(str(error))
         self._on_unreadable(file, error)

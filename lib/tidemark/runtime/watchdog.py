@@ -1,4 +1,4 @@
-"""Watchdog: a thread that notices a stalled event loop, which nothing on the loop can.
+"""Watchdog: a thread that detects a stalled event loop, which no task on the loop can do.
 
 A callback that does not end, or an await that never suspends, stops everything a service does:
 answers, leases, signals, /livez. The watchdog logs the stack of the loop's thread once in each
@@ -24,10 +24,10 @@ FRAMES_SHOWN_MAX: Final = 40
 
 
 class Watchdog:
-    """Watches the running loop, as an async context manager."""
+    """Watchdog of the running loop, an async context manager."""
 
     def __init__(self, metrics: Metrics, *, limit_ms: int) -> None:
-        """``limit_ms``: a loop that has not run for so long is stalled."""
+        """``limit_ms``: time after which a loop that has not run counts as stalled."""
         self._stalls = metrics.counter(
             "tidemark_event_loop_stalls", "stalls of the event loop"
         ).at()
@@ -42,7 +42,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     async def __aenter__(self) -> "Watchdog":
-        """Begin, on the loop that is watched."""
+        """Start, on the loop to be watched."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._turn()

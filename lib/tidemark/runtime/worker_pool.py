@@ -25,12 +25,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NICENESS: Final = 10
-"""Niceness of background work, which yields to all that serves clients."""
+"""Niceness of background work, which yields to everything that serves clients."""
 _CLOSED: Final = "the pool was closed"
 
 
 class WorkerPoolBusyError(Exception):
-    """The pool holds as many jobs as it may: do less, or try again later."""
+    """The pool has as many jobs as it may have: submit fewer, or try again later."""
 
 
 class _Job(NamedTuple):
@@ -40,7 +40,7 @@ class _Job(NamedTuple):
 
 
 class WorkerPool:
-    """Runs picklable functions in ``workers`` processes.
+    """Pool of ``workers`` processes that run picklable functions.
 
     Jobs belong to lanes, which are served in turn. One job of a lane runs at a time, in order of
     arrival, so that with two workers a lane waits for at most one job of another lane.
@@ -135,7 +135,7 @@ class WorkerPool:
         )
 
     def _take(self, job: _Job) -> None:
-        """Remove a job from those that wait."""
+        """Remove a job from the waiting ones."""
         jobs = self._waiting.pop(job.lane)
         jobs.popleft()
         if jobs:

@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class WorkerProcess:
-    """A thread with a process, which it starts at the first task, and again after it died."""
+    """Thread with a process, which it starts at the first task, and again after it died."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         """Raises RuntimeError when no further thread can be started."""
@@ -177,7 +177,7 @@ class WorkerProcess:
         return ours
 
     def _reap(self) -> int | None:
-        """Kill and reap the process, if there is one; its exit code."""
+        """Kill and reap the process, if there is one; return its exit code."""
         with self._lock:
             process, self._process = self._process, None
             pipe, self._pipe = self._pipe, None
@@ -209,8 +209,8 @@ def _serve(pipe: Connection, limits: WorkerLimits) -> None:
 
 
 def _receive(pipe: Connection, tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Queue what the parent sends. In a thread of its own: without it a worker would outlive a
-    parent that was killed.
+    """Queue the parent's tasks. This needs a thread of its own: without it a worker would outlive
+    a parent that was killed.
     """
     exit_code = 0
     try:

@@ -1,8 +1,8 @@
-"""A consumer group's offsets in ZooKeeper, where Kafka's consumers kept them before 0.9 (F01, F05).
+"""Offsets of a consumer group in ZooKeeper, where Kafka's consumers kept them before 0.9.
 
-/consumers/<group>/offsets/<topic>/<partition>    the offset of the next record, in decimal
+/consumers/<group>/offsets/<topic>/<partition>    offset of the next record, in decimal
 
-Nothing fences these znodes: whoever writes last has written. For groups that migrate
+These znodes have no fencing: the last write wins. They serve groups that migrate
 (docs/migrate-offsets.md).
 """
 
@@ -13,33 +13,33 @@ from tidemark.runtime.zk_session import NoNodeError, ZkSession
 
 
 class MalformedOffsetError(ValueError):
-    """A znode that should hold an offset holds something else."""
+    """A znode for an offset holds something else."""
 
 
 def offset_path(group_id: str, partition: TopicPartition) -> str:
-    """Where one offset is."""
+    """Return the path of one offset."""
     assert "/" not in group_id, group_id
     return f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
 def root_connect(connect: str) -> str:
-    """A connect string whose missing chroot means ``/``, as Kafka's consumers took it."""
+    """Return a connect string whose chroot is ``/`` if it names none, as in Kafka's consumers."""
     return connect if "/" in connect else f"{connect}/"
 
 
 class ZkOffsets:
-    """The offsets of one group. Raises ZkError where ZooKeeper does not do as asked."""
+    """Offsets of one group. Raises ZkError for calls of ZooKeeper that fail."""
 
     def __init__(self, connect: str, group_id: str, *, session_timeout_ms: int = 9_000) -> None:
         self._group_id = group_id
         self._session = ZkSession(root_connect(connect), session_timeout_ms=session_timeout_ms)
 
     async def start(self, timeout_s: float = 15.0) -> None:
-        """Connect. Raises ZkUnavailableError, naming the connect string."""
+        """Connect. Raises ZkUnavailableError with the connect string."""
         await self._session.start(timeout_s)
 
     async def stop(self) -> None:
-        """Disconnect; the znodes stay."""
+        """Disconnect; the znodes remain."""
         await self._session.stop()
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -54,7 +54,7 @@ class ZkOffsets:
                 await self._session.set(path, content)
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that are there. Raises MalformedOffsetError."""
+        """Return the offsets that exist. Raises MalformedOffsetError."""
         wanted = list(partitions)
         paths = [offset_path(self._group_id, each) for each in wanted]
         contents = await self._session.get_many(paths)
@@ -66,7 +66,7 @@ class ZkOffsets:
 
 
 def read_offset(path: str, content: bytes) -> int:
-    """A znode's offset. Raises MalformedOffsetError."""
+    """Return the offset in a znode. Raises MalformedOffsetError."""
     text = content.decode("ascii", "replace").strip()
     if not text.isdecimal():
         raise MalformedOffsetError(f"znode {path} holds {text!r}, which is not an offset")

@@ -1,17 +1,17 @@
-"""Where everything is in ZooKeeper, below the chroot, and the envelope every znode's JSON has.
+"""Paths of all znodes below the chroot, and the envelope of their JSON.
 
-/controller                          ephemeral: who is active, and its gRPC endpoint
+/controller                          ephemeral: the active controller and its gRPC endpoint
 /controller_epoch                    raised at every election; every controller write checks it
 /cluster                             cluster id, finalized features
-/constants                           what every process must have the same: lease.ms
+/constants                           settings that are the same in every process: lease.ms
 /brokers/live/<id>-<incarnation>     ephemeral: this incarnation of this broker has a session
-/brokers/registered/<id>             what the broker said of itself when it registered
-/topics/<name>                       topic id, assignment, configs: it exists while this does
+/brokers/registered/<id>             the broker's registration
+/topics/<name>                       topic id, assignment, configs: the topic exists with the znode
 /partitions/<topic id>/<number>      leader, ISR and epochs
 /configs/brokers/<id or "default">   dynamic configuration
-/producer_ids                        the first producer id not yet given out
+/producer_ids                        first producer id not allocated yet
 /coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
-/shards/<kind>                       coordinators that registered, and who owns which shard
+/shards/<kind>                       registered coordinators and the owner of each shard
 """
 
 import json
@@ -51,13 +51,13 @@ PERSISTENT_PARENTS: Final = (
 )
 
 FORMAT: Final = 1
-"""The znode format that this release writes, and the newest it reads."""
+"""Znode format that this release writes, and the newest that it reads."""
 
 _CLUSTER_WIDE: Final = "default"
 
 
 class UnknownZnodeFormatError(ValueError):
-    """A znode that this release cannot read: written by a newer one, or by something else."""
+    """A znode that this release cannot read: a newer release or another program wrote it."""
 
     exit_code = ExitCode.DATA
 
@@ -70,7 +70,7 @@ class LiveBroker(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its ephemeral znode."""
+        """Path of its ephemeral znode."""
         return f"{LIVE_BROKERS}/{self.broker_id}-{self.incarnation_id.hex()}"
 
     @classmethod
@@ -89,7 +89,7 @@ class LiveCoordinator(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its ephemeral znode."""
+        """Path of its ephemeral znode."""
         parent = live_coordinators(self.kind)
         return f"{parent}/{self.coordinator_id}-{self.incarnation_id.hex()}"
 
@@ -103,7 +103,7 @@ LiveZnode = LiveBroker | LiveCoordinator
 
 
 def _parse_live(parent: str, name: str) -> tuple[int, bytes]:
-    """``<id>-<incarnation in hex>``. Raises UnknownZnodeFormatError."""
+    """Read ``<id>-<incarnation in hex>``. Raises UnknownZnodeFormatError."""
     number, _, incarnation = name.partition("-")
     try:
         found = int(number), bytes.fromhex(incarnation)
@@ -115,69 +115,69 @@ def _parse_live(parent: str, name: str) -> tuple[int, bytes]:
 
 
 def live_coordinators(kind: str) -> str:
-    """The parent of the ephemeral znodes of one kind of coordinators."""
+    """Return the parent of the ephemeral znodes of one kind of coordinators."""
     return f"{COORDINATORS}/{kind}"
 
 
 def shards(kind: str) -> str:
-    """Where one kind's registered coordinators and the owners of its shards are kept."""
+    """Return the znode of one kind's registered coordinators and shard owners."""
     return f"{SHARDS}/{kind}"
 
 
 def registered_broker(broker_id: BrokerId) -> str:
-    """Where a broker's registration is kept."""
+    """Return the znode of a broker's registration."""
     return f"{REGISTERED_BROKERS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """Where a topic's assignment and configuration are kept."""
+    """Return the znode of a topic's assignment and configuration."""
     return f"{TOPICS}/{name}"
 
 
 def partitions_of(topic_id: TopicId) -> str:
-    """The parent of a topic's partitions."""
+    """Return the parent of a topic's partitions."""
     return f"{PARTITIONS}/{topic_id.hex()}"
 
 
 def partition(topic_id: TopicId, number: int) -> str:
-    """Where one partition's leader, ISR and epochs are kept."""
+    """Return the znode of one partition's leader, ISR and epochs."""
     return f"{PARTITIONS}/{topic_id.hex()}/{number}"
 
 
 def broker_configs(broker: str) -> str:
-    """Where a broker's dynamic configuration is kept; '' is the cluster-wide default."""
+    """Return the znode of a broker's dynamic configuration; '' is the cluster-wide default."""
     return f"{BROKER_CONFIGS}/{broker or _CLUSTER_WIDE}"
 
 
 def broker_of_configs(name: str) -> str:
-    """The inverse of ``broker_configs``, for a child's name."""
+    """Return the broker of a child's name: the inverse of ``broker_configs``."""
     return "" if name == _CLUSTER_WIDE else name
 
 
 def group_configs(group: str) -> str:
-    """Where a group's dynamic configuration is kept. A name may have any character: those that a
-    znode's may not have are escaped as in URLs.
+    """Return the znode of a group's dynamic configuration. Characters that a znode's name may not
+    have are escaped as in URLs.
     """
     return f"{GROUP_CONFIGS}/{quote(group, safe='').replace('.', '%2E')}"
 
 
 def group_of_configs(name: str) -> str:
-    """The inverse of ``group_configs``, for a child's name."""
+    """Return the group of a child's name: the inverse of ``group_configs``."""
     return unquote(name)
 
 
 def with_chroot(connect: str) -> str:
-    """A connect string with the default chroot where it names none."""
+    """Return a connect string with the default chroot if it names none."""
     return connect if "/" in connect else connect + CHROOT_DEFAULT
 
 
 def encode(content: Mapping[str, object]) -> bytes:
-    """A znode's bytes: compact JSON that begins with the format."""
+    """Return a znode's bytes: compact JSON that begins with the format."""
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
 
 def decode(path: str, data: bytes) -> dict[str, Any]:
-    """A znode's content. Raises UnknownZnodeFormatError, which names the path."""
+    """Return a znode's content. Raises UnknownZnodeFormatError with the path."""
     try:
         content = json.loads(data)
     except ValueError:

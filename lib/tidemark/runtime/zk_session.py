@@ -1,6 +1,6 @@
-"""A ZooKeeper session for asyncio, over kazoo; no kazoo type leaves this module.
+"""ZkSession: a ZooKeeper session for asyncio, over kazoo; no kazoo type leaves this module.
 
-kazoo has threads of its own. All that happens on them here is ``loop.call_soon_threadsafe``.
+kazoo has threads of its own. This module's code on them only calls ``loop.call_soon_threadsafe``.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from kazoo.retry import KazooRetry
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.zk_paths import with_chroot
 
-# kazoo wakes its thread with a byte in a pipe for each call, and blocks the loop when that is full.
+# kazoo writes a byte to a pipe for each call to wake its thread. A full pipe would block the loop.
 _READS_IN_FLIGHT_MAX: Final = 128
 
 OnChange = Callable[[], None]
-"""Called on the loop, once, when what was read may have changed or the connection broke."""
+"""Called on the loop, once, when the result of a read may have changed or the connection broke."""
 
 
 class SessionState(Enum):
-    """What is known of the session."""
+    """State of the session as far as known."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # connection broken: the session may or may not still be alive
-    LOST = "lost"  # expired: its ephemeral znodes are gone; a new session follows by itself
+    LOST = "lost"  # expired: its ephemeral znodes are gone; a new session follows automatically
 
 
 class ZkError(Exception):
@@ -36,27 +36,27 @@ class ZkError(Exception):
 
 
 class NoNodeError(ZkError):
-    """There is no such znode."""
+    """The znode does not exist."""
 
 
 class NodeExistsError(ZkError):
-    """There is such a znode already."""
+    """The znode exists already."""
 
 
 class BadVersionError(ZkError):
-    """A checked version is not the current one."""
+    """The znode's version is not the expected one."""
 
 
 class NotEmptyError(ZkError):
-    """A znode with children cannot be removed."""
+    """The znode has children and cannot be removed."""
 
 
 class UnknownOutcomeError(ZkError):
-    """The connection broke: what was asked may or may not have happened. Read again."""
+    """The connection broke: the call may or may not have taken effect. Read again."""
 
 
 class SessionLostError(ZkError):
-    """The session ended before the call was answered: it may or may not have happened."""
+    """The session ended before the response: the call may or may not have taken effect."""
 
 
 class ZkUnavailableError(ZkError):
@@ -66,7 +66,7 @@ class ZkUnavailableError(ZkError):
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper says of a znode. A ``*_zxid`` is a transaction id: they only rise."""
+    """Metadata of a znode. A ``*_zxid`` is a transaction id; they only increase."""
 
     version: int
     created_zxid: int
@@ -76,7 +76,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Of a multi: make a znode."""
+    """Operation of a multi: create a znode."""
 
     path: str
     data: bytes
@@ -84,7 +84,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """Of a multi: replace a znode's content; version -1 means any."""
+    """Operation of a multi: replace a znode's content; version -1 means any."""
 
     path: str
     data: bytes
@@ -92,14 +92,14 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Of a multi: remove a znode; version -1 means any."""
+    """Operation of a multi: remove a znode; version -1 means any."""
 
     path: str
     version: int = -1
 
 
 class Check(NamedTuple):
-    """Of a multi: the whole fails unless the znode has this version."""
+    """Operation of a multi: fail the multi unless the znode has this version."""
 
     path: str
     version: int
@@ -133,7 +133,7 @@ def _stat(raw: Any) -> ZnodeStat:
 
 
 class _Window:
-    """Reads under way together. ``take`` runs on kazoo's completion thread, one call at a time."""
+    """Concurrent reads. ``_take`` runs on kazoo's completion thread, one call at a time."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Window:
         self._on_loop = on_loop
 
     def taker(self, index: int) -> Callable[[Any], None]:
-        """What kazoo is to call with the read of the path at ``index``."""
+        """Return kazoo's callback for the read of the path at ``index``."""
         return lambda result: self._take(index, result)
 
     def _take(self, index: int, result: Any) -> None:
@@ -164,7 +164,7 @@ class _Window:
 
     def _settle(self) -> None:
         if self.answer.done():
-            return  # whoever waited has been cancelled
+            return  # the waiting task was cancelled
         if self._error is None:
             self.answer.set_result(self._contents)
         else:
@@ -172,14 +172,14 @@ class _Window:
 
 
 class ZkSession:
-    """One client of an ensemble; reconnects by itself, with a new session when the old one expired.
+    """One client of an ensemble; it reconnects, with a new session if the old one expired.
 
-    Calls fail with the errors above and are never repeated here: only the caller knows whether
+    Calls fail with the errors above and are never repeated here: only the caller can decide whether
     repeating is safe. A call made while SUSPENDED waits for the connection.
     """
 
     def __init__(self, connect: str, *, session_timeout_ms: int = 9_000) -> None:
-        """``connect`` is ``host:port,host:port/chroot``; without a chroot it is /tidemark."""
+        """``connect`` is ``host:port,host:port/chroot``; the default chroot is /tidemark."""
         self.connect = with_chroot(connect)
         self.session_timeout_ms = session_timeout_ms
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,25 +193,25 @@ class ZkSession:
 
     @property
     def state(self) -> SessionState:
-        """As last heard, on the loop."""
+        """Latest state that has reached the loop."""
         return self._state
 
     @property
     def session_id(self) -> int:
-        """Of the current session, as in ``ZnodeStat.owner_session``; 0 before the first."""
+        """Id of the current session, as in ``ZnodeStat.owner_session``; 0 before the first."""
         known = self._client.client_id
         return 0 if known is None else int(known[0])
 
     def add_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear every change of state, on the loop, in order."""
+        """Call ``on_state`` on the loop at every change of state, in order."""
         self._listeners.append(on_state)
 
     def remove_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear no more."""
+        """Stop calling ``on_state``."""
         self._listeners.remove(on_state)
 
     async def start(self, timeout_s: float = 15.0) -> None:
-        """Connect, and make the chroot. Raises ZkUnavailableError, naming the connect string."""
+        """Connect, and create the chroot. Raises ZkUnavailableError with the connect string."""
         assert self._loop is None, "a session is started once"
         self._loop = asyncio.get_running_loop()
         self._client.add_listener(self._on_kazoo_state)
@@ -228,7 +228,7 @@ class ZkSession:
             ) from None
 
     async def stop(self) -> None:
-        """End the session: its ephemeral znodes go at once."""
+        """End the session; its ephemeral znodes are removed at once."""
         if self._loop is None:
             return
         self._client.remove_listener(self._on_kazoo_state)
@@ -245,17 +245,17 @@ class ZkSession:
             self._state_changed.clear()
             await self._state_changed.wait()
 
-    # Reads. A watch is called once, and also when the connection breaks.
+    # -- reads; a watch is called once, also when the connection breaks
 
     async def get(self, path: str, on_change: OnChange | None = None) -> tuple[bytes, ZnodeStat]:
-        """Content and stat. Raises NoNodeError."""
+        """Return content and stat. Raises NoNodeError."""
         data, stat = await self._call(
             lambda: self._client.get_async(path, self._watch(on_change)), f"get {path}"
         )
         return bytes(data), _stat(stat)
 
     async def exists(self, path: str, on_change: OnChange | None = None) -> ZnodeStat | None:
-        """Stat, or None. The watch hears of making, change and removal."""
+        """Return the stat, or None. The watch covers creation, change and removal."""
         stat = await self._call(
             lambda: self._client.exists_async(path, self._watch(on_change)), f"exists {path}"
         )
@@ -264,7 +264,7 @@ class ZkSession:
     async def children(
         self, path: str, on_change: OnChange | None = None
     ) -> tuple[list[str], ZnodeStat]:
-        """Names of the children, sorted, and the stat of the parent. Raises NoNodeError."""
+        """Return the names of the children, sorted, and the parent's stat. Raises NoNodeError."""
         names, stat = await self._call(
             lambda: self._client.get_children_async(
                 path, self._watch(on_change), include_data=True
@@ -274,9 +274,9 @@ class ZkSession:
         return sorted(names), _stat(stat)
 
     async def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Contents, None for what is not there. Pipelined: thousands of reads a second.
+        """Return contents, None for a missing znode. Pipelined: thousands of reads a second.
 
-        The reads are counted on kazoo's thread, and the loop hears once for each window of them.
+        The reads are counted on kazoo's thread, which calls the loop once for each window of them.
         """
         contents: list[bytes | None] = []
         for start in range(0, len(paths), _READS_IN_FLIGHT_MAX):
@@ -291,13 +291,13 @@ class ZkSession:
         return await window.answer
 
     async def sync(self, path: str) -> None:
-        """Reads that follow see all that was written anywhere before this."""
+        """Wait for earlier writes of all clients: later reads of this session see them."""
         await self._call(lambda: self._client.sync_async(path), f"sync {path}")
 
-    # Writes.
+    # -- writes
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        """Make a znode. Raises NodeExistsError, NoNodeError (no parent)."""
+        """Create a znode. Raises NodeExistsError, NoNodeError (no parent)."""
         await self._call(
             lambda: self._client.create_async(path, data, ephemeral=ephemeral), f"create {path}"
         )
@@ -313,13 +313,13 @@ class ZkSession:
         await self._call(lambda: self._client.delete_async(path, version), f"delete {path}")
 
     async def ensure_path(self, path: str) -> None:
-        """Make a znode and its parents where they are missing."""
+        """Create a znode and its parents if they are missing."""
         await self._call(lambda: self._client.ensure_path_async(path), f"ensure {path}")
 
     async def multi(self, ops: Sequence[Op]) -> list[ZnodeStat | None]:
-        """All or nothing. A SetData's place in the answer has the new stat, the others None.
+        """Perform all operations or none; return the new stat for each SetData, None for others.
 
-        Raises what the first failing operation would; its message names the operation.
+        Raises the error of the first failing operation; its message names the operation.
         """
         results = await self._call(lambda: self._transaction(ops).commit_async(), "multi")
         for op, result in zip(ops, results, strict=False):
@@ -344,7 +344,7 @@ class ZkSession:
                     transaction.check(path, version)
         return transaction
 
-    # From kazoo's threads to the loop.
+    # -- from kazoo's threads to the loop
 
     async def _call(self, begin: Callable[[], Any], what: str) -> Any:
         assert self._loop is not None, "start the session first"
@@ -353,7 +353,7 @@ class ZkSession:
 
         def settle(value: Any, error: BaseException | None) -> None:
             if answer.done():
-                return  # whoever waited has been cancelled
+                return  # the waiting task was cancelled
             if error is None:
                 answer.set_result(value)
             else:
@@ -377,7 +377,7 @@ class ZkSession:
         self._on_loop(self._enter, known.get(state, SessionState.LOST))
 
     def _on_loop(self, call: Callable[..., None], *args: object) -> None:
-        """A closed loop has nobody left to tell."""
+        """Schedule ``call`` on the loop, unless the loop is closed."""
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *args)

@@ -1,6 +1,6 @@
 """Walk the batches of a segment file in large reads: for compaction, the scrubber and tools.
 
-User space sees every byte here, so this is where bit flips are found.
+Every byte is read into user space, so bit flips are detected here.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ _BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 
 class ReadableFile(Protocol):
-    """As much of ``File`` as reading needs."""
+    """The part of ``File`` that reading needs."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes; fewer only at the end of the file."""
+        """Return up to ``length`` bytes; fewer only at the end of the file."""
 
 
 class WalkedBatch(NamedTuple):
-    """One whole batch and where it lies. ``batch`` is a view: copy what must outlive the step."""
+    """One whole batch and its position. ``batch`` is a view: copy it to keep it beyond a step."""
 
     position: int
     header: BatchHeader
@@ -37,7 +37,7 @@ class WalkedBatch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes in a log that are not what was written: where, from which offset on, what is wrong."""
+    """Bytes in a log that differ from the written ones: position, first offset, description."""
 
     topic_partition: TopicPartition
     path: str
@@ -46,7 +46,7 @@ class Damage(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """Return one line for the log."""
         return (
             f"{self.topic_partition}: {self.path} at byte {self.position}"
             f" (offset {self.offset}): {self.what}"
@@ -54,7 +54,7 @@ class Damage(NamedTuple):
 
 
 class FrameError(ValueError):
-    """No batch can be made out at ``position``; nothing behind it can be found either."""
+    """There is no valid batch at ``position``, so that none after it can be found either."""
 
     def __init__(self, position: int, what: str) -> None:
         super().__init__(position, what)
@@ -65,10 +65,11 @@ class FrameError(ValueError):
 def walk_batches(
     file: ReadableFile, start: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[WalkedBatch]:
-    """Every batch between two positions (bytes), in order, with its CRC checked.
+    """Yield every batch between two positions (bytes), in order, with its CRC checked.
 
-    ``start`` and ``end`` are batch boundaries. A bad CRC is told and walked over; raises FrameError
-    where the length or the magic makes no sense or a batch ends beyond ``end``.
+    ``start`` and ``end`` are batch boundaries. The walk continues after a batch with a wrong CRC
+    (``crc_ok`` is False). Raises FrameError if the length or the magic is invalid, or a batch ends
+    beyond ``end``.
     """
     window = _Window(file, end, chunk_bytes)
     position = start
@@ -95,7 +96,7 @@ def _framing_problem(header: BatchHeader, room_bytes: int) -> str | None:
 
 
 class _Window:
-    """The chunk of the file that was read last."""
+    """Chunk of the file that was read last."""
 
     def __init__(self, file: ReadableFile, end: int, chunk_bytes: int) -> None:
         self._file = file
@@ -105,7 +106,7 @@ class _Window:
         self._chunk = memoryview(b"")
 
     def view(self, position: int, length: int) -> memoryview:
-        """Exactly these bytes. Raises FrameError if the file has fewer."""
+        """Return exactly these bytes. Raises FrameError if the file has fewer."""
         at = position - self._start
         if at + length > len(self._chunk):
             wanted = min(max(self._chunk_bytes, length), self._end - position)

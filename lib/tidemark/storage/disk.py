@@ -1,7 +1,7 @@
-"""Disk: all that storage may ask of a file system. Real in runtime.os_disk, simulated in mem_disk.
+"""Disk: the file system as storage uses it. Real in runtime.os_disk, simulated in mem_disk.
 
-Paths are relative to the disk's root, with '/' between parts. Everything is synchronous; the shell
-decides what runs in a thread. ``File.sync`` and ``File.read_at`` may be called from a thread while
+Paths are relative to the disk's root, with '/' between parts. All calls are synchronous; the shell
+decides which run in a thread. ``File.sync`` and ``File.read_at`` may be called from a thread while
 the loop appends.
 """
 
@@ -14,8 +14,8 @@ NEVER_TRUNCATED: Final = 2**63 - 1
 
 
 class DiskError(Exception):
-    """A call on the disk failed at ``path``. Fence the log directory (unless it is a subclass that
-    says otherwise); never retry a failed sync.
+    """A call of the disk failed at ``path``. Fence the log directory (unless a subclass states
+    otherwise); never retry a failed sync.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -24,66 +24,68 @@ class DiskError(Exception):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["DiskError"], tuple[str, str]]:
-        # Worker processes raise it too, and their errors come home pickled.
+        # Worker processes raise it too, and their errors are pickled.
         return type(self), (self.path, self.reason)
 
 
 class DiskFullError(DiskError):
-    """No space is left (or a quota is reached); the write in question is to be undone."""
+    """No space is left, or a quota is reached; the failed write must be undone."""
 
 
 class ExhaustedError(DiskError):
     """The process or the machine has no descriptor or memory left for the call, which did nothing.
 
-    The disk is not to blame: refuse the request in hand, and never fence for it.
+    The disk has not failed: refuse the request, and never fence the log directory for it.
     """
 
 
 class DirectoryGoneError(DiskError):
-    """The directory to be synced is not there (any more)."""
+    """The directory to be synced does not exist."""
 
 
 class File(Protocol):
-    """One open file. Stays readable after it was renamed or removed, until closed."""
+    """One open file. It stays readable after a rename or removal, until closed."""
 
     @property
     def disk(self) -> "Disk":
-        """The disk that opened it."""
+        """The disk that opened the file."""
 
     @property
     def path(self) -> str:
-        """Relative to the disk's root, as it was when opened."""
+        """Path relative to the disk's root when the file was opened."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far, synced or not."""
+        """Size of the file in bytes, synced or not."""
 
     @property
     def truncated_to(self) -> int:
-        """The smallest size this handle was ever cut to, else NEVER_TRUNCATED.
+        """Smallest size to which this handle was truncated, or NEVER_TRUNCATED.
 
-        A slice that reaches beyond is void: other bytes may stand there by now. The log opens a
-        new handle after a cut.
+        A slice that reaches beyond is void: other bytes may be there by now. The log opens a new
+        handle after a truncation.
         """
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers, one behind the other; returns the bytes written.
+        """Write all buffers, one after the other; return the number of bytes written.
 
-        Raises DiskFullError or DiskError; bytes beyond ``position`` are then undefined until
-        truncated.
+        Raises DiskFullError or DiskError; bytes beyond ``position`` are then undefined until the
+        file is truncated.
         """
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes; fewer only at the end of the file."""
+        """Return up to ``length`` bytes; fewer only at the end of the file."""
 
     def sync(self) -> None:
-        """fdatasync. Raises DiskError: after it, nothing about unsynced bytes is known."""
+        """Make written bytes durable. Raises DiskError; the state of unsynced bytes is unknown
+        then.
+        """
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to ``size_bytes``."""
 
     def close(self) -> None:
-        """Give the handle back; idempotent."""
+        """Close the handle; idempotent."""
 
 
 class Disk(Protocol):
@@ -93,25 +95,25 @@ class Disk(Protocol):
         """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """True if there is a file or directory at ``path``."""
 
     def size_of(self, path: str) -> int:
-        """Bytes of a file, without opening it. Raises FileNotFoundError."""
+        """Return the size of a file in bytes, without opening it. Raises FileNotFoundError."""
 
     def list(self, directory: str) -> list[str]:
-        """Names (not paths) in a directory, sorted; [] if there is none."""
+        """Return the names (not paths) in a directory, sorted; [] if it does not exist."""
 
     def make_directory(self, path: str) -> None:
-        """With its parents; silent if it exists."""
+        """Create a directory and its parents, unless it exists."""
 
     def rename(self, old: str, new: str) -> None:
         """Move a file or directory atomically; an existing file at ``new`` is replaced."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; silent if it is gone."""
+        """Remove a file, or a directory with its content, if it exists."""
 
     def read_whole(self, path: str) -> bytes:
-        """A small file's content. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
 
     def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
         """Write a small file so that a crash leaves the old or the new content, never a mix."""
@@ -125,4 +127,4 @@ class Disk(Protocol):
         """Raise ExhaustedError unless the files of a change of several steps can be opened now."""
 
     def free_bytes(self) -> int:
-        """Space left on the device for us."""
+        """Return the space left on the device for this process."""

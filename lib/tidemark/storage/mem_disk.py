@@ -1,14 +1,14 @@
-"""MemDisk: a disk in memory that forgets what was not synced, and fails when told to.
+"""MemDisk: a disk in memory that loses unsynced data in a crash, and fails on request.
 
-Every file has two images, what was written and what was synced; the tree has the names as they are
-and a journal of the changes that no ``sync_directory`` (nor synced ``replace_whole``) covers yet.
-``crash`` keeps what was synced and, as dice from outside decide, some of the rest: a prefix of the
-journal (as a journalling file system does), and for each file a prefix of what was appended, whose
-last bytes may be zeros.
+Every file has two images, the written and the synced content. The tree has the current names and a
+journal of the changes that no ``sync_directory`` (or synced ``replace_whole``) covers yet.
+``crash`` keeps everything synced and, as decided by dice from outside, some of the rest: a prefix
+of the journal (as in a journalling file system), and for each file a prefix of the appended bytes,
+the last of which may be zeros.
 
-A sync that fails may take the pages for written all the same (``drops_pages``), as Linux does: they
-stay readable, no later sync writes them, and they are gone once the kernel needs their memory
-(``evict``), the file system is unmounted (``remount``) or the power fails.
+A failed sync may mark the pages as clean (``drops_pages``), as Linux does: they stay readable, no
+later sync writes them, and they are lost once the kernel needs their memory (``evict``), the file
+system is unmounted (``remount``) or the power fails.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ _IO_ERROR: Final = "Input/output error"
 
 
 class _Inode:
-    """One file's bytes, whatever its names are."""
+    """Bytes of one file, independent of its names."""
 
     __slots__ = ("dropped", "synced", "written")
 
@@ -39,24 +39,24 @@ class _Inode:
         self.written = bytearray()
         self.synced = b""
         self.dropped: list[tuple[int, int]] = []
-        """(start, end) of bytes that count as synced and never were, in order."""
+        """Ranges (start, end) of bytes that count as synced but are not, in order."""
 
     def drop(self) -> None:
-        """A sync has failed: what differs from the device counts as synced."""
+        """Mark all bytes that differ from the device as synced, after a failed sync."""
         written, synced = self.written, self.synced
         pairs = enumerate(zip(written, synced, strict=False))
         start = next((at for at, (new, old) in pairs if new != old), min(len(written), len(synced)))
         self.dropped = [(start, len(written))] if start < len(written) else []
 
     def touched(self, start: int, end: int) -> None:
-        """These bytes are written again: the next sync writes them."""
+        """Take note that these bytes are written again: the next sync covers them."""
         if self.dropped:
             around = [part for one in self.dropped for part in _without(one, start, end)]
             self.dropped = [one for one in around if one[0] < one[1]]
 
     def stored(self) -> bytes:
-        """What a sync that succeeds leaves on the device: a hole reads as zeros, and a dropped end
-        is not there.
+        """Return the content of the device after a successful sync: a hole reads as zeros, and a
+        dropped end is missing.
         """
         if not self.dropped:
             return bytes(self.written)
@@ -67,7 +67,7 @@ class _Inode:
         return bytes(content)
 
     def without_dropped(self) -> bytearray:
-        """What is read once the dropped pages are gone from memory, while the file is in use."""
+        """Return the readable content once the dropped pages are evicted while the file is open."""
         content = bytearray(self.written)
         for start, end in self.dropped:
             content[start:end] = self.synced[start:end].ljust(end - start, b"\0")
@@ -75,7 +75,7 @@ class _Inode:
 
 
 _Tree = dict[str, _Inode | None]
-"""Path to file, or to None for a directory."""
+"""Paths with their files; None for a directory."""
 
 
 class MemFile:
@@ -92,11 +92,11 @@ class MemFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far, synced or not."""
+        """Size of the file in bytes, synced or not."""
         return len(self._inode.written)
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Writes what fits; raises DiskFullError when that is not all."""
+        """Write as much as fits; raise DiskFullError if that is not all."""
         self._check()
         content = b"".join(buffers)
         written = self._inode.written
@@ -114,12 +114,12 @@ class MemFile:
         return len(content)
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes; fewer only at the end of the file."""
+        """Return up to ``length`` bytes; fewer only at the end of the file."""
         self._check("read")
         return bytes(self._inode.written[position : position + length])
 
     def sync(self) -> None:
-        """What is written becomes what a crash leaves."""
+        """Make the written content durable."""
         if self.disk.fails(self.path, "sync") and self.disk.drops_pages:
             self._inode.drop()
         self._check("sync")
@@ -135,7 +135,7 @@ class MemFile:
         self.truncated_to = min(self.truncated_to, size_bytes)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no descriptor."""
 
     def _check(self, call: str = "") -> None:
         if self._life != self.disk.life:
@@ -144,26 +144,26 @@ class MemFile:
 
 
 class MemDisk:
-    """A directory tree in memory. See tidemark.storage.disk.Disk for the contract."""
+    """Directory tree in memory. See tidemark.storage.disk.Disk for the contract."""
 
     def __init__(self, capacity_bytes: int = _UNBOUNDED) -> None:
         self.capacity_bytes = capacity_bytes
-        """Set it lower to fill the disk, higher to make room."""
+        """Capacity of the disk. Lower it to fill the disk, raise it to make room."""
         self.syncs_fail = False
-        """From now on every sync raises DiskError, as a broken device does."""
+        """If True every sync raises DiskError, as on a broken device."""
         self.writes_fail = False
-        """From now on every change does; of a file's bytes half are written all the same."""
+        """If True every change raises DiskError, and a write to a file writes half of its bytes."""
         self.reads_fail = False
         self.fails_under = ""
-        """Only paths that begin so fail; '': all."""
+        """Prefix of the paths that fail; '' for all paths."""
         self.failures = 0
-        """Calls that have failed so far."""
+        """Number of failed calls so far."""
         self.drops_pages = False
-        """A sync that fails takes the bytes for written; else a later one writes them."""
+        """If True a failed sync marks the bytes as clean; otherwise a later sync writes them."""
         self.exhausted = False
-        """From now on no file can be opened, as when the process has no descriptor left."""
+        """If True no file can be opened, as without a free descriptor."""
         self.life = 0
-        """Raised by every crash: handles of an earlier life are dead."""
+        """Counter raised by every crash: handles of an earlier life are invalid."""
         self._tree: _Tree = {"": None}
         self._synced_tree: _Tree = {"": None}
         self._journal: list[tuple[str, str, _Inode | None]] = []
@@ -183,15 +183,15 @@ class MemDisk:
         return MemFile(self, inode, path)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """True if there is a file or directory at ``path``."""
         return path in self._tree
 
     def size_of(self, path: str) -> int:
-        """Bytes of a file. Raises FileNotFoundError."""
+        """Return the size of a file in bytes. Raises FileNotFoundError."""
         return len(self._file(path).written)
 
     def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted; [] if there is none."""
+        """Return the names in a directory, sorted; [] if it does not exist."""
         self._check_room(directory)
         start = f"{directory}/" if directory else ""
         return sorted(
@@ -201,7 +201,7 @@ class MemDisk:
         )
 
     def make_directory(self, path: str) -> None:
-        """With its parents; silent if it exists."""
+        """Create a directory and its parents, unless it exists."""
         if path not in self._tree:
             self.make_directory(_parent(path))
             self.check(path, "write")
@@ -215,20 +215,20 @@ class MemDisk:
         self._change(old, new, None, rename=True)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it; silent if it is gone."""
+        """Remove a file, or a directory with its content, if it exists."""
         if path in self._tree:
             self.check(path, "write")
             self._change("unlink", path, None)
 
     def read_whole(self, path: str) -> bytes:
-        """A small file's content. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
         self._check_room(path)
         inode = self._file(path)
         self.check(path, "read")
         return bytes(inode.written)
 
     def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
-        """The new content appears whole; with ``sync`` it is durable on return."""
+        """Replace the content as a whole; with ``sync`` it is durable on return."""
         self._check_room(path)
         inode = _Inode()
         self.check(path, "write")
@@ -255,7 +255,7 @@ class MemDisk:
         self._check_room("")
 
     def free_bytes(self) -> int:
-        """Space left."""
+        """Return the space left."""
         return max(self.capacity_bytes - self._used_bytes(), 0)
 
     # -- faults
@@ -265,15 +265,16 @@ class MemDisk:
             raise ExhaustedError(path, "Too many open files")
 
     def room_for(self, growth_bytes: int) -> int:
-        """How many of ``growth_bytes`` do not fit."""
+        """Return how many of ``growth_bytes`` do not fit."""
         if self.capacity_bytes == _UNBOUNDED:
             return 0
         return max(growth_bytes - self.free_bytes(), 0)
 
     def crash(self, dice: Iterable[int] = ()) -> None:
-        """The power fails: keep what was synced, and of the rest what the dice say (0 when out).
+        """Simulate a power failure: keep synced data, and of the rest as much as the dice decide.
 
-        Each die is used modulo the number of outcomes, so that any non-negative ints do.
+        Each die is taken modulo the number of outcomes, so any non-negative integers will do; 0
+        when the dice are used up.
         """
         rolls = iter(dice)
         kept = _roll(rolls, len(self._journal) + 1)
@@ -291,11 +292,11 @@ class MemDisk:
         self.repair()
 
     def kill(self) -> None:
-        """The process dies, the kernel lives on: all that was written is there, handles are not."""
+        """Simulate the end of the process: written data stays, handles become invalid."""
         self.life += 1
 
     def fails(self, path: str, call: str) -> bool:
-        """Whether a ``call`` (write, read or sync) on the path raises DiskError now."""
+        """True if a ``call`` (write, read or sync) on the path raises DiskError now."""
         return path.startswith(self.fails_under) and (
             (self.syncs_fail and call == "sync")
             or (self.writes_fail and call == "write")
@@ -303,30 +304,30 @@ class MemDisk:
         )
 
     def check(self, path: str, call: str) -> None:
-        """Raises DiskError when the call fails."""
+        """Raise DiskError if the call fails now."""
         if self.fails(path, call):
             self.failures += 1
             raise DiskError(path, _IO_ERROR)
 
     @property
     def is_failing(self) -> bool:
-        """Whether some calls raise DiskError now."""
+        """True if some calls raise DiskError now."""
         return self.syncs_fail or self.writes_fail or self.reads_fail
 
     def repair(self) -> None:
-        """Nothing fails from now on. What a failed sync dropped is not on the device for that."""
+        """Let all calls succeed from now on. Bytes dropped by a failed sync remain dropped."""
         self.syncs_fail = self.writes_fail = self.reads_fail = False
         self.fails_under = ""
 
     def evict(self) -> None:
-        """The kernel needs memory: pages that a failed sync dropped are read from the device."""
+        """Evict the pages that a failed sync dropped: they are read from the device from now on."""
         for inode in _inodes(self._tree):
             inode.written = inode.without_dropped()
             inode.dropped = []
 
     def remount(self) -> None:
-        """Unmount and mount, in one boot: all is synced but what a failed sync dropped, and that is
-        gone.
+        """Unmount and mount, in one boot: everything is synced, except for bytes that a failed sync
+        dropped; those are lost.
         """
         for inode in _inodes(self._tree):
             inode.synced = inode.stored()
@@ -335,25 +336,25 @@ class MemDisk:
         self.life += 1
 
     def cut_file(self, path: str, size_bytes: int) -> None:
-        """Damage: what is behind is gone from both images."""
+        """Damage a file: cut both images to ``size_bytes``."""
         inode = self._file(path)
         del inode.written[size_bytes:]
         inode.touched(size_bytes, _UNBOUNDED)
         inode.synced = inode.synced[:size_bytes]
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Damage one bit of a file, in both images."""
+        """Damage a file: flip one bit in both images."""
         self.overwrite(path, position, bytes((self._file(path).written[position] ^ 1 << bit,)))
 
     def overwrite(self, path: str, position: int, content: bytes) -> None:
-        """Damage: other bytes in a file, in both images as far as they have any there."""
+        """Damage a file: overwrite bytes in both images, as far as they have any there."""
         inode = self._file(path)
         for image in (inode.written, synced := bytearray(inode.synced)):
             end = min(position + len(content), len(image))
             image[position:end] = content[: max(end - position, 0)]
         inode.synced = bytes(synced)
 
-    # -- inside
+    # -- internals
 
     def _file(self, path: str) -> _Inode:
         inode = self._tree.get(path)
@@ -375,12 +376,12 @@ class MemDisk:
 
 
 def _inodes(tree: _Tree) -> list[_Inode]:
-    """Each once, whatever its names are."""
+    """Return each file once, whatever its names are."""
     return list({id(one): one for one in tree.values() if one is not None}.values())
 
 
 def _without(span: tuple[int, int], start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """What is left of a span before ``start`` and from ``end`` on; either may be empty."""
+    """Return the parts of a span before ``start`` and from ``end`` on; either may be empty."""
     return (span[0], min(span[1], start)), (max(span[0], end), span[1])
 
 
@@ -389,7 +390,7 @@ def _parent(path: str) -> str:
 
 
 def _apply(tree: _Tree, kind: str, path: str, inode: _Inode | None) -> None:
-    """One change of names: link, unlink, or rename of the path after the word."""
+    """Apply one change of names: link, unlink, or rename of the path after the word."""
     if kind == "link":
         tree[path] = inode
         return
@@ -406,14 +407,14 @@ def _roll(rolls: Iterator[int], outcomes: int) -> int:
 
 
 def _after_crash(inode: _Inode, rolls: Iterator[int]) -> bytes:
-    """Synced bytes, then a prefix of what was appended to them, the last of it perhaps zeros."""
+    """Return the synced bytes and a prefix of the appended ones, the last of them perhaps zeros."""
     written, synced = bytes(inode.written), inode.synced
     if not written.startswith(synced):
         return written if _roll(rolls, 2) else synced
     tail = written[len(synced) :]
     if not tail:
         return synced
-    # A file's size is often kept where its last bytes are not: every second time, all of it.
+    # The size of a file often survives where its last bytes do not: every second time, all of it.
     kept = min(_roll(rolls, 2 * len(tail) + 1), len(tail))
     torn = min(_roll(rolls, _TORN_BYTES + 1), kept)
     return synced + tail[: kept - torn] + bytes(torn)

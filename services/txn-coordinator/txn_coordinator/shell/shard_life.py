@@ -113,9 +113,9 @@ class ShardLife:
         reply: Reply = await self._runtime.ask(request)
         return reply
 
-    def tell(self, request: Request) -> None:
+    def submit(self, request: Request) -> None:
         """A request that has no answer."""
-        self._runtime.tell(request)
+        self._runtime.submit(request)
 
     def close(self) -> None:
         """End what the log has open."""

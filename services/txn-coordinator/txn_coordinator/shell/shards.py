@@ -44,7 +44,7 @@ class Runtime(Protocol):
         """Raises TidemarkError."""
         ...
 
-    def tell(self, request: Request) -> None:
+    def submit(self, request: Request) -> None:
         """A request that has no answer."""
         ...
 
@@ -192,7 +192,7 @@ class Shards:
         """For the shard's state, if it is still served."""
         held = self._held.get(shard)
         if held is not None and held.runtime is not None:
-            held.runtime.tell(report)
+            held.runtime.submit(report)
 
     def fenced(self, shard: int, owner_epoch: int) -> None:
         """What is served under this epoch or an older one is stale: load it anew, if it is still

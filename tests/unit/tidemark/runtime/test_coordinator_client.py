@@ -19,7 +19,7 @@ from tidemark.model.metadata import (
 )
 from tidemark.runtime import coordinator_client
 from tidemark.runtime.channel_pool import ChannelPool
-from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
+from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import request_scope
 from tidemark_wire.v1 import txn_pb2 as pb
@@ -75,7 +75,7 @@ class World:
     def __init__(self, made: list[ScriptedCoordinator], channels: ChannelPool) -> None:
         self.coordinators = made
         self.metadata = MetadataCache()
-        self.client = CoordinatorClient(ImageBook(self.metadata), channels)
+        self.client = CoordinatorClient(ImageDirectory(self.metadata), channels)
         self.version = 0
         self.own({shard: 1 + shard % 2 for shard in range(SHARDS)})
 

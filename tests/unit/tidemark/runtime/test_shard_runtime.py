@@ -236,7 +236,7 @@ def test_a_bug_in_the_state_costs_the_state() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(runtime.run())
             await settle()
-            runtime.tell("bug")
+            runtime.submit("bug")
 
     with pytest.raises(ExceptionGroup) as caught:
         run_virtual(run())
@@ -247,7 +247,7 @@ def test_the_state_is_woken_when_it_asked_to_be() -> None:
     log = HeldLog()
 
     async def work(runtime: Runtime) -> None:
-        runtime.tell("soon")
+        runtime.submit("soon")
         await asyncio.sleep(0.03)
         assert await runtime.ask("woken") == "yes"
 

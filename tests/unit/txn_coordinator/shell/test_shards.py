@@ -46,7 +46,7 @@ class Life:
     async def ask(self, request: Request) -> Reply:
         return await asyncio.shield(self.answer)
 
-    def tell(self, request: Request) -> None:
+    def submit(self, request: Request) -> None:
         self.told.append(request)
 
     def statistics(self) -> TxnStatistics | None:

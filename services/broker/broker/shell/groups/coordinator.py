@@ -233,7 +233,7 @@ class Groups:
         gone = TopicsDeleted(tuple(DeletedTopic(one.name, one.topic_id) for one in topics))
         for held in self._held.values():
             if held.runtime is not None:
-                held.runtime.tell(gone)
+                held.runtime.submit(gone)
 
     # -- asking
 

@@ -16,7 +16,7 @@ from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
-from tidemark.runtime.coordinator_client import CoordinatorClient, ImageBook
+from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -86,7 +86,7 @@ class TxnRelay:
     ) -> None:
         self._channels = channels
         self._dice = dice
-        self.client = CoordinatorClient(ImageBook(metadata), self._channels, dice=dice)
+        self.client = CoordinatorClient(ImageDirectory(metadata), self._channels, dice=dice)
 
     def make_verifier(
         self,
