@@ -1,7 +1,7 @@
 """The four codecs of a record batch: gzip, snappy (in Java's framing), lz4 frames and zstd.
 
-Every decompression has a bound: what a few hostile kilobytes unfold to is decided by the caller,
-not by them. The libraries release the GIL, so both directions may run in a thread.
+Every decompression has a bound, set by the caller, against hostile data that expands enormously.
+The libraries release the GIL, so both directions may run in a thread.
 """
 
 import functools
@@ -35,7 +35,7 @@ ZSTD_LEVEL: Final = 3
 _ZSTD_CHUNK_BYTES_MIN: Final = 64 * 1024
 _ZSTD_BLOCK_HEADER_BYTES: Final = 3
 _ZSTD_BLOCK_OF_ONE_BYTE: Final = 1
-"""The kind of block that is one byte, repeated as often as its size says."""
+"""Type of the block of one byte, repeated as often as the block's size."""
 _ZSTD_CHECKSUM_BYTES: Final = 4
 # xerial's SnappyOutputStream, which Kafka uses: this magic, version 1, compatible with 1, then
 # blocks of (int32 length, raw snappy), each of at most 32 KB before compression.
@@ -46,18 +46,16 @@ XERIAL_LENGTH: Final = struct.Struct(">i")
 
 
 class CompressionError(ValueError):
-    """Bytes that are not what their codec says, an unknown codec, or more output than the bound
-    allows.
-    """
+    """The data is invalid for its codec or exceeds the bound, or the codec is unknown."""
 
 
 class _TooLongError(Exception):
-    """More output than a part of the data was allowed."""
+    """The output of a part of the data exceeds its bound."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress one batch's records. ``level``: the codec's own scale, None for its default; snappy
-    has none.
+    """Compress the records of one batch. ``level`` is on the codec's own scale, None for its
+    default; snappy has no levels.
     """
     if codec == NONE:
         return bytes(data)
@@ -68,8 +66,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, *, bytes_max: int) -> bytes:
-    """Undo ``compress``, whichever client wrote it. Raises CompressionError, also beyond
-    ``bytes_max``.
+    """Decompress the records of one batch, from any client. Raises CompressionError, also for
+    output beyond ``bytes_max``.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -79,7 +77,7 @@ def decompress(codec: int, data: Buffer, *, bytes_max: int) -> bytes:
     except _TooLongError:
         raise CompressionError(f"decompresses to more than {bytes_max} bytes") from None
     except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as problem:
-        # python-lz4 has no error class of its own: RuntimeError is what it raises.
+        # python-lz4 has no error class of its own and raises RuntimeError.
         raise CompressionError(f"{CODEC_NAMES[codec]}: {problem}") from None
 
 
@@ -99,7 +97,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _ungzip(data: Buffer, bytes_max: int) -> bytes:
-    """All members, one behind the other, as Java's GZIPInputStream reads them."""
+    """Decompress all members in turn, as Java's GZIPInputStream does."""
     pieces: list[bytes] = []
     left, rest = bytes_max, bytes(data)
     while rest:
@@ -123,7 +121,7 @@ def _snappy(data: Buffer, level: int | None) -> bytes:
 
 
 def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
-    """Java's framing, or one raw block as clients without that framing write it."""
+    """Decompress Java's framing, or the one raw block of clients without that framing."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _unsnappy_block(view, bytes_max)
@@ -145,7 +143,7 @@ def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
-    # The block states its length first; the library would reserve that much before it looks
+    # A block starts with its decompressed length, which the library would reserve before it reads
     # further.
     if cramjam.snappy.decompress_raw_len(block) > bytes_max:
         raise _TooLongError
@@ -153,7 +151,7 @@ def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
-    # Independent blocks of 64 KB: the only kind that Java's reader takes.
+    # Independent blocks of 64 KB are the only kind that Java's reader accepts.
     framed: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level is None else level,
@@ -187,7 +185,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:
-    """All frames, one behind the other, as Java's ZstdInputStream reads them."""
+    """Decompress all frames in turn, as Java's ZstdInputStream does."""
     decompressor = zstandard.ZstdDecompressor()
     pieces: list[bytes] = []
     left = bytes_max
@@ -205,7 +203,7 @@ def _unzstd_frame(
         raise _TooLongError
     if size_bytes > 0:
         return decompressor.decompress(frame, allow_extra_data=False)
-    # The frame states no length, or 0, for which the library would not read it.
+    # The frame has no length, or 0, for which the library would not read it.
     chunk_bytes = min(bytes_max + 1, max(_ZSTD_CHUNK_BYTES_MIN, 8 * len(frame)))
     pieces: list[bytes] = []
     left = bytes_max
@@ -217,8 +215,8 @@ def _unzstd_frame(
 
 
 def zstd_frames(data: memoryview) -> Iterator[memoryview]:
-    """The frames of zstd data. Raises CompressionError or ZstdError where one is not whole: the
-    library's streams end there without an error.
+    """Yield the frames of zstd data. Raises CompressionError or ZstdError for an incomplete frame,
+    at which the library's streams end without an error.
     """
     while data:
         end = _zstd_frame_end(data)
@@ -227,7 +225,7 @@ def zstd_frames(data: memoryview) -> Iterator[memoryview]:
 
 
 def _zstd_frame_end(data: memoryview) -> int:
-    """Length of the first frame, read from its header and those of its blocks (RFC 8878, 3.1.1)."""
+    """Return the length of the first frame, from the headers of it and its blocks (RFC 8878)."""
     if bytes(data[: len(zstandard.FRAME_HEADER)]) != zstandard.FRAME_HEADER:
         raise CompressionError("zstd: no frame begins here")
     parameters = zstandard.get_frame_parameters(data)

@@ -1,9 +1,9 @@
-"""The four codecs piece by piece: memory for one chunk, whatever the whole unfolds to.
+"""The four codecs piece by piece, with memory for one chunk, however large the output is.
 
-For walks over a batch's records that need each byte once. A chunk is of at most CHUNK_BYTES, except
-that uncompressed data is one chunk as it stands, and a block of snappy is one chunk, refused unread
-beyond the caller's bound: its library has no streaming form, and the format cannot unfold a byte to
-more than 22.
+For walks over a batch's records that need each byte once. A chunk has at most CHUNK_BYTES, with two
+exceptions: uncompressed data is one chunk, and so is a block of snappy, whose library has no
+streaming form. A block beyond the caller's bound is refused unread; the format expands a byte to at
+most 22.
 """
 
 import struct
@@ -34,16 +34,16 @@ from tidemark.codec.compression import (
 
 CHUNK_BYTES: Final = 256 * 1024
 _PIECE_BYTES: Final = 16 * 1024
-"""Input that gzip and lz4 get at a time: both copy what they have not read yet."""
+"""Size of the input of gzip and lz4 at a time: both copy the part that they have not read yet."""
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _SNAPPY_RATIO_MAX: Final = 22
 _SNAPPY_BLOCK_EXTRA_BYTES: Final = 64
-"""The longest copy of raw snappy: three bytes that stand for 64."""
+"""Output of the longest copy of raw snappy, which takes three bytes."""
 
 
 def decompress_stream(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[bytes]:
-    """Undo ``compress`` in chunks, none empty. Raises CompressionError, also beyond ``bytes_max``,
-    once the walk has come to it.
+    """Decompress in chunks, none empty. Raises CompressionError once the walk reaches invalid data
+    or output beyond ``bytes_max``.
     """
     source = _DECOMPRESSORS.get(codec)
     if source is None:
@@ -63,7 +63,7 @@ def decompress_stream(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[b
         RuntimeError,
         struct.error,
     ) as problem:
-        # python-lz4 has no error class of its own: RuntimeError is what it raises.
+        # python-lz4 has no error class of its own and raises RuntimeError.
         raise CompressionError(f"{CODEC_NAMES[codec]}: {problem}") from None
 
 
@@ -130,7 +130,7 @@ def _unzstd(view: memoryview, bytes_max: int) -> Iterator[bytes]:
 
 
 def _unsnappy(view: memoryview, bytes_max: int) -> Iterator[bytes]:
-    """Java's framing, or one raw block as clients without that framing write it."""
+    """Decompress Java's framing, or the one raw block of clients without that framing."""
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield _unsnappy_block(view, bytes_max)
         return
@@ -147,7 +147,7 @@ def _unsnappy(view: memoryview, bytes_max: int) -> Iterator[bytes]:
 
 
 def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
-    # The block states its length first; the library would reserve that much before it looks on.
+    # A block starts with its decompressed length, which the library would reserve before reading.
     stated = cramjam.snappy.decompress_raw_len(block)
     if stated > _SNAPPY_RATIO_MAX * len(block) + _SNAPPY_BLOCK_EXTRA_BYTES:
         raise CompressionError(f"snappy: {len(block)} bytes cannot unfold to {stated}")
@@ -159,7 +159,7 @@ def _unsnappy_block(block: memoryview, bytes_max: int) -> bytes:
 def compress_stream(
     codec: int, chunks: Iterable[bytes], size_bytes: int, level: int | None = None
 ) -> Iterator[bytes]:
-    """Compress ``chunks``, which are of ``size_bytes`` together, as ``compress`` does the whole."""
+    """Compress ``chunks``, of ``size_bytes`` in all, as ``compress`` does with the whole."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise CompressionError(f"unknown compression codec {codec}")

@@ -1,11 +1,11 @@
-"""Control batches: one record that no user sees.
+"""Control batches: one record, invisible to users.
 
 key    version int16 (0) · type int16
 value  version int16 (0) · epoch int32
 
 Type 0 aborts and 1 commits a producer's transaction (KIP-98); the epoch is its coordinator's. Type
-1000 is ours: the owner of a coordinator's shard has changed, and from here on appends of an owner
-with a lower epoch are refused. Other types (KRaft's) are left alone.
+1000 is Tidemark's own: the owner of a coordinator's shard has changed, and from here on appends of
+owners with a lower epoch are refused. Other types (KRaft's) are ignored.
 """
 
 import struct
@@ -22,15 +22,15 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class EndTxnMarker(NamedTuple):
-    """How a producer's transaction ended in one partition."""
+    """End of a producer's transaction in one partition."""
 
     commits: bool
     coordinator_epoch: int
 
 
 class OwnerRecord(NamedTuple):
-    """Who may append to this partition of a coordinator's topic from here on: owners of this epoch
-    or a higher one.
+    """Change of a shard's owner: from here on only owners of this epoch or a higher one may append
+    to the partition.
     """
 
     owner_epoch: int
@@ -40,7 +40,7 @@ ControlRecord = EndTxnMarker | OwnerRecord
 
 
 def build_owner(owner: OwnerRecord, *, timestamp: int, leader_epoch: int = -1) -> bytes:
-    """The control batch for a change of owner, without an offset yet."""
+    """Build the control batch of a change of owner, without an offset yet."""
     return build_batch(
         [(timestamp, _KEY.pack(0, _OWNER), _VALUE.pack(0, owner.owner_epoch), ())],
         leader_epoch=leader_epoch,
@@ -56,7 +56,7 @@ def build_marker(
     timestamp: int,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch for one marker, without an offset yet."""
+    """Build the control batch of one marker, without an offset yet."""
     key = _KEY.pack(0, _COMMIT if marker.commits else _ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return build_batch(
@@ -69,9 +69,7 @@ def build_marker(
 
 
 def read_control(batch: Buffer, header: BatchHeader) -> ControlRecord | None:
-    """What a control batch says; None for a type that is not ours to understand. Raises
-    RecordsError.
-    """
+    """Read a control batch; return None for a type other than those above. Raises RecordsError."""
     records = read_records(batch, header)
     if len(records) != 1:
         raise RecordsError(f"a control batch holds one record, not {len(records)}")

@@ -1,9 +1,9 @@
-"""Records of ``__consumer_offsets``, byte for byte as Kafka writes them: positions of groups,
-groups of the classic protocol, and (group_records_consumer) groups of KIP-848.
+"""Records of ``__consumer_offsets``, byte for byte as Kafka writes them: committed offsets, groups
+of the classic protocol, and (group_records_consumer) groups of KIP-848.
 
 key    OffsetCommit    version int16 (0, 1) · group · topic · partition int32
        GroupMetadata   version int16 (2) · group
-value  OffsetCommit    versions 0 to 4: 1 has a time of expiry, 3 the leader epoch, 4 the topic id
+value  OffsetCommit    versions 0 to 4: 1 has an expiry time, 3 the leader epoch, 4 the topic id
        GroupMetadata   versions 0 to 4: 1 has rebalance timeouts, 2 the time of the last change of
                        state, 3 instance ids; 4 is flexible
 
@@ -44,7 +44,7 @@ _OFFSET_COMMIT_KEYS: Final = (0, 1)
 _OFFSET_COMMIT_KEY: Final = 1
 _GROUP_METADATA_KEY: Final = 2
 _KEY_TYPE_KNOWN_MAX: Final = 24
-"""Kafka's share and streams groups have types up to here; we keep none of those in this topic."""
+"""Highest known type. Kafka's share and streams groups have types up to it; none are kept here."""
 
 _VALUE_VERSION_MAX: Final = 4
 _FLEXIBLE_FROM: Final = 4
@@ -53,11 +53,11 @@ _WITH_EPOCH: Final = 3
 _WITH_TOPIC_ID: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _GROUP_METADATA_VERSION: Final = 3
-"""What is written: the newest that is not flexible, as Kafka does."""
+"""Version that is written: the newest inflexible one, as in Kafka."""
 
 
 class OffsetCommitValue(NamedTuple):
-    """A position. ``expire_timestamp`` is -1 unless its client chose a time to live."""
+    """A committed offset. ``expire_timestamp`` is -1 unless the client set a retention time."""
 
     offset: int
     leader_epoch: int
@@ -69,7 +69,7 @@ class OffsetCommitValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRecord:
-    """One group's position in one partition."""
+    """Committed offset of one group in one partition."""
 
     group_id: str
     topic: str
@@ -78,7 +78,7 @@ class OffsetCommitRecord:
 
 
 class MemberMetadata(NamedTuple):
-    """A member of a generation; subscription and assignment are the clients' own bytes."""
+    """Member of a generation; subscription and assignment are opaque bytes of the clients."""
 
     member_id: str
     group_instance_id: str | None
@@ -92,7 +92,7 @@ class MemberMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """A generation of a group. Without members ``protocol`` and ``leader`` are None."""
+    """Generation of a group. Without members ``protocol`` and ``leader`` are None."""
 
     protocol_type: str
     generation: int
@@ -114,7 +114,7 @@ GroupRecord = OffsetCommitRecord | GroupMetadataRecord | ConsumerRecord
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; the value of a tombstone is None."""
+    """Return key and value; the value of a tombstone is None."""
     match record:
         case OffsetCommitRecord():
             return _offset_commit_key(record), _offset_commit_value(record.value)
@@ -127,10 +127,10 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """The record; None for one of a kind that is Kafka's but not ours.
+    """Return the record; None for one of Kafka's kinds that Tidemark does not use.
 
-    Raises NewerRecordError for a type or version that is unknown and DamagedRecordError for bytes
-    that are no record.
+    Raises NewerRecordError for an unknown type or version, and DamagedRecordError for bytes that
+    are not a record.
     """
     reader = FieldReader(key)
     key_type = reader.int16()
@@ -155,7 +155,7 @@ def _offset_commit_key(record: OffsetCommitRecord) -> bytes:
 
 
 def _offset_commit_version(value: OffsetCommitValue) -> int:
-    """Only version 1 has a time of expiry: with one, leader epoch and topic id are left out."""
+    """Return the version to write. Only version 1 has an expiry time, but no leader epoch or id."""
     if value.expire_timestamp >= 0:
         return _WITH_EXPIRY
     return _WITH_EPOCH if value.topic_id == NO_TOPIC_ID else _WITH_TOPIC_ID
@@ -247,7 +247,7 @@ def _read_member(reader: FieldReader, version: int) -> MemberMetadata:
     subscription, assignment = reader.octets(), reader.octets()
     reader.tags()
     if rebalance_timeout_ms < 0:
-        rebalance_timeout_ms = session_timeout_ms  # version 0 knew only one of them
+        rebalance_timeout_ms = session_timeout_ms  # version 0 has only one of them
     return MemberMetadata(
         member_id,
         group_instance_id,

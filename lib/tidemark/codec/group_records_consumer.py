@@ -1,7 +1,7 @@
 """Records of groups of the consumer protocol (KIP-848) in ``__consumer_offsets``: Kafka's
 ConsumerGroup* keys 3 to 8 and 16, all values of version 0 and flexible.
 
-A record whose value is None is a tombstone: what it names is no more.
+A record whose value is None is a tombstone: it deletes the object that its key names.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _CLASSIC_MEMBER_TAG: Final = 0
 
 
 class TopicIdPartitions(NamedTuple):
-    """Some partitions of one topic, by its id."""
+    """Partitions of one topic, by topic id."""
 
     topic_id: TopicId
     partitions: tuple[int, ...]
@@ -34,23 +34,23 @@ class TopicIdPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadataValue:
-    """The group's epoch, raised whenever its members or their topics change."""
+    """Epoch of the group, raised whenever its members or their topics change."""
 
     epoch: int
     metadata_hash: int = 0
-    """Of the subscribed topics (KIP-1101): another one means that the group must be rebalanced."""
+    """Hash of the subscribed topics (KIP-1101); a change requires a rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadataRecord:
-    """Key 3."""
+    """Record with key 3."""
 
     group_id: str
     value: ConsumerGroupMetadataValue | None
 
 
 class TopicMetadata(NamedTuple):
-    """A subscribed topic as it was when the group last looked."""
+    """Subscribed topic as of the group's last check of the metadata."""
 
     topic_id: TopicId
     topic_name: str
@@ -59,21 +59,21 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadataRecord:
-    """Key 4, which Kafka before 4.1 wrote; racks of partitions are read over."""
+    """Record with key 4, written by Kafka before 4.1; racks of partitions are skipped."""
 
     group_id: str
     value: tuple[TopicMetadata, ...] | None
 
 
 class ClassicProtocol(NamedTuple):
-    """A way of assigning that a member knows, as in JoinGroup."""
+    """Assignment protocol that a member supports, as in JoinGroup."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """Of a member of a consumer group that speaks the classic protocol."""
+    """Metadata of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
@@ -81,7 +81,7 @@ class ClassicMemberMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataValue:
-    """What a member said of itself."""
+    """Metadata that a member has sent."""
 
     instance_id: str | None
     rack_id: str | None
@@ -96,7 +96,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataRecord:
-    """Key 5."""
+    """Record with key 5."""
 
     group_id: str
     member_id: str
@@ -105,7 +105,7 @@ class ConsumerGroupMemberMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadataRecord:
-    """Key 6; its value is the epoch of the target assignment."""
+    """Record with key 6; its value is the epoch of the target assignment."""
 
     group_id: str
     value: int | None
@@ -113,7 +113,7 @@ class ConsumerGroupTargetAssignmentMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMemberRecord:
-    """Key 7: what a member shall have."""
+    """Record with key 7: target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -122,7 +122,7 @@ class ConsumerGroupTargetAssignmentMemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has, and what it must give up before it gets more."""
+    """Current assignment of a member, and partitions that it must revoke before it gets others."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -135,7 +135,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignmentRecord:
-    """Key 8."""
+    """Record with key 8."""
 
     group_id: str
     member_id: str
@@ -143,7 +143,7 @@ class ConsumerGroupCurrentMemberAssignmentRecord:
 
 
 class RegularExpressionValue(NamedTuple):
-    """Topics that a regular expression matched, at a version of the metadata and a time."""
+    """Topics that a regular expression matched at a version of the metadata, and the time."""
 
     topics: tuple[str, ...]
     version: int
@@ -152,7 +152,7 @@ class RegularExpressionValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRegularExpressionRecord:
-    """Key 16."""
+    """Record with key 16."""
 
     group_id: str
     regular_expression: str
@@ -170,7 +170,7 @@ ConsumerRecord = (
 )
 
 
-# ---------------------------------------------------------------- writing
+# -- writing
 
 
 def _key(key_type: int, *names: str) -> bytes:
@@ -241,7 +241,7 @@ def _classic_member(member: ClassicMemberMetadata) -> bytes:
         writer.octets(protocol.metadata)
         writer.tags()
 
-    writer.int8(1)  # a nullable structure says first that it is there (KIP-893)
+    writer.int8(1)  # a nullable structure is preceded by a byte for its presence (KIP-893)
     writer.int32(member.session_timeout_ms)
     writer.array(member.supported_protocols, write_protocol)
     writer.tags()
@@ -284,7 +284,7 @@ _WRITERS: Final[Mapping[type, tuple[int, Callable[[FieldWriter, Any], Any]]]] = 
 
 
 def encode_consumer_record(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; the value of a tombstone is None."""
+    """Return key and value; the value of a tombstone is None."""
     key_type, write = _WRITERS[type(record)]
     key = _key(key_type, *_names_of(record))
     if record.value is None:
@@ -307,7 +307,7 @@ def _names_of(record: ConsumerRecord) -> tuple[str, ...]:
             return (record.group_id,)
 
 
-# ---------------------------------------------------------------- reading
+# -- reading
 
 
 def _read_topics(reader: FieldReader) -> tuple[TopicIdPartitions, ...]:
@@ -401,13 +401,13 @@ _READERS: Final[Mapping[int, tuple[Any, int, Callable[[FieldReader], Any]]]] = M
         REGULAR_EXPRESSION_KEY: (ConsumerGroupRegularExpressionRecord, 2, _read_regular_expression),
     }
 )
-"""By type of key: the record, how many names the key has, and how its value is read."""
+"""By type of key: class of the record, number of names in the key, reader of the value."""
 
 
 def decode_consumer_record(
     key_type: int, key: FieldReader, value: bytes | None
 ) -> ConsumerRecord | None:
-    """The record whose key is read up to its type; None for a type that is not of these."""
+    """Return the record whose key is read up to its type; None for any other type."""
     if key_type not in _READERS:
         return None
     make, name_count, read = _READERS[key_type]

@@ -1,8 +1,8 @@
-"""Fields of coordinator records in Kafka's two encodings: the old one, and the flexible one of
+"""Fields of coordinators' records in Kafka's two encodings: the old one, and the flexible one of
 KIP-482 with compact lengths and tagged fields.
 
-A key or a value is ``version int16`` and then its fields. Reading raises DamagedRecordError where
-the bytes end too early or are no text.
+A key or a value is ``version int16``, followed by its fields. Reading raises DamagedRecordError if
+the bytes end too early or are not text.
 """
 
 import struct
@@ -20,15 +20,15 @@ _VARINT_BITS_MAX: Final = 35
 
 
 class NewerRecordError(ValueError):
-    """A record in a format that a later release wrote: it must not be guessed at."""
+    """A record in the format of a later release, which this one cannot read."""
 
 
 class DamagedRecordError(ValueError):
-    """The bytes are no record of the version that they claim."""
+    """The bytes are not a record of their version."""
 
 
 def unsigned_varint(number: int) -> bytes:
-    """Seven bits a byte, least significant first; the high bit says that more follow."""
+    """Encode with seven bits per byte, least significant first; the high bit means more bytes."""
     assert number >= 0, number
     encoded = bytearray()
     while number > 0x7F:
@@ -39,31 +39,31 @@ def unsigned_varint(number: int) -> bytes:
 
 
 class FieldWriter:
-    """Appends fields one after the other; ``flexible`` chooses the encoding of lengths."""
+    """Writer of a sequence of fields; ``flexible`` selects the encoding of lengths."""
 
     def __init__(self, version: int, *, flexible: bool = False) -> None:
         self._parts = [_INT16.pack(version)]
         self._flexible = flexible
 
     def int8(self, value: int) -> None:
-        """One signed byte."""
+        """Write one signed byte."""
         self._parts.append(_INT8.pack(value))
 
     def int32(self, value: int) -> None:
-        """Four bytes, big-endian."""
+        """Write four bytes, big-endian."""
         self._parts.append(_INT32.pack(value))
 
     def int64(self, value: int) -> None:
-        """Eight bytes, big-endian."""
+        """Write eight bytes, big-endian."""
         self._parts.append(_INT64.pack(value))
 
     def uuid(self, value: bytes) -> None:
-        """Sixteen bytes as they are."""
+        """Write sixteen bytes as they are."""
         assert len(value) == _UUID_BYTES, value
         self._parts.append(value)
 
     def string(self, value: str | None) -> None:
-        """UTF-8 behind its length; None where the field may be null."""
+        """Write length and UTF-8; None only for a nullable field."""
         if value is None:
             self._parts.append(b"\x00" if self._flexible else _INT16.pack(-1))
             return
@@ -74,18 +74,18 @@ class FieldWriter:
         self._parts.append(text)
 
     def octets(self, value: bytes) -> None:
-        """Bytes behind their length."""
+        """Write length and bytes."""
         self._parts.append(self._count(len(value)))
         self._parts.append(value)
 
     def array(self, values: Sequence[T], write: Callable[[T], None]) -> None:
-        """The count, then each element by ``write``."""
+        """Write the count, then each element with ``write``."""
         self._parts.append(self._count(len(values)))
         for value in values:
             write(value)
 
     def tags(self, fields: Mapping[int, bytes] | None = None) -> None:
-        """Ends a structure: tagged fields by their numbers. Nothing in the old encoding."""
+        """End a structure: write tagged fields by number; nothing in the old encoding."""
         assert self._flexible or not fields, fields
         if not self._flexible:
             return
@@ -94,11 +94,11 @@ class FieldWriter:
             self._parts += [unsigned_varint(tag), unsigned_varint(len(value)), value]
 
     def done(self) -> bytes:
-        """All of it."""
+        """Return everything written."""
         return b"".join(self._parts)
 
     def done_without_version(self) -> bytes:
-        """All of it but the version: what a tagged field holds."""
+        """Return everything written after the version, for a tagged field."""
         return b"".join(self._parts[1:])
 
     def _count(self, count: int) -> bytes:
@@ -106,7 +106,7 @@ class FieldWriter:
 
 
 class FieldReader:
-    """Reads fields one after the other."""
+    """Reader of a sequence of fields."""
 
     def __init__(self, data: bytes, *, position: int = 0, flexible: bool = False) -> None:
         self._data = data
@@ -114,38 +114,38 @@ class FieldReader:
         self._flexible = flexible
 
     def become_flexible(self) -> None:
-        """What follows is in the flexible encoding: known once the version is read."""
+        """Read the following fields in the flexible encoding, as the version demands."""
         self._flexible = True
 
     def int8(self) -> int:
-        """One signed byte."""
+        """Read one signed byte."""
         return self._number(_INT8)
 
     def int16(self) -> int:
-        """Two bytes, big-endian."""
+        """Read two bytes, big-endian."""
         return self._number(_INT16)
 
     def int32(self) -> int:
-        """Four bytes, big-endian."""
+        """Read four bytes, big-endian."""
         return self._number(_INT32)
 
     def int64(self) -> int:
-        """Eight bytes, big-endian."""
+        """Read eight bytes, big-endian."""
         return self._number(_INT64)
 
     def uuid(self) -> bytes:
-        """Sixteen bytes."""
+        """Read sixteen bytes."""
         return self._take(_UUID_BYTES)
 
     def string(self) -> str:
-        """Text that is not null."""
+        """Read text that is not null."""
         text = self.nullable_string()
         if text is None:
             raise DamagedRecordError("null where there must be a string")
         return text
 
     def nullable_string(self) -> str | None:
-        """Text, or None."""
+        """Read text or null."""
         length = self._varint() - 1 if self._flexible else self.int16()
         if length < 0:
             return None
@@ -155,22 +155,22 @@ class FieldReader:
             raise DamagedRecordError(f"a string is no UTF-8: {problem}") from problem
 
     def octets(self) -> bytes:
-        """Bytes that are not null."""
+        """Read bytes that are not null."""
         return self._take(self._count())
 
     def array(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """An array whose elements are read by ``read``."""
+        """Read an array, each element with ``read``."""
         return tuple(read() for _ in range(self._count()))
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields that end a structure; none in the old encoding."""
+        """Read the tagged fields that end a structure; none in the old encoding."""
         if not self._flexible:
             return {}
         return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
 
     def _count(self) -> int:
         count = self._varint() - 1 if self._flexible else self.int32()
-        # An element has one byte at least: a damaged count must not become a huge loop.
+        # An element has at least one byte: a damaged count must not become a huge loop.
         if not 0 <= count <= len(self._data) - self._position:
             raise DamagedRecordError(f"a count or length of {count}")
         return count
@@ -197,7 +197,7 @@ class FieldReader:
 
 
 def read_version(reader: FieldReader, *, newest: int, what: str) -> int:
-    """The version of a value. Raises NewerRecordError beyond ``newest``."""
+    """Read the version of a value. Raises NewerRecordError beyond ``newest``."""
     version = reader.int16()
     if version > newest:
         raise NewerRecordError(f"{what} of version {version}; this release reads up to {newest}")

@@ -1,7 +1,7 @@
-"""Java's String.hashCode: which shard of a coordinator a name belongs to.
+"""Java's String.hashCode, which maps names to shards of a coordinator.
 
-Kafka's coordinators place groups and transactional ids by it, and tools that look up where one
-lives compute it for themselves: all must agree.
+Kafka's coordinators place groups and transactional ids by this hash, and tools compute it to find
+a coordinator: all must agree.
 """
 
 import struct
@@ -13,8 +13,8 @@ _INT_MIN: Final = -(2**31)
 
 
 def java_hash(text: str) -> int:
-    """``text.hashCode()``: int32, over UTF-16 code units, so that a character beyond the basic
-    plane counts as two.
+    """Return ``text.hashCode()``: int32, over UTF-16 code units, so that a character beyond the
+    basic plane counts as two.
     """
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
@@ -24,9 +24,9 @@ def java_hash(text: str) -> int:
 
 
 def shard_for_name(name: str, count: int) -> int:
-    """The shard, of ``count``, that a group or a transactional id belongs to.
+    """Return the shard, of ``count``, of a group or a transactional id.
 
-    Kafka's ``Utils.abs(hashCode) % count``, in which the one number without a positive twin is 0.
+    This is Kafka's ``Utils.abs(hashCode) % count``, in which the absolute value of -2**31 is 0.
     """
     assert count > 0, f"no shard of {count}"
     value = java_hash(name)

@@ -1,6 +1,6 @@
-"""murmur2 as Kafka's Java client computes it: which partition a key belongs to.
+"""murmur2 as Kafka's Java client computes it, which maps keys to partitions.
 
-Producers of every language must agree on it, or one key is spread over two partitions.
+Producers of all languages must agree on it; otherwise a key has records in two partitions.
 """
 
 import struct
@@ -13,7 +13,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit hash of a key, signed as in Java."""
+    """Return Kafka's 32-bit hash of a key, signed as in Java."""
     length = len(data)
     words = length >> 2
     h = _SEED ^ length
@@ -28,5 +28,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """The partition, of ``count``, that Kafka's default partitioner gives this key."""
+    """Return the partition, of ``count``, that Kafka's default partitioner assigns to the key."""
     return (murmur2(key) & 0x7FFFFFFF) % count

@@ -1,6 +1,6 @@
 """RecordBatch v2 (magic 2): the 61-byte header, read and patched in place.
 
-Records inside are not touched here; tidemark.codec.records walks them.
+This module does not read the records inside; tidemark.codec.records walks them.
 
 Layout (KIP-98; big-endian), the same on the wire, on disk and in replication:
 
@@ -11,7 +11,7 @@ Layout (KIP-98; big-endian), the same on the wire, on disk and in replication:
     17 crc (CRC-32C of 21..end) uint32
     21 attributes             int16
 
-``batch_length`` counts from offset 12. The CRC leaves out base offset and leader epoch, so that a
+``batch_length`` counts from offset 12. The CRC excludes base offset and leader epoch, so that a
 broker sets both without computing it again.
 """
 
@@ -49,7 +49,7 @@ assert _HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The parsed header. ``batch_length`` and ``size_bytes`` differ by the 12 bytes before it."""
+    """Parsed header. ``size_bytes`` is ``batch_length`` and the 12 bytes that it does not count."""
 
     base_offset: int
     batch_length: int
@@ -67,70 +67,72 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header and all."""
+        """Size of the whole batch, header included."""
         return self.batch_length + LENGTH_PREFIX_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Inclusive."""
+        """Offset of the last record, inclusive."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_transactional(self) -> bool:
-        """Written inside a transaction."""
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Holds control records, which users never see."""
+        """True if the batch holds control records, which are invisible to users."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """``base_timestamp`` is when compaction may remove the batch's tombstones (KIP-534)."""
+        """True if ``base_timestamp`` is the time from which compaction may remove the batch's
+        tombstones (KIP-534).
+        """
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def is_log_append_time(self) -> bool:
-        """The timestamp of every record is ``max_timestamp``, set by the broker."""
+        """True if the timestamp of every record is ``max_timestamp``, set by the broker."""
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Parse one header. Needs 61 bytes from ``position``; raises struct.error on fewer."""
+    """Parse one header: 61 bytes from ``position``. Raises struct.error if there are fewer."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
 def write_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header, each field as given: also ``batch_length`` and ``crc``."""
+    """Return the 61 bytes of a header, with ``batch_length`` and ``crc`` as given, too."""
     return _HEADER.pack(*header)
 
 
 def crc_of(batch: memoryview) -> int:
-    """CRC-32C of one whole batch's covered bytes (attributes to end)."""
+    """Return the CRC-32C of one whole batch, from the attributes to the end."""
     return int(crc32c(batch[CRC_START:]))
 
 
 def crc_matches(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether the bytes of exactly one batch are what its producer wrote."""
+    """True if the CRC of exactly one batch is that of its header."""
     return int(crc32c(batch[CRC_START:])) == header.crc
 
 
 def set_base_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
 ) -> None:
-    """What the leader fixes in place at append; outside the CRC."""
+    """Set the fields that the leader assigns at append, in place; the CRC excludes them."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + LENGTH_PREFIX_BYTES, leader_epoch)
 
 
 def set_log_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
-    """Stamp one whole batch with the broker's time and renew its CRC (LogAppendTime)."""
+    """Set the broker's time as timestamp of one whole batch (LogAppendTime), and its new CRC."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | TIMESTAMP_TYPE_BIT)
     _OFFSET.pack_into(batch, 35, now_ms)
@@ -138,7 +140,7 @@ def set_log_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
 
 
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch, in order; a partial batch at the end is left out."""
+    """Yield position and header of each whole batch, in order; omit a partial batch at the end."""
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
         header = read_header(buffer, position)

@@ -1,11 +1,11 @@
-"""Records inside a RecordBatch v2: building and reading them.
+"""Records inside a RecordBatch v2: building and reading.
 
-One record, after its own length as a varint (KIP-82, KIP-98; every number a zig-zag varint but the
-first):
+One record, after its own length as a varint (KIP-82, KIP-98; every number except the first is a
+zig-zag varint):
 
     attributes int8 (0) · timestamp_delta · offset_delta · key length (-1: null) · key
     value length (-1: null) · value · header count
-    per header: key length · key · value length (-1: null) · value
+    for each header: key length · key · value length (-1: null) · value
 
 For clients, worker processes, tests and tools. A broker's event loop never walks records.
 """
@@ -32,10 +32,10 @@ from tidemark.codec.varint import INT32_MAX, ONE_BYTE, SMALL, encode_varint, rea
 
 Headers = Sequence[tuple[str, bytes | None]]
 RecordInput = tuple[int, Buffer | None, Buffer | None, Headers]
-"""Timestamp in ms, key, value, headers."""
+"""Timestamp in ms, key, value and headers of a record."""
 
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What one batch may unfold to unless the caller says otherwise."""
+"""Default bound on the decompressed size of one batch."""
 
 _SMALL_END: Final = len(SMALL)
 _NULL: Final = encode_varint(-1)
@@ -45,9 +45,7 @@ _HEADER_OVERHEAD_BYTES_MAX: Final = 10
 
 
 class RecordsError(ValueError):
-    """The records of a batch are not what its header says, cannot be decompressed, or unfold beyond
-    the bound.
-    """
+    """The records contradict their batch's header, cannot be decompressed or exceed the bound."""
 
 
 class Record(NamedTuple):
@@ -61,8 +59,8 @@ class Record(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in the decompressed records, length prefix included, and what decides
-    about it.
+    """Position of one record in the decompressed records, length prefix included, and the fields
+    that compaction and lookups use.
     """
 
     start: int
@@ -74,11 +72,11 @@ class RecordSpan(NamedTuple):
 
 
 def record_bytes_max(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """At most so many bytes does this record add to a batch, uncompressed."""
+    """Return a bound on the bytes that a record adds to a batch, uncompressed."""
     size = _RECORD_OVERHEAD_BYTES_MAX + len(key or b"") + len(value or b"")
     for name, content in headers:
-        # A character is at most four bytes in UTF-8; most names are ASCII, so do not pay for
-        # encoding twice.
+        # A character takes at most four bytes in UTF-8. Most names are ASCII; encoding them twice
+        # would cost more.
         size += (
             _HEADER_OVERHEAD_BYTES_MAX
             + (len(name) if name.isascii() else 4 * len(name))
@@ -94,9 +92,9 @@ def encode_record(
     value: Buffer | None,
     headers: Headers = (),
 ) -> bytes:
-    """One record with its length before it."""
-    # The producer's hot loop: the table is indexed here because a call for each number would double
-    # the cost.
+    """Encode one record, preceded by its length."""
+    # The producer's hot loop: it indexes the table itself, because a call for each number would
+    # double the cost.
     parts: list[Buffer] = [
         b"\x00",
         SMALL[timestamp_delta]
@@ -133,15 +131,15 @@ def _encode_headers(headers: Headers) -> list[Buffer]:
 
 
 def assemble_batch(header: BatchHeader, payload: Buffer, *, level: int | None = None) -> bytes:
-    """A whole batch of encoded, uncompressed records: compressed with the header's codec, length
-    and CRC computed.
+    """Return a whole batch of encoded, uncompressed records: compress them with the header's codec,
+    and compute length and CRC.
     """
     codec = header.attributes & COMPRESSION_MASK
     return assemble_stored(header, compress_payload(codec, payload, level) if codec else payload)
 
 
 def assemble_stored(header: BatchHeader, stored: Buffer) -> bytes:
-    """A whole batch of records that are compressed already, as ``header`` says."""
+    """Return a whole batch of records that are compressed already with the header's codec."""
     batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(stored)
     head = header._replace(batch_length=batch_length, magic=MAGIC_V2, crc=0)
     crc = crc32c(stored, crc32c(write_header(head)[CRC_START:]))
@@ -149,7 +147,7 @@ def assemble_stored(header: BatchHeader, stored: Buffer) -> bytes:
 
 
 class BatchBuilder:
-    """A batch in the making: the producer appends until it is full or due, then builds it once."""
+    """Batch under construction: the producer appends until it is full or due, then builds it."""
 
     __slots__ = ("_base_timestamp", "_max_timestamp", "_records", "size_bytes")
 
@@ -158,17 +156,17 @@ class BatchBuilder:
         self._base_timestamp = 0
         self._max_timestamp = 0
         self.size_bytes = HEADER_BYTES
-        """Of the batch so far, uncompressed."""
+        """Size of the batch so far, uncompressed."""
 
     @property
     def count(self) -> int:
-        """Records so far."""
+        """Number of records so far."""
         return len(self._records)
 
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
     ) -> None:
-        """Add one record; its offset is the next in the batch."""
+        """Add one record, with the next offset of the batch."""
         records = self._records
         if not records:
             self._base_timestamp = self._max_timestamp = timestamp
@@ -190,7 +188,7 @@ class BatchBuilder:
         leader_epoch: int = -1,
         attributes_extra: int = 0,
     ) -> bytes:
-        """The whole batch. The builder stays as it is, so that a retry may build again under
+        """Return the whole batch. The builder does not change, so that a retry may build again with
         another sequence.
         """
         assert self._records, "a batch holds at least one record"
@@ -224,7 +222,7 @@ def build_batch(
     leader_epoch: int = -1,
     attributes_extra: int = 0,
 ) -> bytes:
-    """One batch of consecutive offsets from ``base_offset``; at least one record."""
+    """Build one batch of at least one record, with consecutive offsets from ``base_offset``."""
     builder = BatchBuilder()
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)
@@ -243,7 +241,7 @@ def build_batch(
 def records_payload(
     batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The encoded records of exactly one batch, decompressed. Raises RecordsError."""
+    """Return the encoded records of exactly one batch, decompressed. Raises RecordsError."""
     try:
         return decompress(header.compression, memoryview(batch)[HEADER_BYTES:], bytes_max=bytes_max)
     except CompressionError as problem:
@@ -253,7 +251,7 @@ def records_payload(
 def read_records(
     batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """All records of exactly one batch, with offsets and timestamps made absolute.
+    """Return all records of exactly one batch, with absolute offsets and timestamps.
 
     Does not check the CRC. Raises RecordsError.
     """
@@ -275,7 +273,7 @@ def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
     headers: tuple[tuple[str, bytes | None], ...]
     position = 0
     for _ in range(header.record_count):
-        # The consumer's hot loop: one-byte numbers are looked up here, without a call for each.
+        # The consumer's hot loop: it looks up one-byte numbers itself, without a call for each.
         size, position = read_varint(data, position)
         end = position + size
         timestamp_delta, position = read_varint(data, position + 1)
@@ -291,7 +289,7 @@ def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
             headers, position = _read_headers(data, position)
         else:
             headers, position = (), position + 1
-        # A length that points beyond the record, or the data, shows here.
+        # A length that points beyond the record, or the data, is detected here.
         if position != end or end > data_end:
             raise ValueError(f"record {len(records)} does not end where its length says")
         timestamp = base_timestamp + timestamp_delta if stamped is None else stamped
@@ -300,8 +298,8 @@ def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """A nullable byte string and the position behind it; short at the end of the data, which the
-    caller notices.
+    """Return a nullable byte string and the position after it. The string is short at the end of
+    the data, which the caller detects.
     """
     length, position = read_varint(data, position)
     if length >= 0:
@@ -329,8 +327,8 @@ def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
 def payload_chunks(
     batch: Buffer, header: BatchHeader, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[bytes]:
-    """The encoded records of exactly one batch in pieces, each decompressed when it is asked for.
-    Raises RecordsError.
+    """Yield the encoded records of exactly one batch in pieces, decompressed one at a time. Raises
+    RecordsError.
     """
     view = memoryview(batch)[HEADER_BYTES:]
     try:
@@ -340,15 +338,15 @@ def payload_chunks(
 
 
 def scan_records(payload: bytes, record_count: int) -> Iterator[RecordSpan]:
-    """Walk encoded records without making values or headers. Raises RecordsError, also for bytes
+    """Walk encoded records without creating values or headers. Raises RecordsError, also for bytes
     left over.
     """
     return scan_chunks((payload,), record_count)
 
 
 def scan_chunks(chunks: Iterable[bytes], record_count: int) -> Iterator[RecordSpan]:
-    """Walk records that come in pieces (none empty), as ``scan_records``: holds one piece and, of a
-    record that lies across two, what stands before its value.
+    """Walk records in pieces (none empty), as ``scan_records`` does. Holds one piece, and for a
+    record across two pieces the bytes before its value.
     """
     source = iter(chunks)
     data = b""
@@ -371,8 +369,8 @@ def scan_chunks(chunks: Iterable[bytes], record_count: int) -> Iterator[RecordSp
 def _more(
     source: Iterator[bytes], data: bytes, origin: int, at: int, missing: int
 ) -> tuple[bytes, int, int]:
-    """The bytes from ``data[at]`` on and at least ``missing`` more; where they begin in the whole,
-    and 0. Skips what lies before them.
+    """Return the bytes from ``data[at]`` on with at least ``missing`` more, their position in the
+    whole, and 0. Skips the bytes before them.
     """
     skip = at - len(data)
     pieces = [data[at:]]
@@ -394,11 +392,11 @@ def _more(
 def _scan_buffer(
     data: bytes, start: int, origin: int, count: int
 ) -> Generator[RecordSpan, None, tuple[int, int, int]]:
-    """The records that begin in ``data`` from ``start`` on. Returns how many of ``count`` are left,
-    where the next begins, and of how many bytes behind ``data`` the walk knows that it needs them.
+    """Yield the records that begin in ``data`` from ``start`` on. Return the number of records left
+    of ``count``, the start of the next, and how many bytes after ``data`` the walk needs at least.
     """
-    # The worker's hot loop. It begins as _read_all does: a function for both would make a record a
-    # third dearer.
+    # The worker's hot loop. It starts like _read_all, but a shared function would make each record
+    # a third more expensive.
     new, one_byte, data_end = tuple.__new__, ONE_BYTE, len(data)
     end = start
     try:
@@ -414,7 +412,7 @@ def _scan_buffer(
             else:
                 key_start, position = position + 1, position + 1 + length
                 key = data[key_start:position]
-            # At least the value's length and the header count come after the key.
+            # At least the value's length and the header count follow the key.
             if position + 2 > end:
                 raise ValueError("a length points beyond its record")
             if position >= data_end:
@@ -442,7 +440,7 @@ def _scan_buffer(
 
 
 def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """One encoded record for a batch whose base timestamp is ``shift`` ms earlier; all else
+    """Return one encoded record for a batch whose base timestamp is ``shift`` ms earlier, otherwise
     unchanged.
     """
     _, position = read_varint(payload, span.start)
@@ -453,11 +451,12 @@ def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
 
 
 def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record not older than ``timestamp`` ms, for ListOffsets.
+    """Return offset and timestamp of the first record not older than ``timestamp`` ms, for
+    ListOffsets.
 
-    With ``timestamp=header.max_timestamp`` it is the first record that carries the batch's highest.
-    None when every record is older (a batch's header may promise more after compaction). Raises
-    RecordsError, also for offsets that do not ascend.
+    With ``timestamp=header.max_timestamp`` this is the first record with the batch's highest
+    timestamp. None if every record is older: after compaction a header may have a timestamp that no
+    record has. Raises RecordsError, also for offsets that do not ascend.
     """
     before = -1
     for span in scan_chunks(payload_chunks(batch, header), header.record_count):
@@ -478,5 +477,5 @@ def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tup
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """Sequence numbers are int32 and wrap to 0."""
+    """Return the sequence number ``count`` after another; int32, wraps to 0."""
     return (sequence + count) % (INT32_MAX + 1)

@@ -1,8 +1,7 @@
-"""What the record of a transactional id says when it is a sink's: which of a streaming query's
-batches are committed.
+"""State of a sink: the batches of a streaming query that a transactional id has committed.
 
-It is a part of the handle's record, so that the record that commits a transaction is the one that
-says that its batch is done.
+It is part of the handle's record, so that one record commits a transaction and marks its batch as
+done.
 
 query id string · batch int64 · committed batch int64 · crc of the winners int64 · note string ·
 retired query ids array of string · tags
@@ -18,24 +17,24 @@ NO_BATCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """Invariant: the present query is none of the retired ones; its batches rise."""
+    """State of one sink. Invariant: the current query is not retired, and its batches increase."""
 
     query_id: str
-    """Whose batches are taken."""
+    """Id of the query whose batches are accepted."""
     batch_id: int = NO_BATCH
-    """The batch that the id's present or last transaction is for; -1: none of this query's."""
+    """Batch of the current or last transaction; -1 if it is not of this query."""
     committed_batch_id: int = NO_BATCH
-    """The last one that was committed by this query; -1: none yet."""
+    """Last batch that this query committed; -1 if none."""
     winners_crc: int = 0
-    """uint32, of the writers that this commit named."""
+    """CRC (uint32) of the writers in that commit."""
     note: str = ""
-    """What that commit wished to be remembered with it."""
+    """Note stored by that commit."""
     retired: tuple[str, ...] = ()
-    """Queries that were taken over from, oldest first: none of them comes back."""
+    """Former queries, oldest first. They cannot become current again."""
 
 
 def write_sink(writer: FieldWriter, sink: SinkState) -> None:
-    """As a structure within a value."""
+    """Write a structure within a value."""
     writer.string(sink.query_id)
     writer.int64(sink.batch_id)
     writer.int64(sink.committed_batch_id)
@@ -46,7 +45,7 @@ def write_sink(writer: FieldWriter, sink: SinkState) -> None:
 
 
 def read_sink(reader: FieldReader) -> SinkState:
-    """What ``write_sink`` wrote. Raises DamagedRecordError."""
+    """Read the structure that ``write_sink`` wrote. Raises DamagedRecordError."""
     sink = SinkState(
         query_id=reader.string(),
         batch_id=reader.int64(),

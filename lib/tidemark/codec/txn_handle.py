@@ -1,8 +1,8 @@
-"""Durable handles: the name of one transaction, good in any process and at any time.
+"""Durable handles: names of transactions, valid in any process and at any time.
 
-A handle is text that its users pass on as it is: which transaction of which transactional id. An id
-that expired and came back has another time of birth, so that old handles never name its new
-transactions.
+A handle is text that its users pass on unchanged. It identifies one transaction of a transactional
+id. An id that expired and is used again has another creation time, so that old handles never
+identify its new transactions.
 """
 
 from typing import Final, NamedTuple
@@ -13,22 +13,22 @@ _DIGITS_MAX: Final = 20
 
 
 class Handle(NamedTuple):
-    """What a handle says."""
+    """Fields of a handle."""
 
     transactional_id: str
     number: int
-    """Of the transaction, counted from 1."""
+    """Number of the transaction, counted from 1."""
     created_at: int
-    """Wall ms of the id's first transaction with a handle."""
+    """Wall time in ms of the id's first transaction with a handle."""
 
 
 def format_handle(handle: Handle) -> str:
-    """The text: ``1.<number>.<created_at>.<transactional id>``."""
+    """Return the text ``1.<number>.<created_at>.<transactional id>``."""
     return f"{_FORM}.{handle.number}.{handle.created_at}.{handle.transactional_id}"
 
 
 def parse_handle(text: str) -> Handle | None:
-    """What the text says; None when it is no handle."""
+    """Return the fields of a handle; None if the text is not a handle."""
     parts = text.split(".", _PARTS - 1)
     if len(parts) != _PARTS or parts[0] != _FORM:
         return None
@@ -39,7 +39,7 @@ def parse_handle(text: str) -> Handle | None:
 
 
 def transactional_id_of(text: str) -> str | None:
-    """Whose shard to ask; None when the text is no handle."""
+    """Return the transactional id, which determines the shard; None if the text is not a handle."""
     handle = parse_handle(text)
     return handle.transactional_id if handle is not None else None
 

@@ -1,18 +1,18 @@
-"""Records of ``__transaction_state``: Kafka's, byte for byte, and ours for transactions with many
-writers.
+"""Records of ``__transaction_state``: Kafka's, byte for byte, and Tidemark's own for multi-writer
+transactions.
 
 key    Transaction   version int16 (0) · transactional id
        Handle        version int16 (0x5400) · transactional id
        Writer        version int16 (0x5401) · transactional id · slot int32
 value  Transaction   Kafka's TransactionLogValue, versions 0 and 1 (flexible); 1 is written
-       Handle        version int16 (0; 1 of a sink), flexible: which transaction is open, how the
-                     last ones ended; from 1: whose batches they are, and which of them are done
-       Writer        version int16 (0), flexible: whose the slot is, and what was written with it
+       Handle        version int16 (0; 1 for a sink), flexible: the open transaction and the
+                     outcomes of the last ones; from 1: the state of the sink
+       Writer        version int16 (0), flexible: the writer of the slot and its partitions
 
-The version of a key is its type. Ours are numbered from 0x5400, far from where Kafka's grow. So is
-the one tagged field that we add to Kafka's value, which Kafka skips: the session's previous epoch.
-Kafka keeps that in memory only, so there a repeated InitProducerId or EndTxn is refused once the
-coordinator has moved.
+The version of a key is its type. Tidemark's types start at 0x5400, far from Kafka's. So does the
+one tagged field that Tidemark adds to Kafka's value, and which Kafka skips: the session's previous
+epoch. Kafka keeps that epoch in memory only, so it refuses a repeated InitProducerId or EndTxn once
+the coordinator has moved.
 """
 
 import struct
@@ -59,8 +59,8 @@ _VALUE_VERSION: Final = 1
 _FLEXIBLE_FROM: Final = 1
 _OUR_VALUE_VERSION: Final = 0
 _SINK_VALUE_VERSION: Final = 1
-"""Of a handle that is a sink's. A release that does not know of sinks must not take it over: it
-would forget which batch is done.
+"""Version of a sink's handle. A release without sinks must not take it over: it would lose the last
+committed batch.
 """
 
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
@@ -74,7 +74,7 @@ _NULL_COUNT: Final = b"\xff\xff\xff\xff"
 
 
 class TransactionState(IntEnum):
-    """States of a transactional id; the numbers are Kafka's, in its records."""
+    """States of a transactional id, with the numbers of Kafka's records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -92,11 +92,11 @@ class TransactionState(IntEnum):
 
 
 class EndKind(IntEnum):
-    """How a transaction with several writers ended."""
+    """Kind of end of a multi-writer transaction."""
 
     COMMITTED = 0
     ABORTED = 1
-    """By request."""
+    """Aborted by a request."""
     TIMED_OUT = 2
     SUPERSEDED = 3
     """Aborted for a newer session or transaction of its transactional id."""
@@ -104,7 +104,7 @@ class EndKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """The producer of Kafka's API and its transaction: Kafka's TransactionLogValue."""
+    """A producer of Kafka's API and its transaction: Kafka's TransactionLogValue."""
 
     transactional_id: str
     producer_id: int
@@ -112,84 +112,84 @@ class TransactionRecord:
     timeout_ms: int
     state: TransactionState
     updated_at: int
-    """Wall ms; each record of an id has a later one, so that it names the record."""
+    """Wall time in ms. It increases with each record of an id, so that it identifies the record."""
     started_at: int = -1
-    """Wall ms of the first partition; -1: none since the session began."""
+    """Wall time in ms of the first partition; -1 if there was none in this session."""
     partitions: frozenset[TopicPartition] = frozenset()
     previous_producer_id: int = -1
-    """Of the record before."""
+    """Producer id of the previous record."""
     next_producer_id: int = -1
-    """Takes over when this transaction is complete: the epochs of ``producer_id`` are used up."""
+    """Producer id after this transaction, if the epochs of ``producer_id`` are exhausted."""
     client_version: int = 0
-    """2: the transaction is ended by the rules of transactions v2 (KIP-890)."""
+    """2 if the transaction ends by the rules of transactions v2 (KIP-890)."""
     last_producer_epoch: int = -1
-    """Who repeats a request with this epoch is still the same session."""
+    """Previous epoch of the session. A repeated request with this epoch is of the same session."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionTombstone:
-    """The id was not used for long."""
+    """Removal of a producer's record: the id has expired."""
 
     transactional_id: str
 
 
 class Outcome(NamedTuple):
-    """How the transaction ``number`` of an id ended."""
+    """Outcome of the transaction ``number`` of an id."""
 
     number: int
     kind: EndKind
     winners_crc: int
-    """uint32, of the writers that a commit named: 0 for aborts."""
+    """CRC (uint32) of the writers in a commit; 0 for aborts."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandleRecord:
-    """The transaction with several writers that is open, or was last."""
+    """The open multi-writer transaction of an id, or its last one."""
 
     transactional_id: str
     number: int
-    """Counts the transactions of this id, from 1."""
+    """Number of the transaction within the id, from 1."""
     created_at: int
-    """Wall ms of the first: an id that expired and came back counts from 1 again."""
+    """Wall time in ms of the first transaction. An id that expired counts from 1 again."""
     timeout_ms: int
     state: TransactionState
     updated_at: int
-    """Wall ms; each record of an id has a later one."""
+    """Wall time in ms; it increases with each record of an id."""
     started_at: int
     winners: tuple[int, ...] = ()
-    """Once decided: the slots whose partitions are committed, ascending; all others abort."""
+    """Slots whose partitions are committed, ascending, once decided; all others abort."""
     outcomes: tuple[Outcome, ...] = ()
-    """Of the last transactions, once decided, oldest first."""
+    """Outcomes of the last decided transactions, oldest first."""
     sink: SinkState | None = None
-    """Of an id whose transactions are a query's batches."""
+    """State of the sink, if the id's transactions are batches of a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandleTombstone:
-    """The id was not used for long."""
+    """Removal of a handle's record: the id has expired."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """A hand-out of one slot in transaction ``number``."""
+    """Assignment of one slot to a writer in transaction ``number``."""
 
     transactional_id: str
     slot: int
     number: int
     writer: str
-    """The name it was enlisted by."""
+    """Name with which the writer was enlisted."""
     producer_id: int
     producer_epoch: int
     superseded: bool = False
-    """The name was enlisted again, and another slot has it."""
+    """True if the name was enlisted again and has another slot."""
     partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class WriterTombstone:
-    """The slot is gone with its transactional id."""
+    """Removal of a slot, together with its transactional id."""
 
     transactional_id: str
     slot: int
@@ -206,7 +206,7 @@ TxnRecord = (
 
 
 def encode(record: TxnRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; the value of a tombstone is None."""
+    """Return key and value; the value of a tombstone is None."""
     match record:
         case TransactionRecord():
             return _key(_TRANSACTION_KEY, record.transactional_id), _transaction_value(record)
@@ -223,10 +223,10 @@ def encode(record: TxnRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> TxnRecord | None:
-    """The record. This release ignores no kind of records, so None does not come yet.
+    """Return the record. None is for kinds of records to ignore, of which there are none yet.
 
-    Raises NewerRecordError for a type or version that is unknown and DamagedRecordError for bytes
-    that are no record.
+    Raises NewerRecordError for an unknown type or version, and DamagedRecordError for bytes that
+    are not a record.
     """
     reader = FieldReader(key)
     key_type = reader.int16()
@@ -243,30 +243,30 @@ def decode(key: bytes, value: bytes | None) -> TxnRecord | None:
 
 
 def encoded_bytes(record: TxnRecord) -> int:
-    """Of key and value together: what counts for the size of a batch."""
+    """Return the size of key and value together, as counted for a batch."""
     key, value = encode(record)
     return len(key) + len(value or b"")
 
 
 class _Writer(FieldWriter):
-    """With what transactions have beyond groups."""
+    """Writer with the field types of transactions that groups lack."""
 
     def int16(self, value: int) -> None:
-        """Two bytes, big-endian."""
+        """Write two bytes, big-endian."""
         high, low = _INT16.pack(value)
         self.int8(high - 256 if high > 127 else high)
         self.int8(low - 256 if low > 127 else low)
 
     def null_array(self) -> None:
-        """No array at all, in the flexible encoding."""
+        """Write a null array in the flexible encoding."""
         self.int8(0)
 
 
 class _Reader(FieldReader):
-    """With what transactions have beyond groups."""
+    """Reader with the field types of transactions that groups lack."""
 
     def null_array(self) -> bool:
-        """Whether a null array comes next, which is read then."""
+        """Read a null array if it comes next; return True if it did."""
         null = b"\x00" if self._flexible else _NULL_COUNT
         found = self._data[self._position : self._position + len(null)] == null
         if found:
@@ -288,7 +288,7 @@ def _writer_key(record: WriterRecord | WriterTombstone) -> bytes:
 
 
 def _write_partitions(writer: _Writer, partitions: Iterable[TopicPartition]) -> None:
-    """Kafka's PartitionsSchema: by topic. Sorted, so that equal records have equal bytes."""
+    """Write Kafka's PartitionsSchema: by topic, sorted so that equal records have equal bytes."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -333,7 +333,7 @@ def _transaction_value(record: TransactionRecord) -> bytes:
 
 
 def _transaction_tags(record: TransactionRecord) -> dict[int, bytes]:
-    """Those that differ from their defaults."""
+    """Return the tagged fields that differ from their defaults."""
     tags: dict[int, bytes] = {}
     if record.previous_producer_id != -1:
         tags[_PREVIOUS_PRODUCER_ID_TAG] = _INT64.pack(record.previous_producer_id)

@@ -1,7 +1,6 @@
-"""Zig-zag variable-length integers, as records use them (protobuf's sint32 and sint64).
+"""Zig-zag variable-length integers, as used in records (protobuf's sint32 and sint64).
 
-Small values are looked up in a table: lengths, deltas and counts of ordinary records never leave
-it.
+Small values are looked up in a table, which covers lengths, deltas and counts of ordinary records.
 """
 
 from typing import Final
@@ -16,7 +15,7 @@ _TABLE_VALUES: Final = 2_048
 
 
 def _encode_unsigned(number: int) -> bytes:
-    """Seven bits a byte, least significant first; the high bit says that more follow."""
+    """Encode with seven bits per byte, least significant first; the high bit means more bytes."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -28,12 +27,12 @@ def _encode_unsigned(number: int) -> bytes:
 SMALL: Final[tuple[bytes, ...]] = tuple(
     _encode_unsigned(value << 1) for value in range(_TABLE_VALUES)
 )
-"""Encodings of 0..2047: what a hot loop may index itself, having tested the bounds."""
+"""Encodings of 0 to 2047. A hot loop may index the table itself, within its bounds."""
 
 ONE_BYTE: Final[tuple[int | None, ...]] = tuple(
     (byte >> 1) ^ -(byte & 1) if byte < 0x80 else None for byte in range(256)
 )
-"""The value that a first byte stands for; None where more bytes follow. For hot loops, likewise."""
+"""Values of single bytes, None if more bytes follow. For hot loops, too."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -45,7 +44,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode at ``position``: the value and the position behind it.
+    """Decode at ``position``; return the value and the position after it.
 
     Raises IndexError beyond the end and ValueError for more than ten bytes or more than 64 bits.
     """

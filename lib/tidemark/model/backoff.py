@@ -1,4 +1,4 @@
-"""Exponential back-off with jitter (KIP-580). Chance is an argument."""
+"""Exponential back-off with jitter (KIP-580). Randomness is an argument."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Backoff:
         return min(doubled, max(self.max_ms, self.first_ms)) * spread
 
     def is_longest(self, failures: int) -> bool:
-        """Return True if further failures do not lengthen the delay."""
+        """True if further failures do not lengthen the delay."""
         return self.delay_ms(failures, EVEN) >= self.max_ms
 
 

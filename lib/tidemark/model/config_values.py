@@ -1,4 +1,4 @@
-"""Kinds of configuration values: how Kafka spells, parses and refuses each."""
+"""Kinds of configuration values, parsed and refused as in Kafka."""
 
 import re
 from collections.abc import Callable
@@ -11,14 +11,15 @@ LONG_MIN: Final = -(2**63)
 
 
 class InvalidConfigError(ValueError):
-    """A configuration value that cannot be: says which, and what may stand there."""
+    """An invalid configuration value. The message names it and the valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKind:
     """One kind of value.
 
-    ``type_number`` is DescribeConfigs': 1 boolean, 2 string, 3 int, 5 long, 6 double, 7 list.
+    ``type_number`` is that of DescribeConfigs: 1 boolean, 2 string, 3 int, 5 long, 6 double,
+    7 list.
     """
 
     type_number: int
@@ -26,7 +27,7 @@ class ConfigKind:
 
 
 def boolean() -> ConfigKind:
-    """``true`` or ``false``, in any case."""
+    """Return the kind of ``true`` and ``false``, in any case."""
 
     def parse(text: str) -> bool:
         lowered = text.strip().lower()
@@ -38,7 +39,7 @@ def boolean() -> ConfigKind:
 
 
 def integer(low: int, high: int = INT_MAX, *, long: bool = False) -> ConfigKind:
-    """A whole number within [low, high]."""
+    """Return the kind of whole numbers within [low, high]."""
 
     def parse(text: str) -> int:
         if re.fullmatch(r"[+-]?\d+", text.strip()) is None:
@@ -52,12 +53,12 @@ def integer(low: int, high: int = INT_MAX, *, long: bool = False) -> ConfigKind:
 
 
 def long(low: int) -> ConfigKind:
-    """A 64-bit whole number, at least ``low``."""
+    """Return the kind of 64-bit whole numbers from ``low`` on."""
     return integer(low, LONG_MAX, long=True)
 
 
 def double(low: float, high: float) -> ConfigKind:
-    """A number within [low, high]."""
+    """Return the kind of numbers within [low, high]."""
 
     def parse(text: str) -> float:
         try:
@@ -72,7 +73,7 @@ def double(low: float, high: float) -> ConfigKind:
 
 
 def one_of(*choices: str) -> ConfigKind:
-    """One of a few words."""
+    """Return the kind that is one of ``choices``."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -83,12 +84,12 @@ def one_of(*choices: str) -> ConfigKind:
 
 
 def string() -> ConfigKind:
-    """Any text."""
+    """Return the kind of any text."""
     return ConfigKind(2, str)
 
 
 def list_of(*choices: str) -> ConfigKind:
-    """Comma-separated words, each one of ``choices`` (any, when none are named)."""
+    """Return the kind of comma-separated words, each one of ``choices`` (any word if empty)."""
 
     def parse(text: str) -> tuple[str, ...]:
         words = tuple(word.strip() for word in text.split(",") if word.strip())

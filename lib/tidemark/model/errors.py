@@ -1,4 +1,4 @@
-"""Every error a Tidemark service answers: Kafka's numbers and names, one table for all services."""
+"""Every error of Tidemark's services: Kafka's numbers and names, one table for all services."""
 
 from enum import IntEnum
 from typing import Final
@@ -145,7 +145,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, perhaps at another broker."""
+        """True if the same request may succeed later, perhaps at another broker."""
         return self in RETRIABLE
 
 
@@ -188,7 +188,7 @@ RETRIABLE: Final = frozenset(
 
 
 class TidemarkError(Exception):
-    """An answer that is an error: what failed, where, and where possible what to try."""
+    """An error response. The message has what failed, where, and if possible what to try."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{message} ({code.name})")

@@ -1,7 +1,7 @@
-"""Dynamic configuration of consumer groups: which keys there are, and what a value may be.
+"""Dynamic configuration of consumer groups: keys and valid values.
 
-Kafka's names (KIP-848: the group resource). A group that sets nothing has what its coordinator's
-broker is configured with.
+The names are Kafka's (KIP-848: the group resource). A group without a value uses the configuration
+of its coordinator's broker.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 
 
 class GroupConfigKey(NamedTuple):
-    """One key. ``broker_name`` is the broker's key that is in force where a group sets nothing;
-    ``low_name`` and ``high_name`` are those that bound what a group may set.
+    """One key. ``broker_name`` is the broker's key that applies to groups without a value;
+    ``low_name`` and ``high_name`` are the broker's keys that bound a group's value.
     """
 
     name: str
@@ -45,11 +45,11 @@ _KEYS: Final = (
     ),
 )
 GROUP_CONFIG_KEYS: Final[Mapping[str, GroupConfigKey]] = {key.name: key for key in _KEYS}
-"""By name, sorted."""
+"""Keys by name, sorted."""
 
 
 def group_config(configs: Mapping[str, str]) -> dict[str, int]:
-    """The values that a group sets, parsed. Raises InvalidConfigError with Kafka's words."""
+    """Parse the values that a group sets. Raises InvalidConfigError with Kafka's messages."""
     values: dict[str, int] = {}
     for name, text in configs.items():
         key = GROUP_CONFIG_KEYS.get(name)
@@ -69,6 +69,6 @@ def group_config(configs: Mapping[str, str]) -> dict[str, int]:
 
 
 def check_pair(session_timeout_ms: int, heartbeat_interval_ms: int) -> None:
-    """Raises InvalidConfigError where members would be gone before they are told to call."""
+    """Raise InvalidConfigError if sessions would time out before the next heartbeat."""
     if session_timeout_ms <= heartbeat_interval_ms:
         raise InvalidConfigError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")

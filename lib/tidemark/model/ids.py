@@ -1,4 +1,4 @@
-"""Numbers that must not be confused, each a type of its own.
+"""Types of numbers that must not be confused.
 
 Offsets and watermarks named ``*_end`` or ``high_watermark`` are exclusive, ``last_*_offset`` is
 inclusive.
@@ -10,35 +10,35 @@ Offset = NewType("Offset", int)
 """Position of a record in a partition, from 0; int64."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Raised by the controller at every change of a partition's leader; int32."""
+"""Epoch of a partition's leader, raised by the controller at every change of leader; int32."""
 
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""Raised by the controller at every change of a partition's state; int32."""
+"""Epoch of a partition's state, raised by the controller at every change of it; int32."""
 
 BrokerId = NewType("BrokerId", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Given by the controller at each registration of a broker; int64, increasing over the cluster."""
+"""Epoch of a broker's registration; int64, given by the controller, increasing in the cluster."""
 
 ControllerId = NewType("ControllerId", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 
 ProducerId = NewType("ProducerId", int)
-"""Unique for each producer session (KIP-98); int64."""
+"""Id of a producer session (KIP-98), never used again; int64."""
 
 ProducerEpoch = NewType("ProducerEpoch", int)
-"""int16; an older one of the same producer id is fenced."""
+"""Epoch of a producer id; int16. Older epochs of the same producer id are fenced."""
 
 Sequence = NewType("Sequence", int)
 """Number of a record within (producer id, partition); int32, wraps to 0 after 2**31 - 1."""
 
 TopicId = NewType("TopicId", bytes)
-"""A topic's identity: 16 bytes of a UUID. A recreated topic has another."""
+"""Identity of a topic: 16 bytes of a UUID. A recreated topic has a new one."""
 
 InstantMs = NewType("InstantMs", int)
-"""A monotonic instant, for intervals and deadlines only."""
+"""Monotonic time in milliseconds, for intervals and deadlines only."""
 
 WallMs = NewType("WallMs", int)
-"""Milliseconds since 1970, UTC: what timestamps of records are made of."""
+"""Milliseconds since 1970, UTC, as in timestamps of records."""
 
 NO_OFFSET: Final = Offset(-1)
 NO_EPOCH: Final = LeaderEpoch(-1)

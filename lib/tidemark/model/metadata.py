@@ -1,6 +1,6 @@
-"""ClusterImage: who is there and who leads what, as the controller last said.
+"""ClusterImage: the metadata of a cluster at one position of the controller's feed.
 
-Frozen; a delta makes a new one.
+It is frozen; applying a delta creates a new image.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from tidemark.model.ids import (
 
 
 class FeedPosition(NamedTuple):
-    """A point of the metadata feed; compares as a pair."""
+    """Position in the metadata feed; compares as a pair."""
 
     controller_epoch: ControllerEpoch
     version: int
@@ -29,20 +29,20 @@ class FeedPosition(NamedTuple):
 
 NO_COORDINATOR: Final = -1
 TXN: Final = "txn"
-"""The kind of txn-coordinators."""
+"""Kind of coordinator of the txn-coordinators."""
 COORDINATOR_KINDS: Final = (TXN,)
 
 PLAINTEXT: Final = "PLAINTEXT"
-"""The security protocol of a listener without TLS, as Kafka names it."""
+"""Kafka's name of the security protocol of a listener without TLS."""
 INTERNAL_LISTENER: Final = "INTERNAL"
-"""The listener for other brokers."""
+"""Name of the listener for other brokers."""
 
 START_OF_FEED: Final = FeedPosition(ControllerEpoch(-1), -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one named listener of a broker is reached, as advertised."""
+    """Advertised address of one named listener of a broker."""
 
     listener: str
     host: str
@@ -51,12 +51,12 @@ class Endpoint:
 
 
 class InternalTopic(NamedTuple):
-    """How a broker is configured to make one of the coordinators' own topics."""
+    """A broker's configuration for creating one of the internal topics."""
 
     name: str
     replication_factor: int
     min_insync_replicas: int
-    """0: as all topics."""
+    """min.insync.replicas of the topic; 0 for that of all topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +72,22 @@ class BrokerImage:
     node: str
     fenced: bool
     boot_id: str = ""
-    """The kernel's, at registration: another one means that its page cache is gone."""
+    """Boot id of the kernel at registration. After a change the page cache is lost."""
     log_dir_ids: tuple[bytes, ...] = ()
     shutting_down: bool = False
-    """It asked to lead nothing any more."""
+    """True once the broker has requested a controlled shutdown."""
     lease_ms: int = 0
-    """Its lease.ms; 0: a release that does not say. Stored, and not part of the feed."""
+    """lease.ms of the broker; 0 for a release that does not send it. Stored, not in the feed."""
     internal_topics: tuple[InternalTopic, ...] = ()
-    """Empty: a release that does not say. Stored, and not part of the feed."""
+    """Empty for a release that does not send them. Stored, not in the feed."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The address advertised for a named listener."""
+        """Return the address advertised for a named listener."""
         return next((point for point in self.endpoints if point.listener == listener), None)
 
     def replication_endpoint(self) -> Endpoint | None:
-        """Where followers fetch: listener INTERNAL, else the first that speaks no TLS; None: they
-        cannot.
+        """Return the endpoint from which followers fetch: listener INTERNAL, else the first one
+        without TLS; None if there is neither.
         """
         plain = [point for point in self.endpoints if point.security_protocol == PLAINTEXT]
         return next((point for point in plain if point.listener == INTERNAL_LISTENER), None) or (
@@ -97,7 +97,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition's state as agreed in ZooKeeper. ``replicas`` is in order of preference."""
+    """State of one partition, as stored in ZooKeeper. ``replicas`` is in order of preference."""
 
     partition: int
     replicas: tuple[BrokerId, ...]
@@ -106,24 +106,24 @@ class PartitionImage:
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     elr: tuple[BrokerId, ...] = ()
-    """Eligible leader replicas (KIP-966): left the ISR when it fell below min.insync.replicas, and
-    hold all below the high watermark, which has not moved since.
+    """Eligible leader replicas (KIP-966). They left the ISR when it fell below
+    min.insync.replicas, and hold all records below the high watermark, which has not moved since.
     """
     last_known_leader: BrokerId = NO_BROKER
     adding: tuple[BrokerId, ...] = ()
-    """Of ``replicas``: on their way in (KIP-455)."""
+    """Members of ``replicas`` that a reassignment adds (KIP-455)."""
     removing: tuple[BrokerId, ...] = ()
-    """Of ``replicas``: on their way out."""
+    """Members of ``replicas`` that a reassignment removes."""
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether replicas are being moved."""
+        """True while replicas are being reassigned."""
         return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic; ``configs`` holds only what was set, ``partitions`` is indexed by number."""
+    """One topic. ``configs`` holds only the keys set; ``partitions`` is indexed by number."""
 
     name: str
     topic_id: TopicId
@@ -132,7 +132,7 @@ class TopicImage:
 
 
 CoordinatorKey = tuple[str, int]
-"""Kind and coordinator id."""
+"""Kind and id of a coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +144,19 @@ class CoordinatorImage:
     incarnation_id: bytes
     grpc_endpoint: str
     coordinator_epoch: int = -1
-    """Given at each registration; increasing over the cluster, and never a broker's epoch."""
+    """Epoch of the registration, increasing in the cluster; brokers' epochs never equal it."""
 
     @property
     def key(self) -> CoordinatorKey:
-        """What no two of them share."""
+        """Unique key of the coordinator."""
         return self.kind, self.coordinator_id
 
 
 class ShardOwner(NamedTuple):
-    """Who serves one partition of a coordinator's state topic.
+    """Owner of one partition of a coordinator's state topic.
 
-    ``owner_epoch`` is 0 until there was a first owner, and then only rises. It may be ahead of the
-    one that the owner writes with: an acquisition whose answer was lost.
+    ``owner_epoch`` is 0 before the first owner, and only increases. It may be ahead of the epoch
+    that the owner uses, if the response to an acquisition was lost.
     """
 
     shard: int
@@ -166,8 +166,8 @@ class ShardOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDelta:
-    """What one feed position changed. Topics come whole, or as those of their partitions that
-    changed; a deleted one is named by its id. Of shards only those come that changed.
+    """Change of metadata at one position of the feed. A changed topic is whole, or represented by
+    its changed partitions; a deleted one by its id. ``shards_changed`` holds only changed shards.
     """
 
     brokers_changed: tuple[BrokerImage, ...] = ()
@@ -180,13 +180,13 @@ class ClusterDelta:
     coordinators_gone: tuple[CoordinatorKey, ...] = ()
     shards_changed: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
     group_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By group; empty: it sets nothing any more."""
+    """Configurations by group; empty for a group that has none left."""
     partitions_changed: Mapping[TopicId, tuple[PartitionImage, ...]] = field(default_factory=dict)
-    """Partitions that there were before, of topics of which nothing else changes."""
+    """Existing partitions of topics that do not change otherwise."""
 
     def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
-        """The same change of ``before``, with partitions in place of whole topics where that is
-        all that changes of them.
+        """Return the same change of ``before``, with partitions in place of whole topics where
+        only partitions change.
         """
         whole: list[TopicImage] = []
         partitions = dict(self.partitions_changed)
@@ -208,9 +208,9 @@ class ClusterDelta:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All metadata at one feed position. ``broker_configs[""]`` is the cluster-wide default;
-    ``shards[kind][n]`` says who owns shard n, and is empty until the kind's state topic exists;
-    ``group_configs`` has the groups that set something.
+    """All metadata at one position of the feed. ``broker_configs[""]`` is the cluster-wide default.
+    ``shards[kind][n]`` is the owner of shard n; ``shards[kind]`` is empty until the kind's state
+    topic exists. ``group_configs`` has only groups with a configuration.
     """
 
     position: FeedPosition = START_OF_FEED
@@ -226,7 +226,7 @@ class ClusterImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
-        """Who is to be asked about what falls into this shard; None while nobody is."""
+        """Return the coordinator that owns this shard; None while there is none."""
         owners = self.shards.get(kind, ())
         if not 0 <= shard < len(owners):
             return None
@@ -235,7 +235,7 @@ class ClusterImage:
     def apply(
         self, delta: ClusterDelta, position: FeedPosition, controller_id: ControllerId
     ) -> "ClusterImage":
-        """The image after a delta; this one stays as it is."""
+        """Return the image after a delta; this one does not change."""
         assert position > self.position, f"feed went back: {self.position} then {position}"
         topics, topics_by_id = self._topics_after(delta)
         brokers = self.brokers
@@ -264,8 +264,8 @@ class ClusterImage:
     def _topics_after(
         self, delta: ClusterDelta
     ) -> tuple[Mapping[str, TopicImage], Mapping[TopicId, TopicImage]]:
-        """``topics`` and ``topics_by_id`` as a delta leaves them. Of a topic whose partitions
-        changed the tuple of references is copied, 70 us for 5,000; no partition is looked at.
+        """Return ``topics`` and ``topics_by_id`` after a delta. For a topic whose partitions change
+        only the tuple of references is copied: 70 us for 5,000 partitions.
         """
         if not (delta.topics_changed or delta.topics_deleted or delta.partitions_changed):
             return self.topics, self.topics_by_id
@@ -286,7 +286,7 @@ class ClusterImage:
         return topics, topics_by_id
 
     def group_configs_after(self, delta: ClusterDelta) -> Mapping[str, Mapping[str, str]]:
-        """``group_configs`` as a delta leaves them."""
+        """Return ``group_configs`` after a delta."""
         if not delta.group_configs_changed:
             return self.group_configs
         after = {**self.group_configs, **delta.group_configs_changed}
@@ -295,7 +295,7 @@ class ClusterImage:
     def coordinators_after(
         self, delta: ClusterDelta
     ) -> tuple[Mapping[CoordinatorKey, CoordinatorImage], Mapping[str, tuple[ShardOwner, ...]]]:
-        """``coordinators`` and ``shards`` as a delta leaves them."""
+        """Return ``coordinators`` and ``shards`` after a delta."""
         coordinators, shards = self.coordinators, self.shards
         if delta.coordinators_changed or delta.coordinators_gone:
             changed = {one.key: one for one in delta.coordinators_changed}
@@ -315,6 +315,6 @@ class ClusterImage:
 def with_owners(
     owners: tuple[ShardOwner, ...], changed: tuple[ShardOwner, ...]
 ) -> tuple[ShardOwner, ...]:
-    """The owners after some of them changed; new shards come after those there are."""
+    """Return the owners after a change of some; new shards follow the existing ones."""
     by_shard = {one.shard: one for one in (*owners, *changed)}
     return tuple(by_shard[shard] for shard in sorted(by_shard))

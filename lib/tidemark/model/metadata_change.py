@@ -1,5 +1,5 @@
-"""MetadataChange: the difference of two images, by kind. The first image is the difference from
-the empty one.
+"""MetadataChange: the difference of two images, by kind. The first image is compared with the empty
+one.
 
 Comparing large images takes time: ``changes`` is a generator that yields after bounded work.
 """
@@ -18,7 +18,7 @@ from tidemark.model.metadata import (
 )
 
 COMPARED_AT_ONCE: Final = 2_000
-"""Partitions between two yields: a few milliseconds."""
+"""Partitions compared between two yields, which takes a few milliseconds."""
 
 
 class Kind(enum.Flag):
@@ -27,7 +27,7 @@ class Kind(enum.Flag):
     TOPICS_CREATED = enum.auto()
     TOPICS_DELETED = enum.auto()
     PARTITIONS = enum.auto()
-    """Partitions of a topic that stays: changed or added."""
+    """Changed or added partitions of an existing topic."""
     TOPIC_CONFIGS = enum.auto()
     BROKERS = enum.auto()
     BROKER_CONFIGS = enum.auto()
@@ -37,30 +37,30 @@ class Kind(enum.Flag):
     FIRST = enum.auto()
     """The first image of this process."""
     POSITION = enum.auto()
-    """Of every change: a new image."""
+    """A new image: part of every change."""
 
 
 class ChangedPartitions(NamedTuple):
-    """Partitions of one topic, as the new image has it."""
+    """Changed partitions of one topic of the new image."""
 
     topic: TopicImage
     numbers: tuple[int, ...]
 
 
 class MetadataChange(NamedTuple):
-    """What moved between ``before`` and ``image``."""
+    """Difference between ``before`` and ``image``."""
 
     before: ClusterImage
     image: ClusterImage
     kinds: Kind
     topics_created: tuple[TopicImage, ...]
     topics_deleted: tuple[TopicImage, ...]
-    """As they were."""
+    """Deleted topics as in ``before``."""
     topics_configured: tuple[TopicImage, ...]
-    """Topics that stay, with other settings."""
+    """Existing topics whose configuration changed."""
     partitions: tuple[ChangedPartitions, ...]
     brokers: frozenset[BrokerId]
-    """Registered, changed or gone."""
+    """Brokers that registered, changed or left."""
 
     @property
     def is_first(self) -> bool:
@@ -71,7 +71,7 @@ class MetadataChange(NamedTuple):
 def changes(
     before: ClusterImage, image: ClusterImage, delta: ClusterDelta | None
 ) -> Generator[None, None, MetadataChange]:
-    """Compare two images, in bounded steps. ``delta`` says where to look; None: everywhere."""
+    """Compare two images in bounded steps, restricted to the objects of ``delta`` unless None."""
     created: list[TopicImage] = []
     configured: list[TopicImage] = []
     partitions: list[ChangedPartitions] = []
@@ -126,7 +126,7 @@ def changes(
 
 
 def _topics(image: ClusterImage, delta: ClusterDelta | None) -> Iterator[TopicImage]:
-    """The topics of ``image`` that may have changed."""
+    """Yield the topics of ``image`` that may have changed."""
     if delta is None:
         yield from image.topics_by_id.values()
         return

@@ -17,7 +17,7 @@ class PartitionLeader(NamedTuple):
 
 
 def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | None:
-    """One partition of an image; None when the image has no such partition."""
+    """Return one partition of an image; None if the image does not have it."""
     topic = image.topics.get(at.topic)
     if topic is None or not 0 <= at.partition < len(topic.partitions):
         return None
@@ -25,8 +25,8 @@ def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | 
 
 
 def find_leader(image: ClusterImage, at: TopicPartition) -> PartitionLeader | None:
-    """Leader of a partition; None while the partition is unknown, has no leader, or its leader has
-    no endpoint.
+    """Return the leader of a partition; None while the partition is unknown, has no leader, or its
+    leader has no endpoint.
     """
     partition = find_partition(image, at)
     if partition is None or partition.leader == NO_BROKER:

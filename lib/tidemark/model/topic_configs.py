@@ -1,4 +1,4 @@
-"""Topic configuration: Kafka's names, defaults and validation, and ``flush``, which is ours."""
+"""Topic configuration: Kafka's names, defaults and validation, and Tidemark's own ``flush``."""
 
 import difflib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from tidemark.model.config_values import (
 
 
 class TopicConfigKey(NamedTuple):
-    """One key. ``broker_name`` is the broker-wide key that overrides the default, '' if none."""
+    """One key. ``broker_name`` is the broker-wide key that overrides the default; '' if none."""
 
     name: str
     kind: ConfigKind
@@ -233,7 +233,9 @@ TOPIC_CONFIG_KEYS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic's effective configuration: an attribute a key of TOPIC_CONFIG_KEYS, _ for dots."""
+    """Effective configuration of a topic. Attributes are the keys of TOPIC_CONFIG_KEYS, with _ for
+    dots.
+    """
 
     cleanup_policy: tuple[str, ...]
     compression_type: str
@@ -267,17 +269,17 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether cleanup.policy names compact."""
+        """True if cleanup.policy contains compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes_by_retention(self) -> bool:
-        """Whether cleanup.policy names delete."""
+        """True if cleanup.policy contains delete."""
         return "delete" in self.cleanup_policy
 
 
 def unknown_key_problem(name: str) -> str | None:
-    """For a key that is not a topic's: what to say, with the nearest name. None for a known one."""
+    """Return a message with the most similar name for an unknown key; None for a known key."""
     if name in TOPIC_CONFIG_KEYS:
         return None
     near = difflib.get_close_matches(name, TOPIC_CONFIG_KEYS, n=1)
@@ -285,7 +287,7 @@ def unknown_key_problem(name: str) -> str | None:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """One value, parsed. Raises InvalidConfigError with Kafka's words."""
+    """Parse one value. Raises InvalidConfigError with Kafka's messages."""
     problem = unknown_key_problem(name)
     if problem is not None:
         raise InvalidConfigError(problem)
@@ -300,9 +302,10 @@ def parse_value(name: str, text: str) -> Any:
 def topic_config(
     overrides: Mapping[str, str], broker_defaults: Mapping[str, str] | None = None
 ) -> TopicConfig:
-    """What was set on the topic over ``broker_defaults`` (by topic key) over Kafka's defaults.
+    """Return the configuration of a topic: ``overrides``, else ``broker_defaults`` (by topic key),
+    else Kafka's defaults.
 
-    Raises InvalidConfigError for an unknown key, a bad value, or keys that contradict each other.
+    Raises InvalidConfigError for an unknown key, an invalid value or contradictory keys.
     """
     return _parsed(tuple(sorted(overrides.items())), tuple(sorted((broker_defaults or {}).items())))
 
@@ -311,7 +314,7 @@ def topic_config(
 def _parsed(
     overrides: tuple[tuple[str, str], ...], broker_defaults: tuple[tuple[str, str], ...]
 ) -> TopicConfig:
-    """Topics mostly share their settings, so that their parsed form is shared too."""
+    """Parse a configuration. Cached, because most topics have the same settings."""
     texts = {key.name: key.default for key in _KEYS} | dict(broker_defaults) | dict(overrides)
     config = TopicConfig(
         **{name.replace(".", "_"): parse_value(name, text) for name, text in texts.items()}

@@ -8,8 +8,8 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Topics with the state of groups and transactions. Brokers create them when first needed, clients
-may before, with other counts, as in Kafka; clients may read, but not write them.
+"""Topics with the state of groups and transactions. Brokers create them when they first need them.
+As in Kafka, clients may create them earlier with other counts, and may read but not write them.
 """
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -21,12 +21,12 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """Kafka's form, also the name of the partition's directory: ``orders-3``."""
+        """Return Kafka's form, also the name of the partition's directory: ``orders-3``."""
         return f"{self.topic}-{self.partition}"
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What is wrong with a topic's name, in words for its user; None when nothing is."""
+    """Return a message for an invalid topic name; None for a valid one."""
     if not name:
         return "a topic name must not be empty"
     if name in (".", ".."):
@@ -41,5 +41,5 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def metric_name(name: str) -> str:
-    """Names that differ only by '.' and '_' collide in metrics: only one of them may exist."""
+    """Return a topic's name in metrics. Of names that collide there only one may exist."""
     return name.replace(".", "_")
