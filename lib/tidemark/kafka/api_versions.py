@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 4, both directions (KIP-35, KIP-511, KIP-584).
 
-The response header is always v0, and a request of an unknown version is answered in version 0 with
-UNSUPPORTED_VERSION. Below version 4 supported features whose minimum is 0 are left out, because
+The response header is always v0. A request of an unknown version gets a response of version 0 with
+UNSUPPORTED_VERSION. Responses below version 4 omit supported features whose minimum is 0, because
 older Java clients refuse them (KAFKA-17492).
 """
 
@@ -38,14 +38,14 @@ _ZK_MIGRATION_TAG: Final = 3
 
 
 class ApiVersionsRequest(NamedTuple):
-    """Who the client is; both '' before version 3."""
+    """Software of the client; both fields are '' before version 3."""
 
     client_software_name: str
     client_software_version: str
 
 
 class ApiVersion(NamedTuple):
-    """The versions of one API that the answering broker advertises; bounds inclusive."""
+    """Versions of one API that the responding broker advertises; bounds inclusive."""
 
     api_key: int
     min_version: int
@@ -53,7 +53,7 @@ class ApiVersion(NamedTuple):
 
 
 class SupportedFeature(NamedTuple):
-    """The levels of a feature that a broker can take part in."""
+    """Levels of a feature that a broker supports."""
 
     name: str
     min_version: int
@@ -61,7 +61,7 @@ class SupportedFeature(NamedTuple):
 
 
 class FinalizedFeature(NamedTuple):
-    """The levels of a feature that the cluster has agreed on."""
+    """Levels of a feature that the cluster has finalized."""
 
     name: str
     max_version_level: int
@@ -69,7 +69,7 @@ class FinalizedFeature(NamedTuple):
 
 
 class ApiVersionsResponse(NamedTuple):
-    """``finalized_features_epoch`` is -1 where unknown."""
+    """Response to ApiVersions; ``finalized_features_epoch`` is -1 if unknown."""
 
     error_code: int
     api_versions: Sequence[ApiVersion]
@@ -92,7 +92,7 @@ def read_api_versions_request(body: memoryview, version: int) -> ApiVersionsRequ
 
 
 def write_api_versions_request(version: int, request: ApiVersionsRequest) -> bytes:
-    """The body of a request; empty before version 3."""
+    """Return the body of a request; empty before version 3."""
     if version < _FLEXIBLE_FROM:
         return b""
     name, software_version = request
@@ -100,7 +100,7 @@ def write_api_versions_request(version: int, request: ApiVersionsRequest) -> byt
 
 
 def write_api_versions_response(version: int, response: ApiVersionsResponse) -> bytes:
-    """The body of a response; the header before it is always v0."""
+    """Return the body of a response; its header is always v0."""
     pieces = [INT16.pack(response.error_code)]
     if version >= _FLEXIBLE_FROM:
         pieces.append(uvarint(len(response.api_versions) + 1))

@@ -1,9 +1,9 @@
-"""Which Kafka APIs Tidemark knows, in which versions.
+"""Kafka APIs that Tidemark supports, and their versions.
 
-``advertised_min`` is what ApiVersions answers and ``served_min`` what is decoded: they differ for
-Produce alone, whose advertised minimum must read 0 or librdkafka before 2.11.1 silently drops
-compression (KAFKA-18659). ``max`` is inclusive. ``flexible_from`` is the first version with compact
-encoding and tagged fields (KIP-482), None where no version has them.
+``advertised_min`` is the minimum in responses to ApiVersions, ``served_min`` the minimum that is
+decoded. They differ only for Produce, whose advertised minimum must be 0, or librdkafka before
+2.11.1 silently drops compression (KAFKA-18659). ``max`` is inclusive. ``flexible_from`` is the
+first version with compact encoding and tagged fields (KIP-482), None if no version has them.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys (KRaft's, internal, telemetry and streams keys are left out)."""
+    """Kafka's API keys, without those of KRaft, telemetry, streams and internal APIs."""
 
     PRODUCE = 0
     FETCH = 1
@@ -84,7 +84,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """The versions of one API; bounds inclusive."""
+    """Versions of one API; bounds inclusive."""
 
     advertised_min: int
     served_min: int
@@ -92,11 +92,11 @@ class ApiVersionRange:
     flexible_from: int | None
 
     def serves(self, version: int) -> bool:
-        """Whether a request of this version can be decoded."""
+        """True if a request of this version can be decoded."""
         return self.served_min <= version <= self.max
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact encoding and tagged fields."""
+        """True if this version has compact encoding and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
@@ -172,8 +172,7 @@ APIS: Final[Mapping[ApiKey, ApiVersionRange]] = MappingProxyType(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: _versions(0, 0, 0),
     }
 )
-# The share-group state APIs are for the internal listener alone and are never advertised to
-# clients.
+# The APIs of share-group state are only for the internal listener, and never advertised to clients.
 INTERNAL_APIS: Final = frozenset(
     {
         ApiKey.INITIALIZE_SHARE_GROUP_STATE,
@@ -189,12 +188,12 @@ _BY_NUMBER: Final[Mapping[int, ApiVersionRange]] = {int(key): value for key, val
 
 
 def is_served(api_key: int, version: int) -> bool:
-    """Whether this API and version can be decoded at all; never raises."""
+    """True if this API and version can be decoded; never raises."""
     versions = _BY_NUMBER.get(api_key)
     return versions is not None and versions.serves(version)
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version has compact encoding; False for an unknown API."""
+    """True if this version has compact encoding; False for an unknown API."""
     versions = _BY_NUMBER.get(api_key)
     return versions is not None and versions.is_flexible(version)

@@ -1,8 +1,8 @@
-"""A typed error answer to any served request, for failures outside its handler.
+"""Typed error responses to any served request, for failures outside its handler.
 
-Where the response has a top-level error code, that is set. Where errors belong to topics,
-partitions, groups or resources, the request is read again and each thing it names gets the error
-(`_MIRRORS`), as Kafka's own ``getErrorResponse`` does request by request.
+A top-level error code is set if the response has one. If errors belong to topics, partitions,
+groups or resources, the request is read again, and each of these in it gets the error
+(`_MIRRORS`), as in ``getErrorResponse`` of each of Kafka's requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ from tidemark.kafka.primitives import MalformedRequestError
 from tidemark.kafka.schemas import load_schema
 
 _UNSUPPORTED_VERSION: Final = 35
-_THE_ELEMENT: Final = ""  # a source that is the request's element itself: a string or number
+_THE_ELEMENT: Final = ""  # source: the request's element itself, a string or number
 
 
 def error_response(
     api_key: int, version: int, body: memoryview | None, error_code: int
 ) -> bytes | None:
-    """The body of an answer that says ``error_code``, or None where no answer can be typed.
+    """Return the body of a response with ``error_code``, or None if none can be built.
 
-    None means: close the connection. It is given for an API or version that is not served
-    (ApiVersions apart, which is answered in version 0, as KIP-511 wants) and where the request has
-    to be read, but is missing or malformed.
+    After None close the connection. It is returned for an API or version that is not served (except
+    ApiVersions, whose response is of version 0 then, as in KIP-511), and if the request has to be
+    read but is missing or malformed.
     """
     if not is_served(api_key, version):
         if api_key != ApiKey.API_VERSIONS:
@@ -42,12 +42,13 @@ def error_response(
 _Writer = Callable[[int, memoryview | None, int], bytes | None]
 
 
-# ---------------------------------------------------------------- hand-written messages
+# -- hand-written messages
 
 
 def _api_versions_error(version: int, _: memoryview | None, error_code: int) -> bytes:
-    """With UNSUPPORTED_VERSION goes the range of ApiVersions itself, so that the client can ask
-    again."""
+    """Return an error with, for UNSUPPORTED_VERSION, the versions of ApiVersions itself, so that
+    the client can repeat the request.
+    """
     own = APIS[ApiKey.API_VERSIONS]
     rows = [api_versions.ApiVersion(ApiKey.API_VERSIONS, own.advertised_min, own.max)]
     answer = api_versions.ApiVersionsResponse(
@@ -72,8 +73,9 @@ def _produce_error(version: int, body: memoryview | None, error_code: int) -> by
 
 
 def _fetch_error(version: int, body: memoryview | None, error_code: int) -> bytes | None:
-    """From version 13 the top-level code says it all; versions 7 to 12 have it beside those of the
-    partitions."""
+    """Return an error: from version 13 only at the top level, in versions 7 to 12 there and in all
+    partitions, before that in all partitions.
+    """
     topics: list[fetch.FetchTopicResult] = []
     if version < 13:
         if body is None:
@@ -133,15 +135,15 @@ _WRITERS: Final[Mapping[int, _Writer]] = MappingProxyType(
 )
 
 
-# ---------------------------------------------------------------- the long tail
+# -- the long tail
 
 
 @dataclass(frozen=True, slots=True)
 class _Mirror:
-    """Response array ``to`` gets one row for each element of request array ``of``.
+    """Rule that adds one row to response array ``to`` for each element of request array ``of``.
 
-    ``keys``: response field from request field. ``inner`` goes one level deeper; without it the row
-    holds the error, in field ``error``. ``constants`` are what else Kafka says in such a row.
+    ``keys`` maps response fields to request fields. ``inner`` goes one level deeper; without it the
+    row holds the error, in field ``error``. ``constants`` are further fields of such rows in Kafka.
     """
 
     to: str
@@ -152,7 +154,7 @@ class _Mirror:
     constants: Mapping[str, object] = field(default_factory=dict)
 
     def rows(self, request: Any, error_code: int) -> list[dict[str, object]]:
-        """The rows for every element of the request's array."""
+        """Return the rows for all elements of the request's array."""
         return [self._row(element, error_code) for element in getattr(request, self.of) or ()]
 
     def _row(self, element: Any, error_code: int) -> dict[str, object]:
@@ -299,7 +301,7 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = MappingProxyType(
         ),
     }
 )
-# What Kafka says beside a top-level error, where that is not the field's default.
+# Fields that Kafka sets together with a top-level error to values other than their defaults.
 _CONSTANTS: Final[Mapping[int, Mapping[str, object]]] = MappingProxyType(
     {
         ApiKey.FIND_COORDINATOR: _NO_COORDINATOR,

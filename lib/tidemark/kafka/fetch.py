@@ -1,5 +1,4 @@
-"""Fetch, versions 4 to 18: request (`fetch_request`) and response (`fetch_response`) under one
-name."""
+"""Fetch, versions 4 to 18: names of `fetch_request` and `fetch_response` in one module."""
 
 from tidemark.kafka.fetch_request import (
     HIGH_WATERMARK_UNSUPPORTED,

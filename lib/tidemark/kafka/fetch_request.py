@@ -3,7 +3,7 @@
 v5 log start offset, v7 sessions (KIP-227), v9 leader epoch (KIP-320), v11 rack (KIP-392), v12
 compact and last fetched epoch (KIP-595), v13 topic ids (KIP-516), v15 replica state with broker
 epoch (KIP-903), v17 replica directory id, v18 the replica's high watermark (KIP-1166). Tag 100 of a
-partition is Tidemark's own: how far the replica's log is on disk.
+partition is Tidemark's own: the end of the replica's log on disk.
 """
 
 import struct
@@ -48,12 +48,12 @@ _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _OF_REPLICA: Final = struct.Struct(">BBBqBBq")
-"""The tagged fields of a Tidemark replica's partition: two, each with its number and its length."""
+"""Both tagged fields of a Tidemark replica's partition, each with its number and length."""
 
 
 class FetchPartition(NamedTuple):
-    """From where to read one partition. Log start, directory, high watermark and synced end (the
-    first offset that is not on its disk) are a replica's.
+    """Position from which to read one partition. Only replicas set log start, directory, high
+    watermark and synced end (the first offset that is not on their disk).
     """
 
     partition: int
@@ -71,7 +71,7 @@ _NOT_A_REPLICA: Final = (ZERO_UUID, HIGH_WATERMARK_UNSUPPORTED, SYNCED_END_UNKNO
 
 
 class FetchTopic(NamedTuple):
-    """``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
+    """One topic; ``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
 
     topic: str
     topic_id: bytes
@@ -79,10 +79,10 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """``isolation_level``: 0 read uncommitted, 1 read committed. ``replica_id`` is -1 for a
-    consumer.
+    """Fetch request. ``isolation_level``: 0 read uncommitted, 1 read committed. ``replica_id`` is
+    -1 for a consumer.
 
-    ``forgotten``: (name, topic id, partitions) that an incremental fetch session drops.
+    ``forgotten``: (name, topic id, partitions) to remove from an incremental fetch session.
     """
 
     replica_id: int
@@ -192,8 +192,8 @@ def _read_compact_partitions(
             known, tag, size, high_watermark, tag_2, size_2, synced_end = of_replica(body, position)
             if (known, tag, size, tag_2, size_2) == _TAGS_OF_REPLICA:
                 position += _OF_REPLICA.size
-                told = (ZERO_UUID, high_watermark, synced_end)
-                partitions.append(new(FetchPartition, fields + told))
+                of_tags = (ZERO_UUID, high_watermark, synced_end)
+                partitions.append(new(FetchPartition, fields + of_tags))
                 continue
         tags, position = read_tags(body, position)
         partitions.append(_tagged_partition(FetchPartition(*fields), tags, version))
@@ -264,11 +264,11 @@ def _read_forgotten(
     return forgotten, position
 
 
-# ---------------------------------------------------------------- writing
+# -- writing
 
 
 def write_fetch_request(version: int, request: FetchRequest) -> bytes:
-    """The body of a request; fields that the version lacks are left out."""
+    """Return the body of a request, without fields that the version lacks."""
     encoding = COMPACT if version >= FLEXIBLE_FROM else PLAIN
     head = (request.wait_ms_max, request.bytes_min, request.bytes_max, request.isolation_level)
     pieces = []

@@ -1,7 +1,7 @@
-"""The Fetch response, versions 4 to 18, written as the pieces between which records go by sendfile.
+"""The Fetch response, versions 4 to 18, written in pieces between which sendfile sends records.
 
 v5 log start offset, v7 error code and session id (KIP-227), v11 preferred read replica (KIP-392),
-v12 compact, with diverging epoch and current leader as tagged fields behind the records (KIP-595),
+v12 compact, with diverging epoch and current leader as tagged fields after the records (KIP-595),
 v13 topic ids (KIP-516), v16 node endpoints (KIP-951).
 """
 
@@ -37,16 +37,16 @@ _RESULT_V5: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _LEADER: Final = struct.Struct(">ii")
 _DIVERGING: Final = struct.Struct(">iq")
-# A whole partition up to its records: compact with a varint of the aborted transactions (0 null, 1
-# none) and the preferred replica; plain with the int32 count, preferred replica and the size of the
-# records.
+# A whole partition up to its records. Compact: with a varint for the aborted transactions (0 null,
+# 1 none) and the preferred replica. Plain: with their int32 count, the preferred replica and the
+# size of the records.
 _COMPACT_HEAD: Final = struct.Struct(">ihqqqBi")
 _PLAIN_HEAD: Final = struct.Struct(">ihqqqiii")
 _ID_AND_COUNT_MAX: Final = 126
 
 
 class FetchPartitionResult(NamedTuple):
-    """The answer for one partition, without its records.
+    """Result for one partition, without its records.
 
     ``diverging_epoch``: (epoch, end offset); ``current_leader``: (leader id, leader epoch);
     ``aborted``: (producer id, first offset) of each aborted transaction, None for null (read
@@ -69,14 +69,14 @@ FetchTopicResult = tuple[str, bytes, list[FetchPartitionResult]]
 
 
 class FetchedPartition(NamedTuple):
-    """What a client reads for one partition; ``records`` is a view into the frame."""
+    """Result for one partition as read by a client; ``records`` is a view into the frame."""
 
     result: FetchPartitionResult
     records: memoryview | None
 
 
 class FetchedTopic(NamedTuple):
-    """``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
+    """One topic; ``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
 
     topic: str
     topic_id: bytes
@@ -84,7 +84,7 @@ class FetchedTopic(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """What a client reads."""
+    """Fetch response as read by a client."""
 
     throttle_time_ms: int
     error_code: int
@@ -102,8 +102,8 @@ def write_fetch_response_parts(
     topics: Sequence[FetchTopicResult] = (),
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[bytes]:
-    """N + 1 pieces for N partitions: piece i, then partition i's ``records_bytes`` of records, ...,
-    the last piece.
+    """Return N + 1 pieces for N partitions. Piece i precedes partition i's ``records_bytes`` of
+    records; the last piece ends the response.
 
     ``topics`` are (name, topic id, results).
     """
@@ -130,7 +130,7 @@ def write_fetch_response_parts(
 
 
 def _add_compact(pieces: list[bytes], pending: bytes, results: list[FetchPartitionResult]) -> bytes:
-    """Append one piece a partition; returns what comes after the last one's records."""
+    """Append one piece for each partition; return the bytes that follow the last one's records."""
     pack = _COMPACT_HEAD.pack
     for result in results:
         index, error, high, stable, start, diverging, leader, aborted, preferred, size = result
@@ -164,7 +164,7 @@ def _result_tags(diverging: tuple[int, int] | None, leader: tuple[int, int] | No
 def _add_plain(
     pieces: list[bytes], pending: bytes, results: list[FetchPartitionResult], version: int
 ) -> bytes:
-    """As `_add_compact` for versions before 12."""
+    """Do as `_add_compact`, for versions before 12."""
     for result in results:
         index, error, high, stable, start, _, _, aborted, preferred, size = result
         if not aborted and version >= RACK_FROM:
@@ -187,8 +187,7 @@ def _add_plain(
 
 
 def write_fetch_response(version: int, response: FetchResponse) -> bytes:
-    """The body in one piece, records and all; ``records_bytes`` is taken from the records
-    themselves."""
+    """Return the body in one piece with its records, whose sizes replace ``records_bytes``."""
     topics: list[FetchTopicResult] = []
     records: list[Buffer] = []
     for topic, topic_id, partitions in response.topics:
@@ -212,7 +211,7 @@ def write_fetch_response(version: int, response: FetchResponse) -> bytes:
     return b"".join(woven)
 
 
-# ---------------------------------------------------------------- reading
+# -- reading
 
 
 @guarded

@@ -1,10 +1,10 @@
 """Request and response headers.
 
 Request header v1 is api_key int16, api_version int16, correlation_id int32, client_id nullable
-string; v2, used by flexible versions, adds tagged fields. The client id stays a plain string in v2,
-so that a broker can read the header of a version it does not know. Response header v0 is the
-correlation id; v1 adds tagged fields. ApiVersions is always answered under v0, because its client
-does not know yet what the broker speaks (KIP-511).
+string; v2, used by flexible versions, adds tagged fields. The client id is a plain string in v2,
+too, so that a broker can read the header of an unknown version. Response header v0 is the
+correlation id; v1 adds tagged fields. Responses to ApiVersions always have v0, because the client
+does not have the broker's versions yet (KIP-511).
 """
 
 import struct
@@ -28,7 +28,7 @@ _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what; ``body_position`` is where the message starts in the frame."""
+    """Header of a request; ``body_position`` is the start of the message in the frame."""
 
     api_key: int
     api_version: int
@@ -41,9 +41,9 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: memoryview) -> RequestHeader:
     """Parse the header of a frame (without its 4-byte length).
 
-    An API or version that is not in the table is read as header v1: what is common to both headers
-    suffices to answer UNSUPPORTED_VERSION. An unknown version of a known API above its flexible
-    cutoff is read as v2.
+    An unknown API is read as header v1: the fields common to both headers suffice for a response
+    with UNSUPPORTED_VERSION. An unknown version of a known API is read as v2 if it is above the
+    first flexible version.
     """
     api_key, api_version, correlation_id = _REQUEST.unpack_from(frame, 0)
     client_id, position = read_nullable_string(frame, 8)
@@ -53,8 +53,8 @@ def read_request_header(frame: memoryview) -> RequestHeader:
 
 
 class HeaderReader:
-    """Reads the headers of one connection's frames: clients repeat theirs but for the correlation
-    id, and a repetition is recognised instead of parsed.
+    """Reader of the headers of one connection's frames. Clients repeat their header except for the
+    correlation id; a repetition is recognised instead of parsed.
     """
 
     __slots__ = ("_client", "_head", "_last", "_tail_end")
@@ -66,7 +66,7 @@ class HeaderReader:
         self._last: RequestHeader | None = None
 
     def read(self, frame: memoryview) -> RequestHeader:
-        """As `read_request_header`."""
+        """Do as `read_request_header`."""
         last, end = self._last, self._tail_end
         if last is not None and frame[:4] == self._head and frame[8:end] == self._client:
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 4)
@@ -78,7 +78,7 @@ class HeaderReader:
 
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header of an answer, v0 or v1 as the API and version want it."""
+    """Return the header of a response, v0 or v1 as the API and version demand."""
     if api_key != _API_VERSIONS and is_flexible(api_key, api_version):
         return _FLEXIBLE_RESPONSE.pack(correlation_id, 0)
     return _CORRELATION_ID.pack(correlation_id)
@@ -87,14 +87,14 @@ def response_header(api_key: int, api_version: int, correlation_id: int) -> byte
 def request_header(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """The header of a request that a client sends."""
+    """Return the header of a request, for clients."""
     tags = b"\x00" if is_flexible(api_key, api_version) else b""
     return _REQUEST.pack(api_key, api_version, correlation_id) + string_bytes(client_id) + tags
 
 
 @guarded
 def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """Correlation id, and the position of the body in the frame."""
+    """Return the correlation id, and the position of the body in the frame."""
     (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
     if api_key != _API_VERSIONS and is_flexible(api_key, api_version):
         return correlation_id, skip_tags(frame, 4)

@@ -41,7 +41,7 @@ _RESULT_COMPACT: Final = struct.Struct(">ihqqiB")
 
 
 class ListOffsetsPartition(NamedTuple):
-    """``timestamp``: milliseconds, or one of the negative constants of this module."""
+    """Query for one partition; ``timestamp`` in ms, or a negative constant of this module."""
 
     partition: int
     timestamp: int
@@ -49,15 +49,16 @@ class ListOffsetsPartition(NamedTuple):
 
 
 class ListOffsetsTopic(NamedTuple):
-    """The partitions asked of one topic."""
+    """Queries for partitions of one topic."""
 
     topic: str
     partitions: list[ListOffsetsPartition]
 
 
 class ListOffsetsRequest(NamedTuple):
-    """``isolation_level``: 0 read uncommitted, 1 read committed. ``replica_id`` is -1 for a
-    consumer."""
+    """ListOffsets request. ``isolation_level``: 0 read uncommitted, 1 read committed.
+    ``replica_id`` is -1 for a consumer.
+    """
 
     replica_id: int
     isolation_level: int
@@ -66,7 +67,7 @@ class ListOffsetsRequest(NamedTuple):
 
 
 class ListOffsetsResult(NamedTuple):
-    """``offset`` is -1 where no record matches."""
+    """Result for one partition; ``offset`` is -1 if no record matches."""
 
     partition: int
     error_code: int
@@ -79,13 +80,13 @@ ListOffsetsTopicResult = tuple[str, list[ListOffsetsResult]]
 
 
 class ListOffsetsResponse(NamedTuple):
-    """What a client reads; ``topics`` are (name, results)."""
+    """ListOffsets response as read by a client; ``topics`` are (name, results)."""
 
     topics: list[ListOffsetsTopicResult]
     throttle_time_ms: int
 
 
-# ---------------------------------------------------------------- request
+# -- request
 
 
 @guarded
@@ -138,7 +139,7 @@ def _read_queries(
 
 
 def write_list_offsets_request(version: int, request: ListOffsetsRequest) -> bytes:
-    """The body of a request; fields that the version lacks are left out."""
+    """Return the body of a request, without fields that the version lacks."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     pieces = [
         _HEAD.pack(request.replica_id, request.isolation_level)
@@ -165,13 +166,13 @@ def _write_query(version: int, query: ListOffsetsPartition) -> bytes:
     return _QUERY_V1.pack(index, timestamp)
 
 
-# ---------------------------------------------------------------- response
+# -- response
 
 
 def write_list_offsets_response(
     version: int, topics: Sequence[ListOffsetsTopicResult], throttle_time_ms: int = 0
 ) -> bytes:
-    """The body for ``topics`` of (name, results)."""
+    """Return the body of a response with ``topics`` of (name, results)."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     pieces = [INT32.pack(throttle_time_ms)] if version >= _ISOLATION_FROM else []
     pieces.append(encoding.array_length(len(topics)))

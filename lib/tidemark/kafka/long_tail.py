@@ -1,12 +1,12 @@
-"""Every API that is not hand-written: plain Python values in and out, versions hidden.
+"""Messages of every API without a module of its own, as plain Python values; versions are hidden.
 
-Field names are kio's (snake case of Kafka's, times without the ``Ms``: ``throttle_time``,
-``timeout``). Values are int, bool, float, str, bytes, None, list and `Struct`: times are int
-milliseconds, error codes int, uuids 16 bytes.
+Field names are kio's (Kafka's in snake case, times without ``Ms``: ``throttle_time``, ``timeout``).
+Values are int, bool, float, str, bytes, None, list and `Struct`: times are int milliseconds, error
+codes int, uuids 16 bytes.
 
-A field that a version lacks is read as its schema default and dropped when written; a field left
-out is written as its default. A name that no version has is refused, so that a misspelling cannot
-pass.
+A field that a version lacks is read as its schema default, and dropped when written. An omitted
+field is written as its default. A name that no version has is refused, so that misspellings are
+found.
 """
 
 from tidemark.kafka.error_responses import error_response

@@ -1,7 +1,7 @@
 """Messages of the long tail by API key, version and direction.
 
-The table of `tidemark.kafka.schemas` is compiled, a message and version at a time and on first use,
-into readers and writers. The public face is `tidemark.kafka.long_tail`.
+The table of `tidemark.kafka.schemas` is compiled into readers and writers, for each message and
+version at its first use. The public interface is `tidemark.kafka.long_tail`.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from tidemark.kafka.struct_codec import (
 )
 
 Direction = Literal["request", "response"]
-RESPONSE_ELEMENTS_MAX: Final = 1 << 24  # a server's answer is large, and not hostile
+RESPONSE_ELEMENTS_MAX: Final = 1 << 24  # a server's response may be large, and is not hostile
 
 
 def read_request(api_key: int, version: int, body: memoryview) -> Struct:
@@ -35,12 +35,12 @@ def read_response(api_key: int, version: int, body: memoryview) -> Struct:
 
 
 def write_request(api_key: int, version: int, fields: Mapping[str, object] | Struct) -> bytes:
-    """The body of a request; raises UnencodableError."""
+    """Return the body of a request; raises UnencodableError."""
     return _writer(api_key, version, "request")(fields)
 
 
 def write_response(api_key: int, version: int, fields: Mapping[str, object] | Struct) -> bytes:
-    """The body of a response; raises UnencodableError."""
+    """Return the body of a response; raises UnencodableError."""
     return _writer(api_key, version, "response")(fields)
 
 

@@ -36,14 +36,14 @@ _LEADER_EPOCH_HEAD: Final = struct.Struct(">hiii")
 
 
 class MetadataQuery(NamedTuple):
-    """One topic asked for: by name, or from version 10 by id with name None."""
+    """Query for one topic by name, or from version 10 by id with name None."""
 
     topic: str | None
     topic_id: bytes = ZERO_UUID
 
 
 class MetadataRequest(NamedTuple):
-    """``topics`` is None for all topics (in version 0 the wire says so with an empty array)."""
+    """Metadata request; ``topics`` is None for all topics (in version 0 an empty array)."""
 
     topics: list[MetadataQuery] | None
     allow_auto_topic_creation: bool = True
@@ -52,7 +52,7 @@ class MetadataRequest(NamedTuple):
 
 
 class MetadataPartition(NamedTuple):
-    """``leader_id`` is -1 where there is no leader."""
+    """State of one partition; ``leader_id`` is -1 if it has no leader."""
 
     error_code: int
     partition: int
@@ -64,7 +64,9 @@ class MetadataPartition(NamedTuple):
 
 
 class MetadataTopic(NamedTuple):
-    """``topic`` is None only for an unknown topic id (version 12 and above; '' is sent below)."""
+    """State of one topic; ``topic`` is None only for an unknown topic id (written as '' before
+    version 12).
+    """
 
     error_code: int
     topic: str | None
@@ -75,7 +77,7 @@ class MetadataTopic(NamedTuple):
 
 
 class MetadataResponse(NamedTuple):
-    """``controller_id`` is -1 where unknown."""
+    """Metadata response; ``controller_id`` is -1 if unknown."""
 
     brokers: list[NodeEndpoint]
     cluster_id: str | None
@@ -90,7 +92,7 @@ def _has_cluster_operations(version: int) -> bool:
     return 8 <= version <= 10
 
 
-# ---------------------------------------------------------------- request
+# -- request
 
 
 @guarded
@@ -137,7 +139,7 @@ def _read_queries(
 
 
 def write_metadata_request(version: int, request: MetadataRequest) -> bytes:
-    """The body of a request; fields that the version lacks are left out."""
+    """Return the body of a request, without fields that the version lacks."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     if request.topics is None:
         pieces = [encoding.array_length(-1 if version >= 1 else 0)]
@@ -160,11 +162,11 @@ def write_metadata_request(version: int, request: MetadataRequest) -> bytes:
     return b"".join(pieces)
 
 
-# ---------------------------------------------------------------- response
+# -- response
 
 
 def write_metadata_response(version: int, response: MetadataResponse) -> bytes:
-    """The body of a response; fields that the version lacks are left out."""
+    """Return the body of a response, without fields that the version lacks."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     pieces = [INT32.pack(response.throttle_time_ms)] if version >= 3 else []
     pieces.append(encoding.array_length(len(response.brokers)))
@@ -209,8 +211,9 @@ def _add_topic(pieces: list[bytes], version: int, encoding: Encoding, topic: Met
 
 @lru_cache(maxsize=256)
 def _compact_layout(replicas: int, isr: int, offline: int) -> struct.Struct:
-    """A whole partition of three arrays of these lengths, each count in one byte, and no tagged
-    fields."""
+    """Return the layout of a partition with arrays of these lengths, each count in one byte, and
+    without tagged fields.
+    """
     return struct.Struct(f">hiiiB{replicas}iB{isr}iB{offline}iB")
 
 

@@ -1,14 +1,14 @@
-"""The wire's primitive types, read from and written to plain buffers.
+"""Primitive types of the wire protocol, read from and written to plain buffers.
 
 Readers take ``(buffer, position)`` and return ``(value, next position)``. On hostile bytes they
 raise one of `READ_ERRORS` or `MalformedRequestError`; every message reader is wrapped in `guarded`,
-so that only the latter escapes. A count is compared with the bytes that remain before anything is
+so that only the latter escapes. A count is compared with the remaining bytes before anything is
 built from it.
 
 Two encodings exist (KIP-482). *Plain*: int16 string lengths, int32 byte and array lengths, -1 for
 null. *Compact* ("flexible versions"): unsigned varints of length + 1, 0 for null, and tagged fields
-at the end of every structure. `PLAIN` and `COMPACT` hold the functions of each, so that one piece
-of code serves all versions of a message.
+at the end of every structure. `PLAIN` and `COMPACT` hold the functions of each, so that the same
+code serves all versions of a message.
 """
 
 import struct
@@ -34,23 +34,21 @@ ZERO_UUID: Final = bytes(UUID_BYTES)
 UINT32_MAX: Final = 0xFFFF_FFFF
 INT16_MAX: Final = 0x7FFF
 STRING_BYTES_MAX: Final = INT16_MAX
-"""Also of compact strings: what is read here can be written in every version."""
+"""Bound on compact strings, too: a string that was read can be written in every version."""
 
-# A decoded element costs up to a hundred times the bytes it came from, so one request may not hold
-# more than this many.
+# Bound on the elements of one request: a decoded element takes up to a hundred times its bytes.
 REQUEST_ELEMENTS_MAX: Final = 1 << 17
 
 
 class MalformedRequestError(ValueError):
-    """The bytes are not what the API and version say: the only error that a decoder raises,
-    whatever the bytes."""
+    """The bytes are invalid for the API and version. Decoders raise no other error."""
 
 
 READ_ERRORS: Final = (struct.error, IndexError, UnicodeDecodeError)
 
 
 def guarded(read: Callable[P, T]) -> Callable[P, T]:
-    """Make a reader raise `MalformedRequestError` and nothing else on bad bytes."""
+    """Make a reader raise only `MalformedRequestError` on invalid bytes."""
 
     @wraps(read)
     def read_guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -62,11 +60,11 @@ def guarded(read: Callable[P, T]) -> Callable[P, T]:
     return read_guarded
 
 
-# ---------------------------------------------------------------- reading: varints, counts
+# -- reading: varints, counts
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits (five bytes)."""
+    """Read an unsigned varint of at most 32 bits (five bytes)."""
     byte = buffer[position]
     if byte < 0x80:
         return byte, position + 1
@@ -86,7 +84,7 @@ def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def _bounded(count: int, buffer: memoryview, position: int) -> tuple[int, int]:
-    """Every element takes at least one byte, so no honest count exceeds the bytes that remain."""
+    """Check a count: every element takes at least one byte, so it cannot exceed the bytes left."""
     if count > len(buffer) - position:
         raise MalformedRequestError(
             f"{count} elements announced, {len(buffer) - position} bytes remain"
@@ -95,7 +93,7 @@ def _bounded(count: int, buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_nullable_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """The length of a plain array; -1 for null."""
+    """Read the length of a plain array; -1 for null."""
     (count,) = INT32.unpack_from(buffer, position)
     if count < -1:
         raise MalformedRequestError(f"array length {count}")
@@ -103,7 +101,7 @@ def read_nullable_count(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """The length of a plain array that may not be null."""
+    """Read the length of a plain array that may not be null."""
     (count,) = INT32.unpack_from(buffer, position)
     if count < 0:
         raise MalformedRequestError(f"array length {count} where null is not allowed")
@@ -111,20 +109,20 @@ def read_count(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_compact_nullable_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """The length of a compact array; -1 for null."""
+    """Read the length of a compact array; -1 for null."""
     value, position = read_uvarint(buffer, position)
     return _bounded(value - 1, buffer, position)
 
 
 def read_compact_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """The length of a compact array that may not be null."""
+    """Read the length of a compact array that may not be null."""
     value, position = read_uvarint(buffer, position)
     if value == 0:
         raise MalformedRequestError("null array where null is not allowed")
     return _bounded(value - 1, buffer, position)
 
 
-# ---------------------------------------------------------------- reading: strings, bytes
+# -- reading: strings, bytes
 
 
 def _text(buffer: memoryview, position: int, size: int) -> tuple[str, int]:
@@ -137,7 +135,7 @@ def _text(buffer: memoryview, position: int, size: int) -> tuple[str, int]:
 
 
 def read_string(buffer: memoryview, position: int) -> tuple[str, int]:
-    """A plain string."""
+    """Read a plain string."""
     (size,) = INT16.unpack_from(buffer, position)
     if size < 0:
         raise MalformedRequestError(f"string length {size} where null is not allowed")
@@ -145,7 +143,7 @@ def read_string(buffer: memoryview, position: int) -> tuple[str, int]:
 
 
 def read_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
-    """A plain string or None."""
+    """Read a plain string or null."""
     (size,) = INT16.unpack_from(buffer, position)
     if size >= 0:
         return _text(buffer, position + 2, size)
@@ -155,7 +153,7 @@ def read_nullable_string(buffer: memoryview, position: int) -> tuple[str | None,
 
 
 def read_compact_string(buffer: memoryview, position: int) -> tuple[str, int]:
-    """A compact string."""
+    """Read a compact string."""
     size, position = read_uvarint(buffer, position)
     if size == 0:
         raise MalformedRequestError("null string where null is not allowed")
@@ -163,7 +161,7 @@ def read_compact_string(buffer: memoryview, position: int) -> tuple[str, int]:
 
 
 def read_compact_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
-    """A compact string or None."""
+    """Read a compact string or null."""
     size, position = read_uvarint(buffer, position)
     if size == 0:
         return None, position
@@ -178,7 +176,7 @@ def _view(buffer: memoryview, position: int, size: int) -> tuple[memoryview, int
 
 
 def read_nullable_view(buffer: memoryview, position: int) -> tuple[memoryview | None, int]:
-    """Plain bytes as a view into ``buffer``, or None."""
+    """Read plain bytes, as a view into ``buffer``, or null."""
     (size,) = INT32.unpack_from(buffer, position)
     if size >= 0:
         return _view(buffer, position + 4, size)
@@ -188,7 +186,7 @@ def read_nullable_view(buffer: memoryview, position: int) -> tuple[memoryview | 
 
 
 def read_compact_nullable_view(buffer: memoryview, position: int) -> tuple[memoryview | None, int]:
-    """Compact bytes as a view into ``buffer``, or None."""
+    """Read compact bytes, as a view into ``buffer``, or null."""
     size, position = read_uvarint(buffer, position)
     if size == 0:
         return None, position
@@ -196,7 +194,7 @@ def read_compact_nullable_view(buffer: memoryview, position: int) -> tuple[memor
 
 
 def read_uuid(buffer: memoryview, position: int) -> tuple[bytes, int]:
-    """Sixteen bytes."""
+    """Read sixteen bytes."""
     end = position + UUID_BYTES
     if end > len(buffer):
         raise MalformedRequestError("a uuid is cut short")
@@ -214,28 +212,28 @@ def _int32s(buffer: memoryview, position: int, count: int) -> tuple[list[int], i
 
 
 def read_int32s(buffer: memoryview, position: int) -> tuple[list[int], int]:
-    """A plain array of int32."""
+    """Read a plain array of int32."""
     count, position = read_count(buffer, position)
     return _int32s(buffer, position, count)
 
 
 def read_compact_int32s(buffer: memoryview, position: int) -> tuple[list[int], int]:
-    """A compact array of int32."""
+    """Read a compact array of int32."""
     count, position = read_compact_count(buffer, position)
     return _int32s(buffer, position, count)
 
 
 def check_elements(count: int) -> None:
-    """Refuse a request whose arrays hold more elements in all than a request may."""
+    """Refuse a request whose arrays have more than REQUEST_ELEMENTS_MAX elements in all."""
     if count > REQUEST_ELEMENTS_MAX:
         raise MalformedRequestError(f"more than {REQUEST_ELEMENTS_MAX} elements in one request")
 
 
-# ---------------------------------------------------------------- reading: tagged fields
+# -- reading: tagged fields
 
 
 def read_tags(buffer: memoryview, position: int) -> tuple[dict[int, memoryview], int]:
-    """Tagged fields by tag, as views. Tags must ascend (KIP-482)."""
+    """Read tagged fields by tag, as views. Tags must ascend (KIP-482)."""
     count, position = read_uvarint(buffer, position)
     if count == 0:
         return {}, position
@@ -254,7 +252,7 @@ def read_tags(buffer: memoryview, position: int) -> tuple[dict[int, memoryview],
 
 
 def skip_tags(buffer: memoryview, position: int) -> int:
-    """The position after a structure's tagged fields, none of which matters."""
+    """Return the position after a structure's tagged fields."""
     if buffer[position] == 0:
         return position + 1
     count, position = read_uvarint(buffer, position)
@@ -271,7 +269,7 @@ def _no_tags(buffer: memoryview, position: int) -> int:
     return position
 
 
-# ---------------------------------------------------------------- writing
+# -- writing
 
 
 def _varint_bytes(value: int) -> bytes:
@@ -289,7 +287,7 @@ _VARINT_3: Final = struct.Struct("BBB")
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint; ``value`` from 0 to 2**32 - 1."""
+    """Write an unsigned varint; ``value`` from 0 to 2**32 - 1."""
     if value < 1 << 10:
         return _SHORT_VARINTS[value]
     if value < 1 << 14:
@@ -301,17 +299,17 @@ def uvarint(value: int) -> bytes:
 
 
 def count_bytes(count: int) -> bytes:
-    """The length of a plain array; -1 for null."""
+    """Write the length of a plain array; -1 for null."""
     return INT32.pack(count)
 
 
 def compact_count_bytes(count: int) -> bytes:
-    """The length of a compact array; -1 for null."""
+    """Write the length of a compact array; -1 for null."""
     return uvarint(count + 1)
 
 
 def string_bytes(text: str | None) -> bytes:
-    """A plain string; raises OverflowError beyond 32,767 bytes."""
+    """Write a plain string; raises OverflowError beyond 32,767 bytes."""
     if text is None:
         return b"\xff\xff"
     encoded = text.encode()
@@ -321,7 +319,7 @@ def string_bytes(text: str | None) -> bytes:
 
 
 def compact_string_bytes(text: str | None) -> bytes:
-    """A compact string."""
+    """Write a compact string."""
     if text is None:
         return b"\x00"
     encoded = text.encode()
@@ -329,17 +327,17 @@ def compact_string_bytes(text: str | None) -> bytes:
 
 
 def int32s_bytes(values: Sequence[int]) -> bytes:
-    """A plain array of int32."""
+    """Write a plain array of int32."""
     return struct.pack(f">i{len(values)}i", len(values), *values)
 
 
 def compact_int32s_bytes(values: Sequence[int]) -> bytes:
-    """A compact array of int32."""
+    """Write a compact array of int32."""
     return uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def tags_bytes(fields: Iterable[tuple[int, bytes]]) -> bytes:
-    """The tagged fields of one structure, in ascending order of tag."""
+    """Write the tagged fields of one structure, given in ascending order of tag."""
     written = list(fields)
     if not written:
         return b"\x00"
@@ -350,7 +348,7 @@ def tags_bytes(fields: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 class Encoding(NamedTuple):
-    """The readers and writers of one of the two encodings."""
+    """Readers and writers of one of the two encodings."""
 
     flexible: bool
     read_count: Callable[[memoryview, int], tuple[int, int]]
@@ -396,11 +394,11 @@ COMPACT: Final = Encoding(
 )
 
 
-# ---------------------------------------------------------------- shared by produce and fetch
+# -- shared by produce and fetch
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a broker named as a current leader listens (KIP-951)."""
+    """Address of a broker, for instance of a current leader (KIP-951)."""
 
     node_id: int
     host: str
@@ -409,7 +407,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def node_endpoints_bytes(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The value of the NodeEndpoints tagged field."""
+    """Write the value of the tagged field NodeEndpoints."""
     pieces = [uvarint(len(endpoints) + 1)]
     for node_id, host, port, rack in endpoints:
         pieces += (INT32.pack(node_id), compact_string_bytes(host), INT32.pack(port))
@@ -418,7 +416,7 @@ def node_endpoints_bytes(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def read_node_endpoints(buffer: memoryview) -> list[NodeEndpoint]:
-    """The NodeEndpoints tagged field's value."""
+    """Read the value of the tagged field NodeEndpoints."""
     count, position = read_compact_count(buffer, 0)
     endpoints = []
     for _ in range(count):

@@ -1,5 +1,5 @@
-"""Produce, versions 3 to 13, both directions; records are views into the frame, never copied by a
-reader.
+"""Produce, versions 3 to 13, both directions. Records are views into the frame; readers do not copy
+them.
 
 v5 log start offset, v8 record errors and error message, v9 compact, v10 current leader and node
 endpoints (KIP-951), v13 topic ids instead of names (KIP-516).
@@ -54,7 +54,7 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    """``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
+    """One topic; ``topic`` is '' from version 13, ``topic_id`` sixteen zero bytes before."""
 
     topic: str
     topic_id: bytes
@@ -62,7 +62,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """``acks``: 0, 1 or -1 for all in-sync replicas."""
+    """Produce request; ``acks`` is 0, 1, or -1 for all in-sync replicas."""
 
     transactional_id: str | None
     acks: int
@@ -71,10 +71,10 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResult(NamedTuple):
-    """The answer for one partition. ``current_leader`` is (leader id, leader epoch).
+    """Result for one partition. ``current_leader`` is (leader id, leader epoch).
 
-    ``record_errors``: (index of the batch's record, message or None) of each record that caused the
-    refusal.
+    ``record_errors``: (index of the record in the batch, message or None) of each record that
+    caused the error.
     """
 
     partition: int
@@ -91,14 +91,14 @@ ProduceTopicResult = tuple[str, bytes, list[ProducePartitionResult]]
 
 
 class ProduceResponse(NamedTuple):
-    """What a client reads; ``topics`` are (name, topic id, results)."""
+    """Produce response as read by a client; ``topics`` are (name, topic id, results)."""
 
     topics: list[ProduceTopicResult]
     throttle_time_ms: int
     node_endpoints: list[NodeEndpoint]
 
 
-# ---------------------------------------------------------------- request
+# -- request
 
 
 @guarded
@@ -166,7 +166,7 @@ def _read_plain_partitions(
 
 
 def write_produce_request_parts(version: int, request: ProduceRequest) -> list[Buffer]:
-    """The body in pieces; each partition's records are a piece of their own, not copied."""
+    """Return the body in pieces; each partition's records are a piece of their own, not copied."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     string, count, no_tags = encoding.string, encoding.array_length, encoding.no_tags
     parts: list[Buffer] = []
@@ -190,11 +190,11 @@ def write_produce_request_parts(version: int, request: ProduceRequest) -> list[B
 
 
 def write_produce_request(version: int, request: ProduceRequest) -> bytes:
-    """The body in one piece."""
+    """Return the body in one piece."""
     return b"".join(write_produce_request_parts(version, request))
 
 
-# ---------------------------------------------------------------- response
+# -- response
 
 
 def write_produce_response(
@@ -203,7 +203,7 @@ def write_produce_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The body for ``topics`` of (name, topic id, results)."""
+    """Return the body of a response with ``topics`` of (name, topic id, results)."""
     encoding = COMPACT if version >= _FLEXIBLE_FROM else PLAIN
     write_result = _write_compact_result if encoding.flexible else _write_plain_result
     pieces = [encoding.array_length(len(topics))]

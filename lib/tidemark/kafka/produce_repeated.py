@@ -1,9 +1,9 @@
-"""Produce requests that repeat: the same partition again and again, with only the batch changing.
+"""Repeated Produce requests: the same partition again, with another batch. Versions 9 to 13.
 
 Nearly every request of a busy producer is for one partition of one topic. Its bytes up to the
-partition's index are then those of an earlier request, so that what they say need not be parsed
-again, and the answer differs in three numbers. Both halves agree byte for byte with ``produce`` (a
-property test says so) at a third of its cost. Versions 9 to 13.
+partition's index then equal those of an earlier request and need not be parsed again, and its
+response differs in three numbers. Both directions agree byte for byte with ``produce`` (shown by a
+property test), at a third of the cost.
 """
 
 import struct
@@ -27,7 +27,7 @@ _RESULT: Final = struct.Struct(">ihqqq")
 
 
 class RepeatedProduce(NamedTuple):
-    """What the bytes before the batch say, and those before the result in the answer."""
+    """Fields of the bytes before the batch, and the bytes before the result in the response."""
 
     version: int
     acks: int
@@ -39,9 +39,9 @@ class RepeatedProduce(NamedTuple):
 
 
 def learn(request: ProduceRequest, version: int) -> tuple[bytes, RepeatedProduce] | None:
-    """The prefix that a repetition of ``request`` begins with, and what it says.
+    """Return the prefix with which a repetition of ``request`` begins, and the prefix's fields.
 
-    None where it would not pay: several partitions, a transaction, acks=0, or an older version.
+    None if it would not pay: several partitions, a transaction, acks=0 or an older version.
     """
     if version < FIRST_VERSION or request.transactional_id is not None or request.acks == 0:
         return None
@@ -70,8 +70,8 @@ def learn(request: ProduceRequest, version: int) -> tuple[bytes, RepeatedProduce
 
 
 def records_behind(body: memoryview, position: int) -> memoryview | None:
-    """The batch at ``position``, behind a known prefix; None unless it and three empty tag fields
-    end the body.
+    """Return the batch at ``position``, after a known prefix; None unless the body ends with it and
+    three empty tag fields.
     """
     size = body[position]
     position += 1
@@ -96,7 +96,7 @@ def records_behind(body: memoryview, position: int) -> memoryview | None:
 def write_answer(
     known: RepeatedProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The body of the answer to a repetition whose batch was appended."""
+    """Return the body of the response to a repetition whose batch was appended."""
     return (
         known.answer_head
         + _RESULT.pack(known.partition, 0, base_offset, log_append_time_ms, log_start_offset)

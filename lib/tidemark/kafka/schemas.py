@@ -1,7 +1,7 @@
-"""The table of Kafka's messages, parsed an API at a time.
+"""Table of Kafka's messages, parsed one API at a time.
 
-It is generated beside the gRPC code (``tidemark_wire/kafka_messages.txt``, whose head says its
-format) by tools/write_kafka_schemas.py.
+tools/write_kafka_schemas.py generates it together with the gRPC code
+(``tidemark_wire/kafka_messages.txt``, whose head describes the format).
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ _ZEROES: Final[Mapping[str, object]] = {
     "bytes": b"",
     "records": b"",
     "uuid": ZERO_UUID,
-    "struct": None,  # stands for the structure of its fields' defaults
+    "struct": None,  # the structure of its fields' defaults
 }
 _WORDS: Final[Mapping[str, object]] = {"null": None, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """One field over all versions; version ranges exclude their stop. ``tag`` is -1 without one.
+    """One field over all versions; version ranges exclude their stop. ``tag`` is -1 if untagged.
 
-    ``default`` is None also where it is empty by its type: an array or a structure.
+    ``default`` is None also for an array or a structure, whose default is empty.
     """
 
     name: str
@@ -57,20 +57,20 @@ class ApiSchema:
 
 @cache
 def _sections() -> Mapping[int, str]:
-    """The text of each API, by its key."""
+    """Return the text of each API by its key."""
     text = files("tidemark_wire").joinpath("kafka_messages.txt").read_text(encoding="ascii")
     sections = text.split("\napi ")[1:]
     return {int(section.split(" ", 1)[0]): section for section in sections}
 
 
 def covers(api_key: int) -> bool:
-    """Whether the table has this API."""
+    """True if the table has this API."""
     return api_key in _sections()
 
 
 @cache
 def load_schema(api_key: int) -> ApiSchema:
-    """The schema of one API; KeyError where the table does not have it."""
+    """Return the schema of one API; raises KeyError if the table does not have it."""
     head, *lines = _sections()[api_key].strip().split("\n")
     _, name, span = head.split(" ")
     versions = _span(span)
@@ -87,7 +87,7 @@ def _span(text: str) -> range:
 
 
 def _fields(lines: list[str], around: range) -> tuple[FieldSchema, ...]:
-    """The fields of one level; the lines below each, two spaces deeper, are its own fields."""
+    """Return the fields of one level; the lines below a field, two spaces deeper, are its own."""
     starts = [index for index, line in enumerate(lines) if not line.startswith("    ")]
     ends = [*starts, len(lines)][1:]
     return tuple(

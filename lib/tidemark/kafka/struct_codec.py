@@ -1,9 +1,9 @@
-"""Readers and writers compiled from the fields of a schema: one closure a field, joined a structure
-at a time.
+"""Readers and writers compiled from the fields of a schema: one closure for each field, joined for
+each structure.
 
 A reader takes ``(buffer, position, budget)`` and returns ``(value, next position)``; a writer takes
-a value and returns bytes. Depth is that of the schema, so hostile bytes cannot recurse; array
-elements are bounded by a `Budget`.
+a value and returns bytes. The depth is that of the schema, so hostile bytes cannot cause recursion;
+a `Budget` bounds the elements of arrays.
 """
 
 import struct
@@ -28,7 +28,7 @@ from tidemark.kafka.schemas import FieldSchema
 
 
 class Struct:
-    """A structure read from the wire: its attributes are the schema's fields, of all versions."""
+    """A structure read from the wire; its attributes are the schema's fields of all versions."""
 
     def __init__(self, **fields: object) -> None:
         self.__dict__ = fields
@@ -48,12 +48,13 @@ class Struct:
 
 
 class UnencodableError(ValueError):
-    """A handler's values do not fit the message: our mistake, named by field."""
+    """A handler's values do not fit the message, which is a bug. The message names the field."""
 
 
 class Budget:
-    """How many more array elements one message may hold: they cost up to a hundred times their
-    bytes."""
+    """Number of array elements that a message may still have: each takes up to a hundred times its
+    bytes.
+    """
 
     __slots__ = ("left",)
 
@@ -61,7 +62,7 @@ class Budget:
         self.left = elements_max
 
     def spend(self, count: int) -> None:
-        """Take ``count`` elements; raises MalformedRequestError when they are too many."""
+        """Take ``count`` elements; raise MalformedRequestError if they are too many."""
         self.left -= count
         if self.left < 0:
             raise MalformedRequestError("more array elements than one message may hold")
@@ -71,11 +72,11 @@ MESSAGE_CHARS_MAX: Final = 4_096
 
 Read = Callable[[memoryview, int, Budget], tuple[Any, int]]
 Write = Callable[[Any], bytes]
-# ---------------------------------------------------------------- defaults
+# -- defaults
 
 
 def default_value(field: FieldSchema) -> object:
-    """A fresh default: null, an empty list, a structure of defaults, or the plain value."""
+    """Return a new default: null, an empty list, a structure of defaults, or the plain value."""
     if field.default_is_null:
         return None
     if field.is_array:
@@ -89,7 +90,7 @@ def _is_mutable(field: FieldSchema) -> bool:
     return not field.default_is_null and (field.is_array or field.wire_type == "struct")
 
 
-# ---------------------------------------------------------------- reading
+# -- reading
 
 
 def _primitive_reader(wire_type: str, encoding: Encoding, *, nullable: bool) -> Read:
@@ -168,7 +169,7 @@ def _array_reader(element: Read, encoding: Encoding, *, nullable: bool) -> Read:
 
 
 def _nullable_struct_reader(element: Read) -> Read:
-    """A nullable structure is preceded by a byte: negative for null (KIP-893)."""
+    """Return a reader of a structure preceded by a byte that is negative for null (KIP-893)."""
 
     def read_nullable(buffer: memoryview, position: int, budget: Budget) -> tuple[Any, int]:
         if buffer[position] >= 0x80:
@@ -179,7 +180,7 @@ def _nullable_struct_reader(element: Read) -> Read:
 
 
 def struct_reader(fields: tuple[FieldSchema, ...], version: int, encoding: Encoding) -> Read:
-    """A reader of `Struct` with these fields in this version."""
+    """Return a reader of `Struct` with these fields in this version."""
     present = [field for field in fields if version in field.versions]
     reads = [(f.name, _field_reader(f, version, encoding)) for f in present if f.tag < 0]
     tagged = {f.tag: (f.name, _field_reader(f, version, encoding)) for f in present if f.tag >= 0}
@@ -208,7 +209,7 @@ def struct_reader(fields: tuple[FieldSchema, ...], version: int, encoding: Encod
     return read_struct
 
 
-# ---------------------------------------------------------------- writing
+# -- writing
 
 
 def _primitive_writer(wire_type: str, encoding: Encoding, *, nullable: bool) -> Write:
@@ -233,7 +234,7 @@ def _not_null(write: Write) -> Write:
 
 
 def _shortened(write: Write) -> Write:
-    """Words for people may repeat what a client sent, at any length: they are cut, not refused."""
+    """Return a writer that cuts messages: they may repeat a client's input of any length."""
 
     def write_short(value: str | None) -> bytes:
         if value is not None and len(value) > MESSAGE_CHARS_MAX:
@@ -296,7 +297,7 @@ def _array_writer(element: Write, encoding: Encoding, *, nullable: bool) -> Writ
 class _Part(NamedTuple):
     name: str
     write: Write
-    default: bytes  # the default's own encoding, ready
+    default: bytes  # the encoded default
 
 
 def _part(field: FieldSchema, version: int, encoding: Encoding, where: str) -> _Part:
@@ -310,10 +311,8 @@ def _part(field: FieldSchema, version: int, encoding: Encoding, where: str) -> _
 def struct_writer(
     fields: tuple[FieldSchema, ...], version: int, encoding: Encoding, where: str
 ) -> Write:
-    """A writer of mappings or `Struct` with these fields in this version; ``where`` names it in
-    errors.
-
-    Raises UnencodableError.
+    """Return a writer of mappings or `Struct` with these fields in this version; ``where`` names it
+    in errors. It raises UnencodableError.
     """
     present = [field for field in fields if version in field.versions]
     parts = [_part(f, version, encoding, where) for f in present if f.tag < 0]
@@ -343,7 +342,7 @@ def struct_writer(
 
 
 def _write_tags(tagged: list[tuple[int, _Part]], given: Mapping[str, object]) -> bytes:
-    """A tagged field is sent only where it differs from its default."""
+    """Write the tagged fields that differ from their defaults."""
     written = []
     for tag, (name, write, default) in tagged:
         value = write(given[name]) if name in given else default
