@@ -67,7 +67,7 @@ def parse_key(text: str) -> KeyRule:
     return KeyRule(kind, check(argument))
 
 
-# ---- arguments of rules
+# -- arguments of rules
 
 
 def _nothing(argument: str) -> str:
@@ -122,7 +122,7 @@ def _expression(argument: str) -> str:
     return argument
 
 
-# ---- columns
+# -- columns
 
 
 def _own_key(_argument: str) -> Column:

@@ -86,7 +86,7 @@ def run_group(plan: GroupPlan) -> GroupOutcome:
     return found
 
 
-# ---------------------------------------------------------------- commits
+# -- commits
 
 
 def _commit(plan: GroupPlan, loop: Loop, members: list[ClassicMember], found: GroupOutcome) -> None:

@@ -81,7 +81,7 @@ def session(plan: SparkPlan) -> SparkSession:
     return spark
 
 
-# ---- processes
+# -- processes
 
 
 def family_cpu_seconds(pid: int) -> float:
@@ -128,7 +128,7 @@ def measured(work: Work, runs: int) -> Figure:
     )
 
 
-# ---- what is measured
+# -- what is measured
 
 
 def read(spark: SparkSession, plan: SparkPlan, form: str, _run: int) -> dict[str, float]:

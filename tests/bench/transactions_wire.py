@@ -310,7 +310,7 @@ def next_producer(body: memoryview) -> Producer | None:
     return Producer(answer.producer_id, answer.producer_epoch)
 
 
-# ---------------------------------------------------------------- before a load begins
+# -- before a load begins
 
 
 def ask_until_ready(port: int, key: ApiKey, version: int, fields: Mapping[str, object]) -> Struct:

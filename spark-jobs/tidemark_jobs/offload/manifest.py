@@ -215,7 +215,7 @@ def extended(ranges: Sequence[OffsetRange], added: OffsetRange) -> tuple[OffsetR
     return (*ranges, added)
 
 
-# ---- as text
+# -- as text
 
 
 def to_json(version: Version) -> str:
@@ -295,7 +295,7 @@ def _staged(found: Mapping[str, Any]) -> StagedFile:
     return StagedFile(staged, DataFile(**fields))
 
 
-# ---- for the command line
+# -- for the command line
 
 
 def shown_time(wall_ms: int) -> str:

@@ -105,7 +105,7 @@ class ManifestDirectory:
         self._held = contextlib.ExitStack()
         self._latest = Version.nothing(layout)
 
-    # ---- reading
+    # -- reading
 
     def versions(self) -> list[Version]:
         """Read all committed versions, oldest first. Raises ManifestError."""
@@ -142,7 +142,7 @@ class ManifestDirectory:
                 if size != file.size_bytes:
                     yield f"{file.path}: {size} bytes instead of {file.size_bytes}"
 
-    # ---- a run
+    # -- a run
 
     @property
     def staging(self) -> Path:

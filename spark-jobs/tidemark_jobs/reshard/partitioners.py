@@ -96,7 +96,7 @@ def parse_ranges(argument: str) -> tuple[CharacterRange, ...]:
     return tuple(_parse_range(part) for part in argument.split(","))
 
 
-# ---- arguments of rules
+# -- arguments of rules
 
 
 def _parse_range(part: str) -> CharacterRange:
@@ -138,7 +138,7 @@ def _expression(argument: str) -> None:
         )
 
 
-# ---- columns
+# -- columns
 
 
 def _kafka_partitions(count: int) -> Callable[[pa.Array], pa.Array]:

@@ -106,7 +106,7 @@ def transform(frame: DataFrame, form: Format, *, gap_s: int, late_s: int) -> Dat
     )  # fmt: skip
 
 
-# ---- records of the job's topics
+# -- records of the job's topics
 
 
 def totals(sessions: DataFrame) -> DataFrame:
@@ -134,7 +134,7 @@ def from_records(frame: DataFrame, schema: str) -> DataFrame:
     )
 
 
-# ---- figures of the report
+# -- figures of the report
 
 
 def by_hour(sessions: DataFrame) -> DataFrame:

@@ -136,7 +136,7 @@ def _card(heading: str, note: str, chart: str, *, kind: str = "") -> str:
     )
 
 
-# ---- time
+# -- time
 
 
 def over_time(per_hour: Mapping[int, int]) -> tuple[int, list[Point]]:
@@ -220,7 +220,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-# ---- the page
+# -- the page
 
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">

@@ -165,7 +165,7 @@ def _repeated(batches: Sequence[RawBatch], facts: Sequence[tuple[int, ...]]) -> 
     return [np.repeat(column, counts) for column in np.array(facts, np.int64).T]
 
 
-# ---- starts of records
+# -- starts of records
 
 
 def record_starts(batches: Sequence[RawBatch], payload: Payload) -> Numbers:
@@ -239,7 +239,7 @@ def _starts_in_step(counts: Numbers, ends: Numbers, data: Payload) -> tuple[Numb
     return starts, reached
 
 
-# ---- fields
+# -- fields
 
 
 def varints(data: Payload, at: Numbers) -> tuple[Numbers, Numbers]:
@@ -292,7 +292,7 @@ def _selected(columns: Columns, rows: Numbers) -> Columns:
     )
 
 
-# ---- Arrow
+# -- Arrow
 
 
 def binary_array(payload: bytes, span: Span, kind: pa.DataType) -> pa.Array:

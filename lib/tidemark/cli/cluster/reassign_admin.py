@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     failures: dict[TopicPartition, ClientError]
 
 
-# ---- plan
+# -- plan
 
 
 async def plan(bootstrap: str, target: Target) -> Plan:
@@ -91,7 +91,7 @@ async def _sites(admin: Admin, target: Target, alive: Sequence[int]) -> list[Sit
     return [Site(one, racks.get(one, ""), nodes.get(one, "")) for one in wanted]
 
 
-# ---- apply
+# -- apply
 
 
 async def apply(bootstrap: str, order: Order, save: Callable[[Assignment], None]) -> Outcome:
@@ -163,7 +163,7 @@ def _flow(
     return reassign_throttle.Flow(tuple(sorted(sources)), coming)
 
 
-# ---- cancel
+# -- cancel
 
 
 async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict[str, list[str]]:
@@ -191,7 +191,7 @@ async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict
     }
 
 
-# ---- within
+# -- within
 
 
 def _assignment(topics: Mapping[str, TopicDescription]) -> Assignment:

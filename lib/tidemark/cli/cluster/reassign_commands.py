@@ -189,7 +189,7 @@ def cancel(
         say(f"throttle removed from {', '.join(done['unthrottled'])}")
 
 
-# ---- words in
+# -- words in
 
 
 def _broker_ids(text: str | None) -> list[int]:
@@ -223,7 +223,7 @@ def _named(names: list[str]) -> "list[TopicPartition]":
     return wanted
 
 
-# ---- words out
+# -- words out
 
 
 def _planned_row(move: "Move") -> dict[str, object]:

@@ -82,7 +82,7 @@ def _planned(current: Assignment, sites: "_Map", *, drain: bool) -> list[Move]:
     return [move for move in moves if move.before != move.after]
 
 
-# ---- where brokers are
+# -- where brokers are
 
 
 class _Map:
@@ -122,7 +122,7 @@ class _Map:
         }
 
 
-# ---- replicas
+# -- replicas
 
 
 def _filled(
@@ -228,7 +228,7 @@ class _ReplicaRules:
         return racks.count(left) > share[left][0] and racks.count(entered) < share[entered][1]
 
 
-# ---- leaders
+# -- leaders
 
 
 def _first_leader(before: Replicas, chosen: Sequence[int]) -> int:

@@ -116,7 +116,7 @@ async def _elsewhere(
     return {name: found.get(name, ()) for name in target if found.get(name) != target[name]}
 
 
-# ---- how far
+# -- how far
 
 
 async def _states(

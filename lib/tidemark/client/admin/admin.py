@@ -55,7 +55,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     servers are gRPC addresses, which return those of the Kafka listeners.
     """
 
-    # ---- topics
+    # -- topics
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
@@ -117,7 +117,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         answer = await self._ask_any(ApiKey.CREATE_PARTITIONS, fields)
         admin_answers.by_name(answer.results, lambda each: each.name, "adding partitions to {}")
 
-    # ---- configurations
+    # -- configurations
 
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, with_documentation: bool = False
@@ -151,7 +151,7 @@ class Admin(GroupAdmin, TransactionAdmin):
             answer = await self._ask(broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
             admin_answers.by_name(answer.responses, admin_requests.read_resource, "altering {}")
 
-    # ---- records and offsets
+    # -- records and offsets
 
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int]
@@ -178,7 +178,7 @@ class Admin(GroupAdmin, TransactionAdmin):
             read_committed=read_committed,
         )
 
-    # ---- the cluster
+    # -- the cluster
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return the live brokers, as one broker reports them."""

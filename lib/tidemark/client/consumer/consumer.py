@@ -92,7 +92,7 @@ class Consumer:
         # Records polled before a failure may not have been processed.
         await self._close(commits=kind is None)
 
-    # ---- assignment
+    # -- assignment
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Replace the assignment by these partitions.
@@ -163,7 +163,7 @@ class Consumer:
             await self._group.unsubscribe()
         self._fetcher.states = {}
 
-    # ---- the group's offsets
+    # -- the group's offsets
 
     async def commit(self, offsets: OffsetsInput | None = None) -> None:
         """Commit offsets (of the next records to read) and wait until they are durable.
@@ -189,7 +189,7 @@ class Consumer:
         """Return the member's identity for ``TransactionalProducer.send_offsets``."""
         return self._needs_group("group_metadata()").metadata()
 
-    # ---- positions
+    # -- positions
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Set the position to any offset."""
@@ -255,7 +255,7 @@ class Consumer:
         """Return the paused partitions."""
         return tuple(state.partition for state in self._fetcher.states.values() if state.paused)
 
-    # ---- reading
+    # -- reading
 
     async def poll(
         self, max_records: int | None = None, *, timeout_ms: int = 1_000
@@ -302,7 +302,7 @@ class Consumer:
             pass
         return records[0]
 
-    # ---- offsets of logs
+    # -- offsets of logs
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the log start of each partition."""
@@ -329,7 +329,7 @@ class Consumer:
         known = self._state(partition).high_watermark
         return known if known >= 0 else None
 
-    # ---- within
+    # -- within
 
     async def _close(self, *, commits: bool) -> None:
         try:

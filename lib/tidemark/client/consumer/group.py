@@ -84,7 +84,7 @@ class ConsumerGroup:
         self._auto_committing = False
         self._committed: dict[TopicPartition, int] = {}
 
-    # ---- membership
+    # -- membership
 
     @property
     def is_subscribed(self) -> bool:
@@ -147,7 +147,7 @@ class ConsumerGroup:
         finally:
             await self._storage.close()
 
-    # ---- within poll()
+    # -- within poll()
 
     @property
     def wants_attention(self) -> bool:
@@ -175,7 +175,7 @@ class ConsumerGroup:
         if stirs:
             self._stirred.set()
 
-    # ---- offsets
+    # -- offsets
 
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit offsets, or the positions of all partitions. Raises CommitFailedError."""
@@ -213,7 +213,7 @@ class ConsumerGroup:
             generations = [(state, state.generation) for state in wanted]
             self._session.spawn(self._begin(generations), name="consumer-committed")
 
-    # ---- heartbeats
+    # -- heartbeats
 
     async def _beat(self) -> None:
         failures = 0
@@ -285,7 +285,7 @@ class ConsumerGroup:
         except ClientError as problem:
             log.info("leaving group %s not acknowledged: %s", self.coordinator.key, problem)
 
-    # ---- assigned and revoked partitions
+    # -- assigned and revoked partitions
 
     async def _tell_of_loss(self) -> None:
         lost = self._drop(self._membership.lost)
@@ -375,7 +375,7 @@ class ConsumerGroup:
             self._learning_names = False
             self._fetcher.changed.set()
 
-    # ---- committed positions
+    # -- committed positions
 
     @property
     def _commits_by_itself(self) -> bool:

@@ -161,7 +161,7 @@ class RangeReader(SessionClient):
         )
         return RangeCursor(self._session, self.config, self._clock, asked, limits)
 
-    # ---- within
+    # -- within
 
     def _session_of(self, addresses: str | Sequence[str]) -> Session:
         return Session(addresses, replace(self.config, transport="kafka"), self._clock)
@@ -252,7 +252,7 @@ class RangeCursor:
         if self._fetching is not None:
             self._fetching.cancel()
 
-    # ---- within
+    # -- within
 
     def _fetch_ahead(self) -> "asyncio.Future[_Fetched]":
         future: asyncio.Future[_Fetched] = asyncio.get_running_loop().create_future()

@@ -326,7 +326,7 @@ class Producer:
         """Return the buffered amounts, and counters of the records so far."""
         return self._accumulator.statistics()
 
-    # ---- within
+    # -- within
 
     def _now(self) -> int:
         return self._clock.now_ms()

@@ -116,7 +116,7 @@ class TransactionalProducer(Producer):
             if self._control_session is not None:
                 await self._control_session.close()
 
-    # ---- transactions
+    # -- transactions
 
     async def init(self) -> None:
         """Take over the transactional id: fence its previous producer and end its open transaction.
@@ -218,7 +218,7 @@ class TransactionalProducer(Producer):
                 self._state.on_failure(problem)
                 raise
 
-    # ---- records
+    # -- records
 
     async def enqueue(
         self,
@@ -268,7 +268,7 @@ class TransactionalProducer(Producer):
         )
         return await delivery
 
-    # ---- within
+    # -- within
 
     def _check_sendable(self) -> None:
         self._state.check_sendable()

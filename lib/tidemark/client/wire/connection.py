@@ -184,7 +184,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             )
         )
 
-    # ---- asyncio.BufferedProtocol
+    # -- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""

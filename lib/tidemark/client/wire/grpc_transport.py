@@ -219,7 +219,7 @@ class GrpcTransport:
                 await channel.close(None)
         self._channels.clear()
 
-    # ---- within
+    # -- within
 
     async def _fetch_one(
         self, stream: FetchStream, item: FetchItem, limits: FetchLimits
