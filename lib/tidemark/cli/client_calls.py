@@ -1,4 +1,4 @@
-"""Calls on a cluster: what the client raises becomes a message and an exit code."""
+"""Calls to a cluster, with the client's errors as messages and exit codes."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -25,7 +25,7 @@ _CODES: tuple[tuple[type[ClientError], ExitCode], ...] = (
 
 
 def run(call: Coroutine[Any, Any, T]) -> T:
-    """Run a call to its end. Raises CommandError for what the cluster or the network refused."""
+    """Run a call to its end. Raises CommandError for errors of the cluster or the network."""
     try:
         return asyncio.run(call)
     except ClientError as error:
@@ -35,7 +35,7 @@ def run(call: Coroutine[Any, Any, T]) -> T:
 
 
 def as_command_error(error: ClientError) -> CommandError:
-    """The client's message, its advice apart, with the exit code that fits."""
+    """Return the client's message, with its advice as the hint, and an exit code."""
     what, advised, hint = error.message.rpartition("; ")
     if not advised:
         what, hint = error.message, ""
@@ -44,7 +44,7 @@ def as_command_error(error: ClientError) -> CommandError:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> ClientError:
-    """The first thing the client said; a group without any is a bug, raised as it is."""
+    """Return the client's first error; a group without one is a bug and is raised unchanged."""
     matching = group.subgroup(ClientError)
     if matching is None:
         raise group

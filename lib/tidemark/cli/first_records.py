@@ -1,4 +1,4 @@
-"""How old is the record at an offset: one read of each partition, for time lag."""
+"""Age of the record at an offset, by one read of each partition, for the time lag."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,7 +10,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
 _POLL_MS: Final = 500
-_BYTES_EACH: Final = 4_096  # the first batch comes whole, however large it is
+_BYTES_EACH: Final = 4_096  # the first batch is returned whole, however large it is
 
 
 async def first_timestamps(
@@ -20,8 +20,8 @@ async def first_timestamps(
     isolation: IsolationLevel,
     wait_ms: int = 5_000,
 ) -> dict[TopicPartition, int]:
-    """Timestamps in ms of the first records that may be read at or behind these offsets; what has
-    none within ``wait_ms`` is left out. Raises ClientError.
+    """Return timestamps in ms of the first readable records at or after these offsets, without
+    partitions that have none within ``wait_ms``. Raises ClientError.
     """
     found: dict[TopicPartition, int] = {}
     if not offsets:

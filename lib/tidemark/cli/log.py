@@ -1,4 +1,4 @@
-"""``tidemark log``: looking into the files of a broker."""
+"""``tidemark log``: commands that read the files of a broker."""
 
 import typer
 

@@ -1,6 +1,6 @@
-"""``tidemark log dump``: what is in a segment, an index, a snapshot or a checkpoint, in words.
+"""``tidemark log dump``: readable content of segments, indexes, snapshots and checkpoints.
 
-Works on the files alone, with the broker running or not; opens them for reading only.
+It needs only the files, whether the broker runs or not, and opens them for reading only.
 """
 
 import json
@@ -55,7 +55,7 @@ class _ReadOnlyFile:
         self._descriptor = descriptor
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes; fewer only at the end of the file."""
+        """Return up to ``length`` bytes; fewer only at the end of the file."""
         return os.pread(self._descriptor, length, position)
 
 
@@ -108,7 +108,7 @@ def dump_segment(
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The path itself, or all that can be decoded in a directory."""
+    """Return the path itself, or all files of a directory that can be decoded."""
     if path.is_dir():
         found = [file for file in sorted(path.iterdir()) if file_kind(file.name) is not None]
         if not found:
@@ -134,7 +134,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 class Shown:
-    """How files are shown: to whom, with records or without, and how many rows of each."""
+    """Output of files: its format, with or without records, and the number of rows of each."""
 
     def __init__(self, output: OutputFormat, *, records: bool, limit: int) -> None:
         self._output = output
@@ -142,7 +142,7 @@ class Shown:
         self._limit = limit
 
     def dump(self, path: Path) -> bool:
-        """Show one file; False when it is damaged. Raises CommandError when it cannot be read."""
+        """Show one file; return False if it is damaged. Raises CommandError if it is unreadable."""
         kind = file_kind(path.name)
         assert kind is not None
         try:
@@ -188,7 +188,7 @@ class Shown:
         return summary.problem is None
 
     def _log_rows(self, file: _ReadOnlyFile, size_bytes: int, summary: LogSummary) -> Iterator[Row]:
-        """At most ``limit`` rows, but every batch is walked over and checked."""
+        """Yield at most ``limit`` rows, but check every batch."""
         given = 0
         for walked, row in walk_log(file, size_bytes, summary):
             if given >= self._limit:
@@ -235,7 +235,7 @@ def _opened(path: Path) -> Iterator[tuple[_ReadOnlyFile, int]]:
 
 
 def _stream_json(path: Path, rows: Iterator[Row], summary: LogSummary) -> None:
-    """As it is read: a segment may have millions of batches."""
+    """Write JSON while reading: a segment may have millions of batches."""
     sys.stdout.write(f'{{"path": {json.dumps(str(path))}, "kind": "log", "batches": [')
     for number, row in enumerate(rows):
         sys.stdout.write((",\n " if number else "\n ") + json.dumps(row))
@@ -243,7 +243,7 @@ def _stream_json(path: Path, rows: Iterator[Row], summary: LogSummary) -> None:
 
 
 def _for_people(row: Row) -> Row:
-    """Timestamps as dates, long texts cut."""
+    """Return a row with timestamps as dates and long texts cut."""
     return {name: _cell(name, value) for name, value in row.items()}
 
 
@@ -256,7 +256,7 @@ def _cell(name: str, value: object) -> object:
 
 
 def _date(timestamp_ms: int) -> str:
-    """In UTC, to the millisecond; the number itself where there is no such date."""
+    """Return a date in UTC, to the millisecond; the number itself if there is no such date."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):

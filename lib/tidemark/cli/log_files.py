@@ -1,7 +1,7 @@
 """Decode the files of a partition's directory into rows of plain values, for ``tidemark log dump``.
 
-Reads only, takes damaged files as they are, and says where they stop making sense. The formats are
-written by the broker's storage; the tests read back what it writes.
+It only reads, accepts damaged files, and reports the position of the damage. The broker's storage
+writes these formats; tests read back its files.
 """
 
 import base64
@@ -40,12 +40,12 @@ _SUFFIXES_IN_TRANSIT: Final = re.compile(r"\.(cleaned|swap|deleted)$")
 
 
 class DecodeError(ValueError):
-    """The file cannot be decoded from here on; says what was found."""
+    """The file cannot be decoded from here on. The message has the bytes or values found."""
 
 
 @dataclass(slots=True)
 class LogSummary:
-    """What a walk over a segment found, once it is over."""
+    """Result of a complete walk over a segment."""
 
     batches: int = 0
     records: int = 0
@@ -57,22 +57,24 @@ class LogSummary:
     problem: str | None = None
 
     def note_bad(self, position: int, problem: str) -> None:
-        """Keep the first problem; count batches elsewhere."""
+        """Record the first problem. Batches are counted elsewhere."""
         if self.first_bad_position is None:
             self.first_bad_position, self.problem = position, problem
 
 
 class SmallFile(NamedTuple):
-    """A kind of file that is decoded whole: how, and its columns in order."""
+    """Kind of file that is decoded as a whole, with its columns in order."""
 
     kind: str
     columns: tuple[str, ...]
     decode: Callable[[bytes, int], Iterable[Row]]
-    """From the content and the base offset in the file's name. May raise DecodeError midway."""
+    """Yields rows of the content and the name's base offset. May raise DecodeError midway."""
 
 
 def file_kind(name: str) -> "SmallFile | str | None":
-    """By its name: ``"log"`` for a segment, how to decode a small one, None for any other file."""
+    """Return the kind of file by its name: ``"log"`` for a segment, the decoder of a small file,
+    or None for any other file.
+    """
     name = _SUFFIXES_IN_TRANSIT.sub("", name)
     if name.endswith(".log"):
         return "log"
@@ -80,7 +82,7 @@ def file_kind(name: str) -> "SmallFile | str | None":
 
 
 def base_offset_of(name: str) -> int:
-    """The offset that a segment's files are named by; 0 where there is none."""
+    """Return the base offset in the name of a segment's file; 0 if there is none."""
     digits = name.split(".", 1)[0]
     return int(digits) if digits.isdecimal() else 0
 
@@ -88,7 +90,7 @@ def base_offset_of(name: str) -> int:
 def walk_log(
     file: ReadableFile, size_bytes: int, summary: LogSummary
 ) -> Iterator[tuple[WalkedBatch, Row]]:
-    """Every batch of a segment with its row; fills ``summary`` on the way."""
+    """Yield every batch of a segment with its row, and fill ``summary``."""
     try:
         for walked in walk_batches(file, 0, size_bytes):
             header = walked.header
@@ -118,7 +120,7 @@ def _is_zero(file: ReadableFile, start: int, end: int) -> bool:
 
 
 def batch_row(walked: WalkedBatch) -> Row:
-    """A batch's header in words."""
+    """Return the row of a batch's header."""
     header = walked.header
     return {
         "position": walked.position,
@@ -150,7 +152,7 @@ def _flags(header: BatchHeader) -> list[str]:
 
 
 def record_rows(walked: WalkedBatch) -> list[Row]:
-    """The records of a batch. Raises DecodeError where they cannot be read."""
+    """Return the rows of a batch's records. Raises DecodeError if they cannot be read."""
     try:
         rows = [_record_row(record) for record in read_records(walked.batch, walked.header)]
         if walked.header.is_control and rows:
@@ -160,10 +162,10 @@ def record_rows(walked: WalkedBatch) -> list[Row]:
     return rows
 
 
-def _control(said: ControlRecord | None) -> str | None:
-    if isinstance(said, OwnerRecord):
-        return f"owner {said.owner_epoch}"
-    return None if said is None else "commit" if said.commits else "abort"
+def _control(record: ControlRecord | None) -> str | None:
+    if isinstance(record, OwnerRecord):
+        return f"owner {record.owner_epoch}"
+    return None if record is None else "commit" if record.commits else "abort"
 
 
 def _record_row(record: Record) -> Row:
@@ -177,7 +179,7 @@ def _record_row(record: Record) -> Row:
 
 
 def readable(data: bytes | None) -> str | None:
-    """Text as it is; other bytes as ``base64:...``; None for null."""
+    """Return printable text unchanged, other bytes as ``base64:...``, and None for null."""
     if data is None:
         return None
     try:
@@ -218,7 +220,7 @@ def _txn_index(content: bytes, base_offset: int) -> Iterator[Row]:
 
 
 def _snapshot(content: bytes, base_offset: int) -> Iterator[Row]:
-    """One row for each producer, its batches as ``base..last sequence @ base..last offset``."""
+    """Yield a row for each producer, with batches as ``base..last sequence@base..last offset``."""
     del base_offset
     if len(content) < _SNAPSHOT_HEAD.size:
         raise DecodeError(f"{len(content)} bytes are too short for a snapshot")
@@ -252,7 +254,7 @@ def _snapshot(content: bytes, base_offset: int) -> Iterator[Row]:
 
 
 def _checkpoint(columns: tuple[str, ...]) -> Callable[[bytes, int], Iterator[Row]]:
-    """Kafka's checkpoint: version, number of entries, one entry a line."""
+    """Return a decoder of Kafka's checkpoints: version, number of entries, one entry per line."""
 
     def decode(content: bytes, base_offset: int) -> Iterator[Row]:
         del base_offset

@@ -1,6 +1,6 @@
-"""``tidemark``: the command line for people.
+"""``tidemark``: the command line.
 
-Commands import what they need when they run, so that it starts fast.
+Commands import their dependencies when run, so that the command line starts fast.
 """
 
 import sys
@@ -61,7 +61,7 @@ def root(
 def main() -> None:
     """Run one command and exit with its documented code."""
     if sys.argv[1:2] not in (["dev"], ["topic"], ["group"], ["txn"]):
-        # It decodes every format there is: the other commands start faster without.
+        # It decodes every file format; other commands start faster without it.
         from tidemark.cli.log import app as log_app
 
         app.add_typer(log_app, name="log")
@@ -75,7 +75,7 @@ def main() -> None:
             sys.stderr.write(f"  try: {error.hint}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output (head, less) has enough.
+        # The reader of the output (head, less) has closed it.
         sys.stderr.close()
         sys.exit(ExitCode.OK)
 

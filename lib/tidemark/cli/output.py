@@ -1,4 +1,4 @@
-"""What commands print: a table for people or JSON for programs on stdout, all else on stderr."""
+"""Output of commands: a table or JSON on stdout, everything else on stderr."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ _WIDTH_WHEN_PIPED: Final = 200
 
 
 class OutputFormat(StrEnum):
-    """How a command's result is printed."""
+    """Format of a command's result."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,7 +41,7 @@ _DEFAULT_GRPC_BOOTSTRAP: Final = "127.0.0.1:9292"
 
 
 class TransportChoice(StrEnum):
-    """How records travel."""
+    """Transport of records."""
 
     KAFKA = "kafka"
     GRPC = "grpc"
@@ -54,7 +54,7 @@ TransportOption = Annotated[
 
 
 def bootstrap_for(bootstrap: str | None, transport: TransportChoice = TransportChoice.KAFKA) -> str:
-    """What was asked for, else where an embedded cluster listens."""
+    """Return the given addresses, or those of an embedded cluster."""
     if bootstrap is not None:
         return bootstrap
     return _DEFAULT_GRPC_BOOTSTRAP if transport is TransportChoice.GRPC else _DEFAULT_BOOTSTRAP
@@ -66,7 +66,7 @@ Row = Mapping[str, object]
 def print_rows(
     rows: Sequence[Row], columns: Sequence[str], output: OutputFormat, *, title: str = ""
 ) -> None:
-    """Rows as a table with these columns; as JSON, whole."""
+    """Print rows as a table with these columns, or as JSON with all fields."""
     if output is OutputFormat.JSON:
         print_json(list(rows))
         return
@@ -86,17 +86,17 @@ def print_rows(
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")
 
 
 def say(text: str) -> None:
-    """Tell people how it goes, on stderr."""
+    """Print a line for the user on stderr."""
     sys.stderr.write(f"{text}\n")
 
 
 def stdout_console() -> "Console":
-    """For tables: as wide as the terminal, and wide enough when piped."""
+    """Return a console for tables: as wide as the terminal, or _WIDTH_WHEN_PIPED."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH_WHEN_PIPED
@@ -104,7 +104,7 @@ def stdout_console() -> "Console":
 
 
 def progress_bar(*, shown: bool = True) -> "Progress":
-    """A bar on stderr with count, rate and time left; invisible unless stderr is a terminal."""
+    """Return a progress bar with count, rate and time left on stderr, only on a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -130,7 +130,7 @@ def progress_bar(*, shown: bool = True) -> "Progress":
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of one thing that counts up to ``total``: call what it gives with the count so far."""
+    """Show a progress bar up to ``total``; the yielded function takes the count so far."""
     with progress_bar() as bar:
         task = bar.add_task(title, total=total)
         yield lambda completed: bar.update(task, completed=completed)

@@ -1,8 +1,8 @@
-"""A log of search queries, made up from a seed: input for demonstrations that anyone can repeat.
+"""Log of search queries, generated from a seed: repeatable input for demonstrations.
 
-A line is ``time <tab> server <tab> user <tab> query``. Users are persistent: one that does not
-find what it looks for asks the same again, sometimes within the same second at the same server,
-so that whole lines repeat. A reader must tell such a repetition from a record delivered twice.
+A line is ``time <tab> server <tab> user <tab> query``. Users repeat queries, sometimes within the
+same second at the same server, so that whole lines repeat. A reader must distinguish such a
+repetition from a record that was delivered twice.
 """
 
 import random
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 KEY_FIELD: Final = 3
-"""The field, counted from 1, that names the user."""
+"""Number of the field with the user, counted from 1."""
 
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 _USERS_PER_RECORD: Final = 0.02
@@ -49,7 +49,7 @@ _PLACES: Final = (
 
 
 def search_queries(count: int, *, seed: int) -> Iterator[str]:
-    """``count`` lines without their line ends; the same for the same seed, on every machine."""
+    """Yield ``count`` lines without line ends; the same for the same seed on every machine."""
     dice = random.Random(seed)
     users = max(1, int(count * _USERS_PER_RECORD))
     last_asked: dict[int, tuple[int, str]] = {}
@@ -57,7 +57,7 @@ def search_queries(count: int, *, seed: int) -> Iterator[str]:
     made = 0
     while made < count:
         moment += timedelta(seconds=dice.randint(0, _SECONDS_BETWEEN_MAX))
-        # A few users ask much, most ask little.
+        # A few users send many queries, most send few.
         user = int(users * dice.random() ** 2)
         if user in last_asked and dice.random() < _SAME_AGAIN:
             server, query = last_asked[user]

@@ -1,4 +1,4 @@
-"""What ``tidemark cluster`` asks the cluster."""
+"""Calls of ``tidemark cluster``."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 async def brokers(bootstrap: str) -> list[Row]:
-    """A row a live broker, with what it leads and holds."""
+    """Return a row for each live broker, with the numbers of its leaderships and replicas."""
     async with Admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = [one for _, one in _partitions(await admin.describe_topics())]
@@ -30,7 +30,7 @@ async def brokers(bootstrap: str) -> list[Row]:
 
 
 async def health(bootstrap: str) -> Row:
-    """Partitions without a leader, and with replicas that are not in sync."""
+    """Return the partitions without a leader, and those with replicas that are not in sync."""
     async with Admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = list(_partitions(await admin.describe_topics()))
@@ -51,7 +51,7 @@ async def health(bootstrap: str) -> Row:
 async def elect_leaders(
     bootstrap: str, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> list[Row]:
-    """A row a partition that was asked for; of all, those for which something was to do."""
+    """Return a row for each of ``partitions``; with None, for all that needed an election."""
     async with Admin(bootstrap) as admin:
         results = await admin.elect_leaders(partitions, unclean=unclean)
     return [

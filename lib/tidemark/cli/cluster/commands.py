@@ -1,6 +1,4 @@
-"""``tidemark cluster``: brokers, health, elections, moves. What they do is imported when
-they run.
-"""
+"""``tidemark cluster``: brokers, health, elections, moves. Commands import their work when run."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -29,7 +27,7 @@ NAMES_SHOWN_MAX = 20
 
 
 class ElectionType(StrEnum):
-    """Kafka's names."""
+    """Types of elections, by Kafka's names."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"

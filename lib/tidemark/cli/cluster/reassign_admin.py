@@ -1,4 +1,4 @@
-"""What ``tidemark cluster reassign`` asks the cluster."""
+"""Calls of ``tidemark cluster reassign``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ Assignment = dict[TopicPartition, Replicas]
 
 
 class Target(NamedTuple):
-    """What to plan for. No topics: all; no brokers: all that are alive. Brokers that leave are
-    drained, and nothing else moves.
+    """Goal of a plan. No topics means all, no brokers all live ones. With ``leaving``, these
+    brokers are drained and nothing else moves.
     """
 
     topics: Sequence[str] = ()
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What was found: moves, what the partitions concerned have now, and what to know of it."""
+    """Moves of a plan, with notes for the user."""
 
     moves: list[Move]
     notes: list[str]
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to apply. ``rate``: bytes a second and broker; None sets no throttle."""
+    """Moves to apply. ``rate`` in bytes per second for each broker; None sets no throttle."""
 
     target: Mapping[TopicPartition, Replicas]
     rate: int | None = None
@@ -46,7 +46,7 @@ class Order:
 
 
 class Outcome(NamedTuple):
-    """What became of an order: where everything was before, and what was refused, why."""
+    """Result of an order: the earlier assignment, and the errors of refused moves."""
 
     before: Assignment
     failures: dict[TopicPartition, ClientError]
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 async def plan(bootstrap: str, target: Target) -> Plan:
-    """Compute; change nothing. Raises CommandError, ClientError."""
+    """Compute a plan without changing anything. Raises CommandError, ClientError."""
     async with Admin(bootstrap) as admin:
         alive = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
         _require_alive(target.brokers, alive)
@@ -95,8 +95,8 @@ async def _sites(admin: Admin, target: Target, alive: Sequence[int]) -> list[Sit
 
 
 async def apply(bootstrap: str, order: Order, save: Callable[[Assignment], None]) -> Outcome:
-    """Throttle, then submit. ``save`` hears where everything is before anything is changed. Raises
-    CommandError for what cannot be.
+    """Set throttles, then submit the moves. ``save`` is called with the present assignment before
+    any change. Raises CommandError for an order that cannot be applied.
     """
     async with Admin(bootstrap) as admin:
         before = await before_order(admin, order)
@@ -118,8 +118,8 @@ async def apply(bootstrap: str, order: Order, save: Callable[[Assignment], None]
 
 
 async def before_order(admin: Admin, order: Order) -> Assignment:
-    """Where the partitions of an order are, or were before the move that is under way. Raises
-    CommandError where the order cannot be.
+    """Return the assignment of an order's partitions before any move in progress. Raises
+    CommandError for an order that cannot be applied.
     """
     alive = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
     current = _assignment(await admin.describe_topics(sorted({one.topic for one in order.target})))
@@ -167,7 +167,7 @@ def _flow(
 
 
 async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict[str, list[str]]:
-    """Cancel the moves of these partitions, or all. Raises CommandError when there is none."""
+    """Cancel the moves of these partitions, or all. Raises CommandError if there are none."""
     async with Admin(bootstrap) as admin:
         ongoing = await admin.list_partition_reassignments()
         wanted = list(ongoing) if named is None else list(named)
@@ -191,7 +191,7 @@ async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict
     }
 
 
-# -- within
+# -- checks and messages
 
 
 def _assignment(topics: Mapping[str, TopicDescription]) -> Assignment:
@@ -238,7 +238,7 @@ def _some(names: Iterable[TopicPartition]) -> str:
 
 
 def refused(failures: Mapping[TopicPartition, ClientError], asked: int) -> CommandError:
-    """One message for what the cluster refused."""
+    """Return one error for all refused moves."""
     lines = [f"{len(failures)} of {asked} moves were refused"]
     shown = list(failures.values())[:NAMES_SHOWN_MAX]
     lines += [f"  {problem.message} ({problem.code.name})" for problem in shown]

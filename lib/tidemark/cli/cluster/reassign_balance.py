@@ -1,14 +1,14 @@
-"""Evening out how many things each broker carries, with as few moves as can be. Pure.
+"""Balancing of loads over brokers with as few moves as possible. Pure.
 
-Every item (a partition) has chosen brokers; a swap exchanges one of an item's brokers for another
-where the caller allows it. What is minimized, in this order:
+Every item (a partition) has chosen brokers; a swap exchanges one of an item's brokers for another,
+if the caller allows it. Minimized are, in this order:
 
     1. the sum of squared loads: no swap, and no chain of swaps, makes two brokers more even;
-    2. the sum of the chosen brokers' costs: how much differs from what was there before.
+    2. the sum of the chosen brokers' costs: the difference from the earlier assignment.
 
-It is a minimum-cost flow with convex costs from brokers to one sink, solved by cancelling negative
-cycles, as Bellman and Ford find them. A cycle may visit one item twice; where its swaps contradict,
-it falls apart into two cycles, of which one is negative.
+This is a minimum-cost flow with convex costs from brokers to one sink, solved by cancelling
+negative cycles, which the algorithm of Bellman and Ford finds. A cycle may visit one item twice. If
+its swaps contradict each other, it splits into two cycles, one of which is negative.
 """
 
 from collections import Counter, defaultdict
@@ -18,11 +18,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 SWAPS_KEPT: Final = 1_000
-"""Between two brokers, of one look through all items."""
+"""Bound on the swaps between two brokers that one pass over all items keeps."""
 
 
 class Swap(NamedTuple):
-    """Of one item: ``put`` instead of ``drop``."""
+    """Exchange of one item's broker ``drop`` for ``put``."""
 
     item: int
     drop: int
@@ -30,20 +30,20 @@ class Swap(NamedTuple):
 
 
 class Rules(Protocol):
-    """What the caller knows of items and brokers."""
+    """The caller's rules for items and brokers."""
 
     def may_swap(self, item: int, chosen: Sequence[int], drop: int, put: int) -> bool:
-        """Whether ``put``, which is not chosen, may take the place of ``drop``, which is."""
+        """True if ``put``, which is not chosen, may replace ``drop``, which is."""
 
     def cost(self, item: int, broker: int) -> int:
-        """Of choosing this broker for this item; small, and 0 for what was there before."""
+        """Return the cost of a broker for an item; small, and 0 for an earlier broker."""
 
     def kind(self, item: int) -> str:
-        """Among equal swaps, one is made that evens out the items of one kind (a topic)."""
+        """Return the kind (a topic) of an item; equal swaps are chosen to balance each kind."""
 
 
 class Balance:
-    """The choice as it stands. ``chosen`` is changed in place."""
+    """Current choice of brokers. ``chosen`` is changed in place."""
 
     def __init__(self, brokers: Iterable[int], chosen: list[list[int]], rules: Rules) -> None:
         self.chosen = chosen
@@ -56,7 +56,7 @@ class Balance:
                 self._count(item, broker, 1)
 
     def improve(self) -> None:
-        """Until nothing is left to gain."""
+        """Make swaps until none improves the balance."""
         while self._cancel_cycles():
             pass
 
@@ -87,8 +87,8 @@ class Balance:
     # -- cycles
 
     def _cancel_cycles(self) -> bool:
-        """Make what cycles say, as long as they are of items not touched before: to look through
-        all items is what takes time. Whether there was any.
+        """Make the swaps of negative cycles while they are of untouched items: a pass over all
+        items takes long. Return True if there was any.
         """
         found, touched = self._cheapest_swaps(), set[int]()
         while True:
@@ -107,7 +107,7 @@ class Balance:
                     del found[pair]
 
     def _direct(self, swaps: Mapping[tuple[int, int], Swap]) -> list[Swap]:
-        """From the fullest to the emptiest: nearly always all that is to do, and quick to see."""
+        """Return the swap from the fullest to the emptiest broker: cheap, and mostly sufficient."""
         best = min(
             swaps,
             key=lambda pair: (self._loads[pair[1]] - self._loads[pair[0]], pair),
@@ -118,7 +118,9 @@ class Balance:
         return [swaps[best]]
 
     def _cheapest_swaps(self) -> dict[tuple[int, int], list[Swap]]:
-        """Between each two brokers, cheapest last; among equals, of the kind that gains most."""
+        """Return the swaps between each two brokers, cheapest last; among equal ones, those of the
+        kind that gains most last.
+        """
         found: dict[tuple[int, int], list[tuple[int, int, Swap]]] = defaultdict(list)
         before: Counter[tuple[int, int, int, str]] = Counter()
         for item, its_own in enumerate(self.chosen):
@@ -130,7 +132,7 @@ class Balance:
                         continue
                     price = self._price(swap)
                     gain = self._of_kind[kind, drop] - self._of_kind[kind, put]
-                    # Each that is made before it takes two from the difference.
+                    # Each swap made before it reduces the difference by two.
                     gain -= 2 * before[drop, put, price, kind]
                     before[drop, put, price, kind] += 1
                     found[drop, put].append((price, -gain, swap))
@@ -140,7 +142,7 @@ class Balance:
         }
 
     def _value(self, cycle: Sequence[Swap]) -> tuple[int, int]:
-        """What a closed walk, or a chain between two brokers, gains: below (0, 0) is better."""
+        """Return the change by a closed walk or a chain of swaps; below (0, 0) is better."""
         change: Counter[int] = Counter()
         for swap in cycle:
             change[swap.drop] -= 1
@@ -152,7 +154,7 @@ class Balance:
         return squares, sum(map(self._price, cycle))
 
     def _negative_cycle(self, swaps: Mapping[tuple[int, int], Swap]) -> list[Swap]:
-        """Of these, such as are better made than not; none when all is best."""
+        """Return swaps that together are an improvement; [] if there are none."""
         weight = 2 * sum(abs(self._price(swap)) for swap in swaps.values()) + 1
         sink = max(self._brokers, default=0) + 1
         arcs = [(drop, put, self._price(swap)) for (drop, put), swap in swaps.items()]
@@ -165,7 +167,7 @@ class Balance:
         return [swaps[pair] for pair in around if sink not in pair]
 
     def _consistent(self, cycle: list[Swap]) -> list[Swap]:
-        """The swaps, if they can be made one after another; else the better part of them."""
+        """Return the swaps if they can be made one after another, otherwise the better part."""
         for second, swap in enumerate(cycle):
             earlier = [at for at in range(second) if cycle[at].item == swap.item]
             if not earlier or self._allowed_after([cycle[at] for at in earlier], swap):
@@ -183,7 +185,7 @@ class Balance:
         return cycle
 
     def _allowed_after(self, earlier: Sequence[Swap], swap: Swap) -> bool:
-        """Of one item: whether the last is still allowed when the others have been made."""
+        """True if the swap is still allowed after the earlier ones of the same item."""
         its_own = self.chosen[swap.item]
         puts = {one.drop: one.put for one in earlier}
         after = [puts.get(broker, broker) for broker in its_own]
@@ -193,7 +195,7 @@ class Balance:
 def _negative_walk(
     points: Sequence[int], arcs: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int]]:
-    """Arcs of a cycle whose costs sum to less than 0 (Bellman, Ford); empty where there is none."""
+    """Return the arcs of a cycle with negative total cost (Bellman, Ford); [] if there is none."""
     distance = dict.fromkeys(points, 0)
     before: dict[int, int] = {}
     last = None

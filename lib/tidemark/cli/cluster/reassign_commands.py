@@ -189,7 +189,7 @@ def cancel(
         say(f"throttle removed from {', '.join(done['unthrottled'])}")
 
 
-# -- words in
+# -- arguments
 
 
 def _broker_ids(text: str | None) -> list[int]:
@@ -204,7 +204,7 @@ def _broker_ids(text: str | None) -> list[int]:
 
 
 def _named(names: list[str]) -> "list[TopicPartition]":
-    """One plan, or partitions. A topic's name has no colon, so that a path is told from it."""
+    """Read one plan, or partitions. A topic's name has no colon, which separates the partition."""
     from tidemark.cli.cluster import reassign_file
     from tidemark.model.topics import TopicPartition
 
@@ -223,7 +223,7 @@ def _named(names: list[str]) -> "list[TopicPartition]":
     return wanted
 
 
-# -- words out
+# -- output
 
 
 def _planned_row(move: "Move") -> dict[str, object]:
@@ -253,7 +253,7 @@ def _ids(replicas: Sequence[int]) -> str:
 
 
 class _Screen:
-    """Lines when they say something new; for programs, a JSON object for each look."""
+    """Output of ``watch``: lines when they change, or a JSON object for each check."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = output
@@ -261,7 +261,7 @@ class _Screen:
         self._looked = False
 
     async def show(self, moves: "Sequence[MoveState]") -> None:
-        """One look."""
+        """Show the moves of one check."""
         from tidemark.cli.cluster.reassign_watch import percent
 
         if self._output is OutputFormat.JSON:
@@ -277,7 +277,7 @@ class _Screen:
         self._lines, self._looked = lines, self._looked or bool(moves)
 
     def end(self, unthrottled: Sequence[str]) -> None:
-        """Nothing moves any more."""
+        """Show the end of all moves."""
         if self._output is OutputFormat.JSON:
             self._print_line({"moving": [], "unthrottled": list(unthrottled)})
             return

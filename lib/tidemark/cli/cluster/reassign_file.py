@@ -22,7 +22,7 @@ Replicas = tuple[int, ...]
 
 
 def read_file(name: str) -> dict[TopicPartition, Replicas]:
-    """The target of each partition, from a file or ("-") from stdin. Raises CommandError."""
+    """Read the target of each partition from a file, or from stdin ("-"). Raises CommandError."""
     where = "stdin" if name == STDIN else name
     try:
         text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def read_file(name: str) -> dict[TopicPartition, Replicas]:
 
 
 def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
-    """Raises CommandError that says where it is wrong."""
+    """Parse a document. Raises CommandError with the place of the error."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as problem:
@@ -64,7 +64,7 @@ def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
 
 
 def text_of(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """As Kafka's tool prints it: one line."""
+    """Return the document in one line, as Kafka's tool prints it."""
     document = {
         "version": VERSION,
         "partitions": [

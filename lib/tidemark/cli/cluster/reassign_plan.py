@@ -1,9 +1,10 @@
-"""Where replicas are to go: evenly over brokers, spread over racks, never two on one node, with as
-few moves as can be. Pure: assignments in, assignments out.
+"""Plans for replicas: even over brokers, spread over racks, never two on one node, with as few
+moves as possible. Pure: assignments in, assignments out.
 
-``balanced`` evens out all partitions given over the brokers given. ``drained`` takes replicas off
-brokers that are to go, and moves nothing else. In both, every partition keeps its replication
-factor, what need not move stays, and then preferred leaders are evened out among the replicas.
+``balanced`` spreads all given partitions evenly over the given brokers. ``drained`` moves the
+replicas of brokers that are to be removed, and nothing else. In both, every partition keeps its
+replication factor, replicas that need not move stay, and preferred leaders are then balanced among
+the replicas.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ Assignment = Mapping[TopicPartition, Replicas]
 
 
 class PlanError(Exception):
-    """No plan can be: ``hint`` says what to try."""
+    """There is no valid plan; ``hint`` is what to try."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -27,8 +28,8 @@ class PlanError(Exception):
 
 
 class Site(NamedTuple):
-    """Where a broker is. Brokers of one node count as of one rack. One that does not take replicas
-    (it is not alive) keeps those that it has.
+    """Location of a broker. Brokers of one node count as in one rack. A broker that does not take
+    replicas (because it is not alive) keeps its own.
     """
 
     broker_id: int
@@ -38,7 +39,7 @@ class Site(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One partition's part of a plan."""
+    """Change of one partition in a plan."""
 
     partition: TopicPartition
     before: Replicas
@@ -46,24 +47,24 @@ class Move(NamedTuple):
 
     @property
     def adding(self) -> Replicas:
-        """Brokers that get a replica: what is copied."""
+        """Brokers to which the partition is copied."""
         return tuple(one for one in self.after if one not in self.before)
 
     @property
     def removing(self) -> Replicas:
-        """Brokers that lose theirs."""
+        """Brokers whose replica is removed."""
         return tuple(one for one in self.before if one not in self.after)
 
 
 def balanced(current: Assignment, sites: Iterable[Site]) -> list[Move]:
-    """What to move so that each of these brokers has as many replicas, and leads as many
-    partitions, as any other; give or take one, where racks and nodes allow. Raises PlanError.
+    """Return moves after which these brokers have equally many replicas and leaderships, within
+    one, as far as racks and nodes allow. Raises PlanError.
     """
     return _planned(current, _Map(sites), drain=False)
 
 
 def drained(current: Assignment, sites: Iterable[Site]) -> list[Move]:
-    """What to move off brokers that are not among ``sites``. Raises PlanError."""
+    """Return moves off all brokers that are not among ``sites``. Raises PlanError."""
     return _planned(current, _Map(sites), drain=True)
 
 
@@ -82,7 +83,7 @@ def _planned(current: Assignment, sites: "_Map", *, drain: bool) -> list[Move]:
     return [move for move in moves if move.before != move.after]
 
 
-# -- where brokers are
+# -- locations of brokers
 
 
 class _Map:
@@ -101,14 +102,14 @@ class _Map:
         self._shares: dict[int, dict[str, tuple[int, int]]] = {}
 
     def share(self, replication_factor: int) -> Mapping[str, tuple[int, int]]:
-        """How many replicas of one partition a rack has, at least and at most."""
+        """Return the least and greatest number of a partition's replicas in each rack."""
         found = self._shares.get(replication_factor)
         if found is None:
             found = self._shares[replication_factor] = self._share(replication_factor)
         return found
 
     def _share(self, replication_factor: int) -> dict[str, tuple[int, int]]:
-        """Racks fill evenly, up to as many as they have nodes."""
+        """Fill racks evenly, each up to its number of nodes."""
         level = 0
         while sum(min(size, level + 1) for size in self._nodes_in.values()) <= replication_factor:
             level += 1
@@ -128,7 +129,7 @@ class _Map:
 def _filled(
     names: Sequence[TopicPartition], before: Sequence[Replicas], sites: _Map, *, drain: bool
 ) -> list[list[int]]:
-    """What may stay, and the rest on the emptiest brokers that racks and nodes allow."""
+    """Return replicas that may stay, the rest on the emptiest brokers that are allowed."""
     chosen = [_kept(replicas, sites, drain=drain) for replicas in before]
     loads = Counter(broker for its_own in chosen for broker in its_own)
     for name, replicas, its_own in zip(names, before, chosen, strict=True):
@@ -151,7 +152,7 @@ def _too_few(name: TopicPartition, replicas: Replicas, sites: _Map) -> PlanError
 
 
 def _kept(replicas: Replicas, sites: _Map, *, drain: bool) -> list[int]:
-    """In a drain, what need not move stays even where racks are uneven."""
+    """Return the replicas that may stay. In a drain they stay even if racks are uneven."""
     kept: list[int] = []
     if drain and all(broker in sites.node for broker in replicas):
         return list(replicas)
@@ -174,7 +175,7 @@ def _kept(replicas: Replicas, sites: _Map, *, drain: bool) -> list[int]:
 
 
 def _best(its_own: Sequence[int], factor: int, sites: _Map, loads: Mapping[int, int]) -> int | None:
-    """For one more replica; None where every node has one."""
+    """Return the best broker for one more replica; None if every node has one."""
     share = sites.share(factor)
     nodes = {sites.node[one] for one in its_own}
     counts = Counter(sites.rack[one] for one in its_own)
@@ -190,7 +191,7 @@ def _best(its_own: Sequence[int], factor: int, sites: _Map, loads: Mapping[int, 
 
 
 class _ReplicaRules:
-    """Costs 1 for each replica that is copied."""
+    """Rules for replicas: each copied replica costs 1."""
 
     def __init__(
         self,
@@ -232,12 +233,12 @@ class _ReplicaRules:
 
 
 def _first_leader(before: Replicas, chosen: Sequence[int]) -> int:
-    """Who is preferred now, else the first that stays, else the first."""
+    """Return the preferred leader, if it stays; else the first replica that stays, or the first."""
     return next((one for one in before if one in chosen), chosen[0])
 
 
 class _LeaderRules:
-    """Costs 1 for another preferred leader, 2 for one that must copy the partition first."""
+    """Rules for leaders: another preferred leader costs 1, one that has to copy first costs 2."""
 
     def __init__(
         self,
@@ -265,7 +266,7 @@ class _LeaderRules:
 
 
 def _ordered(before: Replicas, chosen: Sequence[int], leader: Sequence[int]) -> Replicas:
-    """As before where that is possible: who comes stands where somebody went; the leader first."""
+    """Return the replicas in the earlier order, new ones in freed places, the leader first."""
     coming = [one for one in chosen if one not in before]
     places = [one if one in chosen else coming.pop(0) for one in before]
     first: Set[int] = set(leader)

@@ -1,4 +1,4 @@
-"""The throttle of moves (KIP-73), set and removed as Kafka's own tool does."""
+"""Throttle of moves (KIP-73), set and removed as Kafka's own tool does."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,21 +15,21 @@ RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 ALL_REPLICAS: Final = "*"
 _SET_HERE: Final = {"topic": "topic", "broker": "broker"}
-"""Where a value comes from that is an override of the resource itself."""
+"""Source of a value that is set on the resource itself."""
 
 Changes = dict[ConfigResource, list[AlterConfig]]
 
 
 class Flow(NamedTuple):
-    """From which brokers to which one partition is copied."""
+    """Brokers from which and to which one partition is copied."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
 
 
 def throttles(flows: Mapping[TopicPartition, Flow], rate: int) -> Changes:
-    """What to set: the rate on every broker concerned, and on topics, which replicas it is for. Any
-    source may lead during the move, so that all are named.
+    """Return the configurations to set: the rate on every broker involved, and on topics the
+    replicas to which it applies. All sources are listed, because any may lead during the move.
     """
     leaders: dict[str, list[str]] = defaultdict(list)
     followers: dict[str, list[str]] = defaultdict(list)
@@ -53,15 +53,15 @@ def throttles(flows: Mapping[TopicPartition, Flow], rate: int) -> Changes:
 
 
 async def set_throttles(admin: Admin, flows: Mapping[TopicPartition, Flow], rate: int) -> None:
-    """Before the moves begin, so that nothing is copied faster."""
+    """Set throttles, before the moves begin."""
     changes = throttles(flows, rate)
     if changes:
         await admin.alter_configs(changes)
 
 
 async def clear_when_still(admin: Admin, topics: Iterable[str] | None = None) -> list[str]:
-    """Remove all throttles once nothing moves in the cluster any more; from these topics, or all.
-    Says from what they were removed.
+    """Remove all throttles of brokers and of ``topics`` (None: all) if no replica is moving. Return
+    the names of the resources from which they were removed.
     """
     if await admin.list_partition_reassignments():
         return []
@@ -78,7 +78,7 @@ async def clear_when_still(admin: Admin, topics: Iterable[str] | None = None) ->
             for key in keys
             if key in entries
             and entries[key].source == _SET_HERE[resource.kind]
-            and entries[key].value != ALL_REPLICAS  # somebody's own, for good
+            and entries[key].value != ALL_REPLICAS  # set permanently by a user
         ]
         if found:
             changes[resource] = [AlterConfig(key, operation="delete") for key in found]

@@ -1,4 +1,4 @@
-"""How far moves are: what is to come, how far each new replica is behind, and when it is over."""
+"""Progress of moves: remaining changes, the lag of each new replica, and the end."""
 
 import asyncio
 from collections import defaultdict
@@ -16,13 +16,13 @@ LOOKS_AGAIN: Final = 8
 
 Replicas = tuple[int, ...]
 Bounds = Mapping[tuple[TopicPartition, int], ReplicaBounds]
-"""By partition and broker; what a broker does not tell is not there."""
+"""Bounds by partition and broker, without those that a broker does not report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One new replica: how many offsets it is behind its leader's end, and how much of the log it
-    has; None where that cannot be had.
+    """One new replica: offsets by which it is behind the leader's end, and percentage of the log
+    that it has; None if unknown.
     """
 
     broker: int
@@ -40,7 +40,7 @@ class MoveState(NamedTuple):
     copies: tuple[Copy, ...]
 
     def row(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the row for JSON."""
         return {
             "topic": self.partition.topic,
             "partition": self.partition.partition,
@@ -55,7 +55,7 @@ class MoveState(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """What to watch. No target: all that moves. ``keep_throttle``: the throttles stay."""
+    """Moves to watch; without a target all. With ``keep_throttle`` throttles stay at the end."""
 
     target: Mapping[TopicPartition, Replicas] | None
     interval_s: float
@@ -63,8 +63,8 @@ class Watch(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Where things stand when nothing of it moves any more: the partitions that are not where they
-    should be, and from what throttles were removed.
+    """State after the moves: partitions that are not at their target, and resources from which
+    throttles were removed.
     """
 
     elsewhere: dict[TopicPartition, Replicas]
@@ -90,7 +90,7 @@ async def watch(
                 await asyncio.sleep(asked.interval_s)
                 continue
             elsewhere = await _elsewhere(admin, seen)
-            # The broker asked may not have heard yet of what another has done or begun.
+            # The metadata of the queried broker may be older than a change at another broker.
             if not elsewhere or looks_left == 0:
                 break
             looks_left -= 1
@@ -105,7 +105,7 @@ async def watch(
 async def _elsewhere(
     admin: Admin, target: Mapping[TopicPartition, Replicas]
 ) -> dict[TopicPartition, Replicas]:
-    """A partition whose topic is gone has no replicas."""
+    """Return the partitions that are not at their target; none are left of a deleted topic."""
     known = set(await admin.list_topics(internal=True))
     topics = await admin.describe_topics(sorted({one.topic for one in target} & known))
     found = {
@@ -116,7 +116,7 @@ async def _elsewhere(
     return {name: found.get(name, ()) for name in target if found.get(name) != target[name]}
 
 
-# -- how far
+# -- progress
 
 
 async def _states(
@@ -142,7 +142,7 @@ async def _states(
 async def _bounds(
     admin: Admin, broker: int, names: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, ReplicaBounds]:
-    """A broker that does not answer tells nothing; that is shown, and is no reason to stop."""
+    """Return the bounds that a broker reports; {} if it does not respond, which is shown only."""
     try:
         return await admin.replica_bounds(broker, names)
     except ClientError:
@@ -154,7 +154,7 @@ def states(
     leaders: Mapping[TopicPartition, int],
     bounds: Bounds,
 ) -> tuple[MoveState, ...]:
-    """Sorted by partition."""
+    """Return the states of the moves, sorted by partition."""
     return tuple(
         MoveState(
             name,
@@ -171,7 +171,7 @@ def states(
 
 
 def copy_of(broker: int, leader: ReplicaBounds | None, own: ReplicaBounds | None) -> Copy:
-    """A new replica begins at its leader's log start; until then it has nothing of it."""
+    """Return the progress of one new replica, which begins at its leader's log start."""
     if leader is None or own is None:
         return Copy(broker, None, None)
     size = leader.log_end - leader.log_start
@@ -180,6 +180,6 @@ def copy_of(broker: int, leader: ReplicaBounds | None, own: ReplicaBounds | None
 
 
 def percent(moves: Sequence[MoveState]) -> int:
-    """Of all copies, as far as is known."""
+    """Return the mean percentage of all copies whose progress is known."""
     known = [one.percent for move in moves for one in move.copies if one.percent is not None]
     return sum(known) // len(known) if known else 0

@@ -1,4 +1,4 @@
-"""DevCluster: an embedded cluster of real processes on loopback, for people and for tests."""
+"""DevCluster: an embedded cluster of real processes on loopback, for development and tests."""
 
 import fcntl
 import importlib.util
@@ -45,7 +45,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One process as it is now. ``problem`` is None when it is ready."""
+    """Current state of one process. ``problem`` is None if it is ready."""
 
     name: str
     running: bool
@@ -57,18 +57,18 @@ class MemberStatus:
 
     @property
     def health(self) -> str:
-        """One word for a table: stopped, crashed, starting or healthy."""
+        """Word for a table: stopped, crashed, not ready or healthy."""
         if self.running:
             return "healthy" if self.problem is None else "not ready"
         return "stopped" if self.pid is None else "crashed"
 
 
 class DevCluster:
-    """Start, look at, hurt and stop a cluster. Blocking; one process of ours at a time works on it.
+    """A cluster to start, inspect, disturb and stop. Blocking; a lock admits one command at a time.
 
     ``overrides`` adds configuration keys for one process by name (``broker-1``) or for all of a
-    kind (``broker``, ``controller``, ``txn-coordinator``). Processes outlive this object: they are
-    found again by the files under ``layout.run_directory``.
+    kind (``broker``, ``controller``, ``txn-coordinator``). Processes outlive this object, which
+    finds them again by the files under ``layout.run_directory``.
     """
 
     def __init__(
@@ -89,12 +89,13 @@ class DevCluster:
         """``host:port,...`` of the brokers' Kafka listeners."""
         return self.layout.bootstrap
 
-    # The whole cluster.
+    # -- the whole cluster
 
     def start(self, timeout_seconds: float = START_SECONDS) -> list[str]:
-        """Start what is not running and wait until all is healthy; the names started, [] if none.
+        """Start all processes that are not running, and wait until all are healthy. Return the
+        names of the started ones, [] if none.
 
-        Raises CommandError: something needed is missing, a port is taken, a process ended or did
+        Raises CommandError if a requirement is missing, a port is taken, or a process ended or did
         not become ready in time.
         """
         deadline = self._clock.now_ms() + int(timeout_seconds * 1_000)
@@ -120,8 +121,8 @@ class DevCluster:
         return [member.name for member in missing]
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> list[str]:
-        """Stop coordinators, brokers, controllers, then ZooKeeper; the names that had to be
-        killed.
+        """Stop coordinators, brokers, controllers, then ZooKeeper. Return the names of processes
+        that had to be killed.
         """
         killed: list[str] = []
         if not self.layout.run_directory.exists():
@@ -133,18 +134,18 @@ class DevCluster:
         return killed
 
     def status(self) -> list[MemberStatus]:
-        """Every process as it is now, in the order in which they start."""
+        """Return the state of every process, in the order in which they start."""
         return [self._status(member) for member in self.layout.members()]
 
     def running(self) -> list[str]:
-        """The names of the processes that live."""
+        """Return the names of the running processes."""
         names = [member.name for member in self.layout.members()]
         return [name for name in names if self._running(name) is not None]
 
-    # One process.
+    # -- one process
 
     def pid(self, name: str) -> int:
-        """Raises CommandError when it does not run."""
+        """Return a process id. Raises CommandError if the process does not run."""
         process = self._running(self.layout.member(name).name)
         if process is None:
             raise CommandError(f"{name} is not running", hint="tidemark dev up starts it")
@@ -155,13 +156,13 @@ class DevCluster:
         self._overrides.setdefault(name, {}).update(keys)
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and wait until it is gone. Silent when it does not run."""
+        """Send SIGKILL and wait for the end, if the process runs."""
         process = self._running(self.layout.member(name).name)
         if process is not None:
             self._kill(process)
 
     def terminate(self, name: str, timeout_seconds: float = STOP_SECONDS) -> bool:
-        """SIGTERM, and wait; False when it had to be killed."""
+        """Send SIGTERM and wait; return False if the process had to be killed."""
         return not self._stop_together([self.layout.member(name).name], timeout_seconds)
 
     def restart(self, name: str, timeout_seconds: float = START_SECONDS) -> None:
@@ -174,15 +175,17 @@ class DevCluster:
         self._wait_ready([member], deadline)
 
     def wait_healthy(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Until every process is ready and every broker knows all brokers. Raises CommandError."""
+        """Wait until every process is ready and every broker's metadata has all brokers. Raises
+        CommandError.
+        """
         deadline = self._clock.now_ms() + int(timeout_seconds * 1_000)
         self._wait_ready(self.layout.members(), deadline)
 
-    # How.
+    # -- internals
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Two commands at once would start everything twice."""
+        """Hold the lock: two commands at once would start everything twice."""
         path = self.layout.run_directory / "lock"
         with path.open("w", encoding="ascii") as handle:
             try:
@@ -227,7 +230,7 @@ class DevCluster:
 
     def _config(self, member: Member) -> dict[str, object]:
         ports = member.ports
-        # A coordinator's id is its own among its kind.
+        # A coordinator's id is unique among coordinators of its kind.
         id_key = "coordinator.id" if member.kind == TXN_COORDINATOR else f"{member.kind}.id"
         common: dict[str, object] = {
             id_key: member.number,
@@ -242,7 +245,7 @@ class DevCluster:
             common |= {
                 "log.dirs": str(self.layout.data_path(member.name)),
                 "listeners": f"CLIENT://{HOST}:{ports['client']},INTERNAL://{HOST}:{ports['internal']}",
-                # One machine plays several: else no topic could have two replicas.
+                # Each broker claims a node of its own; otherwise no topic could have two replicas.
                 "node": f"node-{member.number}",
                 "rack": f"rack-{member.number}",
                 **self._of_internal_topics(),
@@ -250,8 +253,8 @@ class DevCluster:
         return common | self._overrides.get(member.kind, {}) | self._overrides.get(member.name, {})
 
     def _of_internal_topics(self) -> dict[str, object]:
-        """As many replicas as there are brokers, at most Kafka's three: with fewer brokers than the
-        defaults ask for there would be neither groups nor transactions.
+        """Return the settings for as many replicas as there are brokers, at most Kafka's three.
+        With fewer brokers than the default replication factor, groups and transactions would fail.
         """
         brokers = self.layout.shape.brokers
         return {
@@ -333,18 +336,18 @@ class DevCluster:
         return CommandError("\n".join(lines), hint=f"see {paths}", code=ExitCode.TEMPORARY)
 
     def _log_tail(self, name: str) -> str:
-        """The last lines since we started it."""
+        """Return the last lines of a log since this object started the process."""
         try:
             content = self.layout.log_path(name).read_bytes()
         except FileNotFoundError:
             return "it has no log"
-        # A log that grew too large was put aside when the process started.
+        # A log that had grown too large was renamed when the process started.
         position = self._log_positions.get(name, 0)
         text = content[position if position <= len(content) else 0 :].decode("utf-8", "replace")
         return "\n".join(f"  | {line}" for line in text.splitlines()[-_LOG_LINES_SHOWN:])
 
     def _stop_together(self, names: Sequence[str], timeout_seconds: float) -> list[str]:
-        """SIGTERM to all at once, one deadline for all; the names that had to be killed."""
+        """Send SIGTERM to all at once, with one deadline; return the names of killed processes."""
         processes = {name: found for name in names if (found := self._running(name)) is not None}
         for name, process in processes.items():
             self._report(f"stopping {name}")

@@ -131,7 +131,7 @@ def status(
 
 
 def existing(directory: Path) -> "DevCluster | None":
-    """The cluster that an earlier ``up`` made there, if any."""
+    """Return the cluster that an earlier ``up`` created there, if any."""
     from tidemark.cli.dev.cluster import DevCluster
     from tidemark.cli.dev.layout import Layout, Shape
 
@@ -155,7 +155,7 @@ def _wanted_shape(
     base_port: int | None,
     ports: dict[str, int],
 ) -> "Shape":
-    """What was asked for now, else what was kept, else the default."""
+    """Return the shape with the given options, else the stored ones, else the defaults."""
     from tidemark.cli.dev.layout import Ports, Shape, txn_coordinators_default
 
     shape = kept or Shape(txn_coordinators=txn_coordinators_default())

@@ -1,4 +1,4 @@
-"""``tidemark dev kill|pause|resume|restart``: what happens to processes, done on purpose."""
+"""``tidemark dev kill|pause|resume|restart``: faults of processes, on request."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def kill(
     """End a process with SIGKILL, as a crash would."""
     cluster, member = _running(directory, name)
     cluster.kill(member)
-    _tell("killed", member, output)
+    _report("killed", member, output)
 
 
 @app.command()
@@ -51,7 +51,7 @@ def pause(
         pause_process(cluster.pid(member))
     except TimeoutError as problem:
         raise CommandError(str(problem), hint="try again, or: tidemark dev kill") from None
-    _tell("paused", member, output)
+    _report("paused", member, output)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def resume(
     """Continue a paused process."""
     cluster, member = _running(directory, name)
     os.kill(cluster.pid(member), signal.SIGCONT)
-    _tell("resumed", member, output)
+    _report("resumed", member, output)
 
 
 @app.command()
@@ -81,9 +81,9 @@ def restart(
     cluster = _cluster(directory)
     member = cluster.layout.member(_full(name)).name
     if member in cluster.running():
-        os.kill(cluster.pid(member), signal.SIGCONT)  # a paused one would not hear SIGTERM
+        os.kill(cluster.pid(member), signal.SIGCONT)  # a paused process does not act on SIGTERM
     cluster.restart(member, timeout)
-    _tell("restarted", member, output)
+    _report("restarted", member, output)
 
 
 def _cluster(directory: Path) -> "DevCluster":
@@ -103,11 +103,11 @@ def _running(directory: Path, name: str) -> tuple["DevCluster", str]:
 
 
 def _full(name: str) -> str:
-    """A number is a broker's id."""
+    """Return the full name of a process: a number is a broker's id."""
     return f"broker-{name}" if name.isdecimal() else name
 
 
-def _tell(done: str, member: str, output: OutputFormat) -> None:
+def _report(done: str, member: str, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json({done: member})
     else:

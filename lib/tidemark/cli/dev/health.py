@@ -1,4 +1,4 @@
-"""Health: whether a process of an embedded cluster does its work, asked over its own doors."""
+"""Health of the processes of an embedded cluster, checked over their own ports."""
 
 import http.client
 import socket
@@ -24,15 +24,15 @@ _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def member_problem(member: Member) -> str | None:
-    """None when the process is ready, else why not."""
+    """Return why a process is not ready; None if it is."""
     if member.kind == "zookeeper":
         return zookeeper_problem(member.ports["client"])
-    # A controller serves its operators beside REST, the others on a port of their own.
+    # A controller serves /readyz on its REST port, other processes on a port for operators.
     return readiness_problem(member.ports["rest" if member.kind == "controller" else "ops"])
 
 
 def readiness_problem(port: int) -> str | None:
-    """What ``GET /readyz`` says, None when it says all is well."""
+    """Return the problem that ``GET /readyz`` reports; None if there is none."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/readyz")
@@ -46,7 +46,7 @@ def readiness_problem(port: int) -> str | None:
 
 
 def metadata_problem(port: int, broker_ids: Set[int]) -> str | None:
-    """None when the broker's Kafka listener names all those brokers, else what is missing."""
+    """Return which of these brokers the metadata of a Kafka listener lacks; None if it has all."""
     try:
         known = _brokers_known(port)
     except (OSError, MalformedRequestError) as error:
@@ -58,7 +58,7 @@ def metadata_problem(port: int, broker_ids: Set[int]) -> str | None:
 
 
 def _brokers_known(port: int) -> set[int]:
-    """Ask for no topics: brokers alone. Raises OSError, MalformedRequestError."""
+    """Return the brokers in the metadata. Raises OSError, MalformedRequestError."""
     key, version = ApiKey.METADATA, _METADATA_VERSION
     body = write_metadata_request(version, MetadataRequest(topics=[]))
     frame = request_header(key, version, 1, "tidemark-dev") + body

@@ -1,4 +1,4 @@
-"""Layout: which processes an embedded cluster has, where they listen and where they keep things."""
+"""Layout of an embedded cluster: its processes, their ports and directories."""
 
 import importlib.util
 import json
@@ -16,15 +16,15 @@ HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 TXN_COORDINATOR: Final = "txn-coordinator"
 _FORMAT: Final = 1
-# Below the range that the kernel hands out to outgoing connections.
+# Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
 _PORTS_IN_BLOCK: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The first port of each kind; the second broker's is one higher, and so on. In this order they
-    are ten apart in ``from_base``, so that new kinds come last.
+    """First port of each kind; that of the second broker is one higher, and so on. ``from_base``
+    places them ten apart in this order, so new kinds are added at the end.
     """
 
     zookeeper: int = 2181
@@ -39,12 +39,12 @@ class Ports:
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
-        """All ports within a hundred from ``base``."""
+        """Return ports that are all within a hundred from ``base``."""
         kinds = cls.__dataclass_fields__
         return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
 
     def changed(self, changes: Mapping[str, int]) -> "Ports":
-        """With some kinds elsewhere. Raises CommandError on a kind that does not exist."""
+        """Return the ports with some kinds changed. Raises CommandError for an unknown kind."""
         known = asdict(self)
         for kind in changes:
             if kind not in known:
@@ -58,7 +58,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is kept in ``cluster.json``, so that every command means the same cluster."""
+    """Content of ``cluster.json``, with which every command finds the same cluster."""
 
     brokers: int = 3
     controllers: int = 2
@@ -74,13 +74,13 @@ class Shape:
                 )
 
     def write(self, path: Path) -> None:
-        """Keep it for the next command."""
+        """Store the shape for the next command."""
         content = {"format": _FORMAT, **asdict(self)}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Shape | None":
-        """What an earlier command kept; None when there is nothing. Raises CommandError."""
+        """Return the stored shape; None if there is none. Raises CommandError."""
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if content.pop("format") != _FORMAT:
@@ -99,7 +99,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of the cluster. ``ports`` maps what listens there to the port."""
+    """One process of the cluster. ``ports`` maps the use of each port to its number."""
 
     name: str
     kind: str  # zookeeper, controller, broker or txn-coordinator
@@ -108,24 +108,24 @@ class Member:
 
     @property
     def module(self) -> str:
-        """What Python runs."""
+        """Module that Python runs."""
         return module_of(self.kind)
 
 
 def module_of(kind: str) -> str:
-    """The package of a kind of process."""
+    """Return the package of a kind of process."""
     return kind.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A cluster on disk and on the network."""
+    """Files and ports of a cluster."""
 
     directory: Path
     shape: Shape = field(default_factory=Shape)
 
     def __post_init__(self) -> None:
-        # The processes are told paths; they need not share our working directory.
+        # The processes get absolute paths: they need not share this working directory.
         object.__setattr__(self, "directory", self.directory.absolute())
 
     @classmethod
@@ -137,41 +137,41 @@ class Layout:
         controllers: int = 2,
         txn_coordinators: int = 0,
     ) -> "Layout":
-        """For tests: a block of ports nobody listens at now."""
+        """Return a layout with a block of free ports, for tests."""
         ports = Ports.from_base(free_port_block())
         return cls(directory, Shape(brokers, controllers, ports, txn_coordinators))
 
     @property
     def shape_path(self) -> Path:
-        """Where the shape is kept."""
+        """File with the shape."""
         return self.directory / "cluster.json"
 
     @property
     def run_directory(self) -> Path:
-        """Process files and the configurations they were started with."""
+        """Directory of process files and configurations."""
         return self.directory / "run"
 
     def log_path(self, name: str) -> Path:
-        """Where a process's output goes."""
+        """Return the file with a process's output."""
         return self.directory / "logs" / f"{name}.log"
 
     def data_path(self, name: str) -> Path:
-        """What a process keeps."""
+        """Return the directory of a process's data."""
         return self.directory / "data" / name
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' Kafka addresses, for clients."""
+        """Kafka addresses of the brokers, for clients."""
         ports = (self.shape.ports.client + place for place in range(self.shape.brokers))
         return ",".join(f"{HOST}:{port}" for port in ports)
 
     @property
     def zookeeper_connect(self) -> str:
-        """ZooKeeper's address, with the cluster's chroot."""
+        """Address of ZooKeeper with the cluster's chroot."""
         return f"{HOST}:{self.shape.ports.zookeeper}/tidemark"
 
     def members(self) -> tuple[Member, ...]:
-        """Every process, in the order in which they start."""
+        """Return every process, in the order in which they start."""
         return (
             self._zookeeper(),
             *self._controllers(),
@@ -180,7 +180,7 @@ class Layout:
         )
 
     def member(self, name: str) -> Member:
-        """One process by name. Raises CommandError when there is none."""
+        """Return one process by name. Raises CommandError if there is none."""
         found = next((member for member in self.members() if member.name == name), None)
         if found is None:
             names = ", ".join(member.name for member in self.members())
@@ -218,12 +218,12 @@ class Layout:
 
 
 def txn_coordinators_default() -> int:
-    """One, where the service is installed: brokers and controllers work without."""
+    """Return 1 if the service is installed, else 0: brokers and controllers work without it."""
     return int(importlib.util.find_spec(module_of(TXN_COORDINATOR)) is not None)
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen there on loopback."""
+    """True if a server could listen there on loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -234,7 +234,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """The first of a hundred free ports in a row. Raises CommandError when there are none."""
+    """Return the first of a hundred free ports in a row. Raises CommandError if there are none."""
     first, last = _FREE_PORTS
     blocks = list(range(first, last, _PORTS_IN_BLOCK))
     random.SystemRandom().shuffle(blocks)

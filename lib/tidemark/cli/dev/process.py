@@ -1,4 +1,4 @@
-"""Detached processes: started in a session of their own, known again by pid and start time."""
+"""Detached processes: started in a session of their own, identified by pid and start time."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ _clock = Clock()
 
 @dataclass(frozen=True, slots=True)
 class ProcessFile:
-    """What is kept of a started process. ``identity`` tells it from another one with its pid."""
+    """File about a started process. ``identity`` differs from that of others with the same pid."""
 
     pid: int
     identity: str
@@ -31,7 +31,7 @@ class ProcessFile:
 
     @classmethod
     def read(cls, path: Path) -> "ProcessFile | None":
-        """None when there is none or a crash left half of one: then nothing is known to run."""
+        """Return the file's content; None if it does not exist or is damaged after a crash."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(int(content["pid"]), str(content["identity"]), int(content["started_at_ms"]))
@@ -39,43 +39,43 @@ class ProcessFile:
             return None
 
     def write(self, path: Path) -> None:
-        """Replace the file whole."""
+        """Replace the whole file."""
         scratch = path.with_suffix(".tmp")
         scratch.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
         scratch.replace(path)
 
     def running(self) -> bool:
-        """Whether that very process lives. A zombie does not."""
+        """True if this very process runs. A zombie does not."""
         _reap(self.pid)
         return process_identity(self.pid) == self.identity
 
 
 def process_identity(pid: int) -> str | None:
-    """Differs between two processes that had the same pid; None when none runs (or a zombie)."""
+    """Return an identity that differs between processes with the same pid; None if none runs."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self").exists() else _identity_by_ps(pid)
-    # The second field, the program's name in parentheses, may hold anything: count from its end.
+    # The second field, the program's name in parentheses, may hold anything: start after its end.
     words = stat.rpartition(")")[2].split()
     state, thread_count, start_ticks = words[0], int(words[17]), words[19]
-    # A dead first thread shows as a zombie while others are still ending and holding ports.
+    # A dead first thread is shown as a zombie while others are still ending and hold ports.
     ended = state in "ZX" and thread_count <= 1
     return None if ended else f"{boot_id}/{start_ticks}"
 
 
 def _identity_by_ps(pid: int) -> str | None:
-    """Where there is no /proc."""
+    """Return the identity on systems without /proc."""
     asked = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     words = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split(None, 1)
     return None if len(words) < 2 or words[0].startswith("Z") else words[1].strip()
 
 
 def start_detached(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> ProcessFile:
-    """Start a program in a session of its own, its output appended to ``log_path``.
+    """Start a program in a session of its own, with its output appended to ``log_path``.
 
-    Raises OSError when the program cannot be run.
+    Raises OSError if the program cannot be run.
     """
     log_path.parent.mkdir(parents=True, exist_ok=True)
     if log_path.exists() and log_path.stat().st_size > _LOG_BYTES_MAX:
@@ -98,7 +98,9 @@ def start_detached(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str
 
 
 def send_signal(process: ProcessFile, number: signal.Signals) -> bool:
-    """False when that process no longer runs. Never signals another that got its pid."""
+    """Send a signal; return False if the process no longer runs. Another process with the same pid
+    does not get it.
+    """
     if not process.running():
         return False
     try:
@@ -109,8 +111,8 @@ def send_signal(process: ProcessFile, number: signal.Signals) -> bool:
 
 
 def pause_process(pid: int) -> None:
-    """SIGSTOP, and return when every thread has stopped: on a busy machine that takes a while, in
-    which threads go on working. Raises ProcessLookupError, TimeoutError.
+    """Send SIGSTOP, and wait until every thread has stopped: on a busy machine threads continue for
+    a while. Raises ProcessLookupError, TimeoutError.
     """
     os.kill(pid, signal.SIGSTOP)
     deadline = _clock.now_ms() + _PAUSE_MS_MAX
@@ -121,7 +123,7 @@ def pause_process(pid: int) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether no thread runs any more; where there is no /proc, taken for true."""
+    """True if no thread runs; always True without /proc."""
     stats: list[str] = []
     for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended
@@ -130,7 +132,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def wait_ended(process: ProcessFile, timeout_seconds: float) -> bool:
-    """Whether it ended within the time."""
+    """Wait for the end of a process; return True if it was in time."""
     deadline = _clock.now_ms() + int(timeout_seconds * 1_000)
     while process.running():
         remaining_ms = deadline - _clock.now_ms()
@@ -141,7 +143,7 @@ def wait_ended(process: ProcessFile, timeout_seconds: float) -> bool:
 
 
 def _wait_exit(pid: int, timeout_seconds: float) -> None:
-    """Return when the process ended, or the time did; where the kernel cannot tell, soon."""
+    """Return when the process or the time has ended; soon, if the kernel has no pidfd."""
     if not hasattr(os, "pidfd_open"):
         time.sleep(min(_POLL_SECONDS, timeout_seconds))
         return
@@ -158,7 +160,7 @@ def _wait_exit(pid: int, timeout_seconds: float) -> None:
 
 
 def _reap(pid: int) -> None:
-    """Take the exit status of a child of ours that ended: while it is a zombie its pid is kept."""
+    """Take the exit status of a child that has ended: a zombie keeps its pid."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -166,7 +168,7 @@ def _reap(pid: int) -> None:
 
 
 def port_owner(port: int) -> str | None:
-    """``pid 4711 (java ...)`` of who listens at a loopback or wildcard port; None when unknown."""
+    """Return ``pid 4711 (java ...)`` of the process that listens at a port; None if unknown."""
     inodes = {
         words[9]
         for table in ("/proc/net/tcp", "/proc/net/tcp6")
@@ -180,7 +182,7 @@ def port_owner(port: int) -> str | None:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
                 return f"pid {entry.name} ({command[:80]})"
         except OSError:
-            continue  # another user's, or gone meanwhile
+            continue  # of another user, or ended meanwhile
     return None
 
 

@@ -1,4 +1,4 @@
-"""ZooKeeper for an embedded cluster: a real server, from the jars that pyspark carries."""
+"""ZooKeeper for an embedded cluster: a real server, from the jars in pyspark."""
 
 import importlib.util
 import os
@@ -28,9 +28,9 @@ appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 
 
 def zookeeper_argv(layout: Layout) -> list[str]:
-    """Write ZooKeeper's configuration and say how to start it.
+    """Write ZooKeeper's configuration and return the command that starts it.
 
-    Raises CommandError on what is missing.
+    Raises CommandError for a missing requirement.
     """
     java, jars = find_java(), find_jars()
     data = layout.data_path("zookeeper")
@@ -69,7 +69,7 @@ autopurge.snapRetainCount=3
 
 
 def zookeeper_problem(port: int, timeout_seconds: float = 1.0) -> str | None:
-    """None when ZooKeeper answers and serves; else why not."""
+    """Return why ZooKeeper does not serve; None if it does."""
     try:
         with socket.create_connection((HOST, port), timeout_seconds) as sock:
             sock.sendall(b"srvr")
@@ -84,13 +84,13 @@ def zookeeper_problem(port: int, timeout_seconds: float = 1.0) -> str | None:
 
 
 def find_java() -> str:
-    """The path of a Java of at least version 17. Raises CommandError."""
+    """Return the path of a Java of at least version 17. Raises CommandError."""
     home = os.environ.get("JAVA_HOME")
     candidate = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if candidate is None or not Path(candidate).exists():
         raise _missing_java("no java was found" + (f" in JAVA_HOME={home}" if home else " on PATH"))
-    told = subprocess.run([candidate, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    printed = subprocess.run([candidate, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)', printed.stderr + printed.stdout)
     if match is None or int(match[1]) < JAVA_VERSION_MIN:
         found = match[1] if match else "of unknown version"
         raise _missing_java(f"{candidate} is Java {found}")
@@ -107,7 +107,7 @@ def _missing_java(what: str) -> CommandError:
 
 
 def find_jars() -> Path:
-    """The directory that holds zookeeper-3.x.jar and all it needs. Raises CommandError."""
+    """Return the directory of zookeeper-3.x.jar and its dependencies. Raises CommandError."""
     named = os.environ.get(JARS_VARIABLE)
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or []) if spec is not None else []

@@ -1,4 +1,4 @@
-"""What ``tidemark group`` asks the cluster."""
+"""Calls of ``tidemark group``."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 async def list_all(bootstrap: str, *, states: Iterable[str], kinds: Iterable[str]) -> list[Row]:
-    """A row a group."""
+    """Return a row for each group."""
     async with Admin(bootstrap) as admin:
         groups = await admin.list_groups(states=states, kinds=kinds)
     return [
@@ -55,8 +55,8 @@ async def list_all(bootstrap: str, *, states: Iterable[str], kinds: Iterable[str
 async def describe(
     bootstrap: str, group_ids: Sequence[str], *, stable: bool, zookeeper: str | None
 ) -> list[Row]:
-    """A row a group, its members and partitions within. ``stable``: time lag as a read_committed
-    consumer has it. Raises GroupNotFoundError.
+    """Return a row for each group, with its members and partitions. With ``stable`` the time lag is
+    that of a read_committed consumer. Raises GroupNotFoundError.
     """
     async with Admin(bootstrap) as admin:
         return [
@@ -66,8 +66,8 @@ async def describe(
 
 
 async def configs(bootstrap: str, group_id: str) -> list[Row]:
-    """A row a setting in force for the group, which need not exist; ``source`` says where its value
-    comes from.
+    """Return a row for each configuration of the group, which need not exist; ``source`` is the
+    origin of the value.
     """
     resource = ConfigResource("group", group_id)
     async with Admin(bootstrap) as admin:
@@ -81,7 +81,7 @@ async def configs(bootstrap: str, group_id: str) -> list[Row]:
 async def configure(
     bootstrap: str, group_id: str, changes: Sequence[AlterConfig], *, validate_only: bool
 ) -> None:
-    """Change what the group sets for itself, all or nothing. Raises ClientConfigError."""
+    """Change the group's own configuration, all or nothing. Raises ClientConfigError."""
     async with Admin(bootstrap) as admin:
         await admin.alter_configs(
             {ConfigResource("group", group_id): changes}, validate_only=validate_only
@@ -143,7 +143,7 @@ def _group_row(group_id: str, group: GroupDescription | None) -> Row:
 async def log_bounds(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Bounds]:
-    """Of those partitions that exist still."""
+    """Return the bounds of those partitions that still exist."""
     wanted = await _existing(admin, partitions)
     starts = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
     ends = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
@@ -166,7 +166,7 @@ async def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class ResetJob:
-    """What to move, and where to."""
+    """Partitions to move, and their target."""
 
     bootstrap: str
     group_id: str
@@ -176,7 +176,9 @@ class ResetJob:
 
 
 async def reset(job: ResetJob) -> list[Row]:
-    """A row a partition; moves it only if asked to. Raises GroupNotEmptyError, CommandError."""
+    """Move offsets if ``execute``; return a row for each partition. Raises GroupNotEmptyError,
+    CommandError.
+    """
     async with Admin(job.bootstrap) as admin:
         group = await _group_or_none(admin, job.group_id)
         if group is not None and not group.is_quiet:
@@ -213,7 +215,7 @@ def _move_row(move: Move, *, execute: bool) -> Row:
 
 
 async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
-    """Groups whole, or only their offsets of some topics. Raises GroupNotEmptyError."""
+    """Delete whole groups, or only their offsets in some topics. Raises GroupNotEmptyError."""
     rows: list[Row] = []
     async with Admin(bootstrap) as admin:
         for name in group_ids:
@@ -250,7 +252,7 @@ async def _in_scope(
 
 
 async def _group_or_none(admin: Admin, group_id: str) -> GroupDescription | None:
-    """None for a group without members that only has offsets, or is not there."""
+    """Return a group; None if it has only offsets, or does not exist."""
     try:
         return (await admin.describe_groups([group_id]))[group_id]
     except GroupNotFoundError:
@@ -260,10 +262,10 @@ async def _group_or_none(admin: Admin, group_id: str) -> GroupDescription | None
 async def _in_zookeeper(
     connect: str | None, group_id: str, partitions: Sequence[TopicPartition]
 ) -> Committed | None:
-    """What ZooKeeper has of the same partitions; None when nobody asks."""
+    """Return the offsets of the partitions in ZooKeeper; None without ``connect``."""
     if connect is None:
         return None
-    # Every failed attempt to connect would be a line of its own; the outcome is told once.
+    # kazoo would log every failed attempt to connect; the outcome is reported once.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     config = ConsumerConfig(zookeeper_connect=connect)
     storage = ZooKeeperOffsets(connect, group_id, config, Clock())

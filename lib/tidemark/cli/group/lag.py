@@ -1,8 +1,8 @@
-"""How far a group is behind, in records and in time. Pure.
+"""Lag of a group in records and in time. Pure.
 
 committed          last_stable       end
-    |--- stable_lag ---|              |     what a read_committed consumer has yet to read
-    |-------------- lag --------------|     what is there, open transactions included
+    |--- stable_lag ---|              |     records left for a read_committed consumer
+    |-------------- lag --------------|     all records, open transactions included
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Bounds(NamedTuple):
-    """Of one partition's log, as its leader tells; ``end`` is the high watermark."""
+    """Bounds of one partition's log at its leader; ``end`` is the high watermark."""
 
     start: int
     end: int
@@ -24,14 +24,14 @@ class Bounds(NamedTuple):
 
 
 def owners(group: GroupDescription | None) -> dict[TopicPartition, MemberDescription]:
-    """Who reads each partition now."""
+    """Return the member that reads each partition now."""
     members = () if group is None else group.members
     return {partition: member for member in members for partition in member.assignment}
 
 
 def lag_of(committed: int | None, end: int) -> int | None:
-    """Records between a committed offset and an end; None without a commit, 0 when the log was cut
-    or recreated since.
+    """Return the records between a committed offset and an end; None without a commit, 0 if the log
+    was truncated or recreated since.
     """
     return None if committed is None else max(0, end - committed)
 
@@ -42,7 +42,7 @@ def first_unread(
     *,
     stable: bool,
 ) -> dict[TopicPartition, int]:
-    """Where the first record not yet committed is, of each partition that has one."""
+    """Return the offset of the first uncommitted record of each partition that has one."""
     found: dict[TopicPartition, int] = {}
     for partition, each in committed.items():
         known = bounds.get(partition)
@@ -60,9 +60,7 @@ def time_lag_ms(
     timestamps: Mapping[TopicPartition, int],
     now_ms: int,
 ) -> int | None:
-    """Age of the first record not yet committed: 0 when there is none, None when it is not
-    known.
-    """
+    """Return the age of the first uncommitted record; 0 if there is none, None if unknown."""
     if partition not in unread:
         return 0
     timestamp = timestamps.get(partition)
@@ -75,7 +73,7 @@ def partition_row(
     bounds: Bounds | None,
     member: MemberDescription | None,
 ) -> Row:
-    """One line of ``group describe``, still without its time lag."""
+    """Return one line of ``group describe``, without its time lag."""
     offset = None if committed is None else committed.offset
     return {
         "topic": partition.topic,

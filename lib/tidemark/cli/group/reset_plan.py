@@ -1,4 +1,4 @@
-"""Where ``group reset`` moves a group to. Pure, but for what it is told of the logs."""
+"""Targets of ``group reset``. Pure: the bounds of the logs are arguments."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _SCOPE: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(?::(?P<partitions>\d+(?:
 
 
 class Goal(Enum):
-    """The kinds of places to move to."""
+    """Kind of target."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -29,11 +29,11 @@ class Goal(Enum):
     SHIFT = auto()  # number: records forward, or back if negative
     TIME = auto()  # number: ms since 1970
     AGO = auto()  # number: ms before now
-    CURRENT = auto()  # where it is, but within the log
+    CURRENT = auto()  # the committed offset, or the nearest in the log
 
 
 class Target(NamedTuple):
-    """One choice of the command line."""
+    """Target chosen on the command line."""
 
     goal: Goal
     number: int = 0
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What would become of one partition's committed offset; None: there was none."""
+    """Change of one partition's committed offset; ``before`` is None if there was none."""
 
     partition: TopicPartition
     before: int | None
@@ -50,19 +50,19 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which partitions of a topic: all, unless some are named."""
+    """Partitions of a topic; all if none are named."""
 
     topic: str
     partitions: tuple[int, ...] = ()
 
 
 def choose(choices: Mapping[str, Target | None]) -> Target:
-    """The one target that was given, by option name. Raises CommandError for none or several."""
+    """Return the only given target of the options. Raises CommandError for none or several."""
     given = {name: target for name, target in choices.items() if target is not None}
     if len(given) != 1:
-        told = " and ".join(given) if given else "none"
+        named = " and ".join(given) if given else "none"
         raise CommandError(
-            f"name exactly one target, not {told}",
+            f"name exactly one target, not {named}",
             hint=", ".join(choices),
             code=ExitCode.USAGE,
         )
@@ -70,7 +70,7 @@ def choose(choices: Mapping[str, Target | None]) -> Target:
 
 
 def parse_scope(text: str) -> Scope:
-    """``topic`` or ``topic:0,1,2``. Raises CommandError."""
+    """Read ``topic`` or ``topic:0,1,2``. Raises CommandError."""
     match = _SCOPE.fullmatch(text)
     if match is None:
         raise CommandError(
@@ -81,7 +81,7 @@ def parse_scope(text: str) -> Scope:
 
 
 def parse_time(text: str) -> int:
-    """An ISO 8601 time, UTC without a zone, or @ms, as ms since 1970. Raises CommandError."""
+    """Return ms since 1970 for an ISO 8601 time (by default UTC) or @ms. Raises CommandError."""
     if re.fullmatch(r"@\d+", text):
         return int(text[1:])
     try:
@@ -98,7 +98,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """An ISO 8601 duration (``P1DT2H30M``) in ms. Raises CommandError."""
+    """Return an ISO 8601 duration (``P1DT2H30M``) in ms. Raises CommandError."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise CommandError(
@@ -111,7 +111,7 @@ def parse_duration(text: str) -> int:
 
 
 def timestamp_for(target: Target, now_ms: int) -> int | None:
-    """The time to look up in the logs; None when the target needs none."""
+    """Return the time to look up in the logs; None if the target needs none."""
     if target.goal is Goal.TIME:
         return target.number
     return now_ms - target.number if target.goal is Goal.AGO else None
@@ -123,11 +123,10 @@ def plan(
     bounds: Mapping[TopicPartition, Bounds],
     found: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    """A move for each partition with known bounds, its goal kept within the log; ``found`` has the
-    offsets for the target's time, -1 where no record is so young.
+    """Return a move for each partition with known bounds, to an offset within the log. ``found``
+    has the offsets for the target's time, -1 if no record is late enough.
 
-    A shift, and the current place, need a committed offset: partitions without one stay as they
-    are.
+    SHIFT and CURRENT need a committed offset: partitions without one do not change.
     """
     moves: list[Move] = []
     for partition, each in sorted(bounds.items()):

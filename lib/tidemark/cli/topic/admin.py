@@ -1,7 +1,4 @@
-"""``tidemark topic create|list|describe|alter|delete``:
-
-calls on the admin client, and their rows.
-"""
+"""Calls of ``tidemark topic create|list|describe|alter|delete``, and rows of their results."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +14,7 @@ _SET_HERE = "topic"
 async def create(
     bootstrap: str, topics: Sequence[NewTopic], *, validate_only: bool, if_not_exists: bool
 ) -> list[Row]:
-    """One by one, so that what was made is told even if a later one fails. Raises ClientError."""
+    """Create topics one by one; return a row for each. Raises ClientError."""
     rows: list[Row] = []
     async with Admin(bootstrap) as admin:
         for topic in topics:
@@ -42,7 +39,7 @@ async def create(
 
 
 async def list_all(bootstrap: str, *, internal: bool) -> list[Row]:
-    """Name, partitions, replicas and leaderless partitions of every topic."""
+    """Return name, partitions, replicas and leaderless partitions of every topic."""
     async with Admin(bootstrap) as admin:
         topics = await admin.describe_topics()
     return [
@@ -58,7 +55,9 @@ async def list_all(bootstrap: str, *, internal: bool) -> list[Row]:
 
 
 async def describe(bootstrap: str, names: Sequence[str], *, all_configs: bool) -> list[Row]:
-    """A row a topic; its partitions and settings within. Raises UnknownTopicOrPartitionError."""
+    """Return a row for each topic, with its partitions and configuration. Raises
+    UnknownTopicOrPartitionError.
+    """
     resources = [ConfigResource("topic", name) for name in names]
     async with Admin(bootstrap) as admin:
         topics = await admin.describe_topics(names)
@@ -76,7 +75,7 @@ async def describe(bootstrap: str, names: Sequence[str], *, all_configs: bool) -
 
 
 def _configs(entries: Mapping[str, ConfigEntry], *, all_configs: bool) -> dict[str, str | None]:
-    """What was set for the topic itself; everything in force, if asked for."""
+    """Return the values set on the topic itself, or all effective ones."""
     return {
         name: entry.value
         for name, entry in sorted(entries.items())
@@ -102,7 +101,7 @@ async def alter(
     changes: Sequence[AlterConfig],
     validate_only: bool,
 ) -> None:
-    """Settings first: they fail without leaving anything half done."""
+    """Change the configuration, then the partitions: a failure of the first changes nothing."""
     async with Admin(bootstrap) as admin:
         if changes:
             resource = ConfigResource("topic", name)
@@ -112,7 +111,7 @@ async def alter(
 
 
 async def delete(bootstrap: str, names: Sequence[str], *, if_exists: bool) -> list[Row]:
-    """One by one. Raises UnknownTopicOrPartitionError unless ``if_exists``."""
+    """Delete topics one by one. Raises UnknownTopicOrPartitionError unless ``if_exists``."""
     rows: list[Row] = []
     async with Admin(bootstrap) as admin:
         for name in names:

@@ -1,4 +1,4 @@
-"""``tidemark topic``: the commands and their options. What they do is imported when they run."""
+"""``tidemark topic``: commands and their options. Commands import their work when run."""
 
 import sys
 from enum import StrEnum
@@ -31,7 +31,7 @@ ConfigOption = Annotated[
 
 
 class Compression(StrEnum):
-    """Of the batches sent."""
+    """Codec of sent batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -233,7 +233,7 @@ def produce(
     """Send lines as records, and wait until all are acknowledged."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic.lines import key_rule, parse_pairs
-    from tidemark.cli.topic.produce import ProduceJob, Sent, produce, tell
+    from tidemark.cli.topic.produce import ProduceJob, Sent, produce, report
 
     settings: dict[str, Any] = {
         "transport": transport.value,
@@ -256,7 +256,7 @@ def produce(
         counts = {"records": sent.records, "bytes": sent.bytes, "seconds": sent.seconds}
         print_json({"topic": topic, **counts})
     else:
-        tell(job, sent)
+        report(job, sent)
 
 
 @app.command()
@@ -293,7 +293,7 @@ def consume(
 ) -> None:
     """Print records until Ctrl-C, a count, or the end; -o json prints a JSON object a line."""
     from tidemark.cli.client_calls import run
-    from tidemark.cli.topic.consume import ConsumeJob, Read, consume, tell
+    from tidemark.cli.topic.consume import ConsumeJob, Read, consume, report
     from tidemark.cli.topic.formats import check_format, parse_start
 
     job = ConsumeJob(
@@ -310,5 +310,5 @@ def consume(
     try:
         run(consume(job, read))
     except KeyboardInterrupt:
-        say("")  # behind the ^C
-    tell(job, read)
+        say("")  # ends the line with ^C
+    report(job, read)

@@ -1,4 +1,4 @@
-"""``tidemark topic consume``: records become lines on stdout."""
+"""``tidemark topic consume``: records as lines on stdout."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ _COUNT_WORTH_A_BAR: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumeJob:
-    """What to read and how to print it. ``template`` None: JSON lines."""
+    """Records to read, and the format to print; with ``template`` None JSON lines."""
 
     bootstrap: str
     topic: str
@@ -36,7 +36,7 @@ class ConsumeJob:
 
 @dataclass(slots=True)
 class Read:
-    """How far it went."""
+    """Progress of reading."""
 
     records: int = 0
     bytes: int = 0
@@ -45,7 +45,7 @@ class Read:
 
 
 async def consume(job: ConsumeJob, read: Read) -> None:
-    """Print records until the count, the end, or for ever; ``read`` counts as it goes.
+    """Print records until the count, the end, or without limit; ``read`` counts them meanwhile.
 
     Raises ClientError.
     """
@@ -64,7 +64,7 @@ async def consume(job: ConsumeJob, read: Read) -> None:
 
 
 def _reset(start: StartAt) -> str:
-    """Where a partition goes that has not what was asked for: the nearer end."""
+    """Return the end of the log at which to start where the requested position is missing."""
     return "latest" if start.kind == "latest" else "earliest"
 
 
@@ -110,7 +110,7 @@ def _done(job: ConsumeJob, read: Read) -> bool:
 
 
 async def _at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    """Whether every partition was read up to where it ended when we began."""
+    """True if every partition was read up to its end at the start of the command."""
     for partition, end in ends.items():
         if end > 0 and await consumer.position(partition) < end:
             return False
@@ -118,13 +118,13 @@ async def _at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 
 def _before_end(record: ConsumerRecord, ends: dict[TopicPartition, int]) -> bool:
-    """Always, unless ends were asked for."""
+    """True if the record is before the requested end, if any."""
     end = ends.get(TopicPartition(record.topic, record.partition))
     return end is None or record.offset < end
 
 
 def _print(records: Iterable[ConsumerRecord], template: str | None) -> None:
-    """One write for all: a flush for each line would cost more than reading it."""
+    """Print with one write: a flush for each line would cost more than reading it."""
     if template is None:
         lines = [as_json(record) for record in records]
     else:
@@ -142,15 +142,15 @@ def _count(read: Read, records: Iterable[ConsumerRecord]) -> None:
 
 
 def _progress(job: ConsumeJob) -> AbstractContextManager[Callable[[int], None]]:
-    """A bar for a long count, where it does not run through the records on a terminal."""
+    """Return a progress bar for a large count, unless records are printed on a terminal."""
     count = job.count
     if count is None or count < _COUNT_WORTH_A_BAR or sys.stdout.isatty():
         return nullcontext(lambda _: None)
     return progress(f"from {job.topic}", count)
 
 
-def tell(job: ConsumeJob, read: Read) -> None:
-    """One line for people: what was read, how fast, and where to go on."""
+def report(job: ConsumeJob, read: Read) -> None:
+    """Print the numbers of records and bytes, the rate, and the next offsets."""
     rate = read.records / read.seconds if read.seconds else 0.0
     after = " ".join(f"{number}:{offset}" for number, offset in sorted(read.next_offsets.items()))
     say(

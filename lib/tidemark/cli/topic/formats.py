@@ -1,4 +1,4 @@
-"""Records to lines: how ``topic consume`` prints, and how it reads where to begin."""
+"""Formats of ``topic consume``: records as lines, and the position at which to start."""
 
 import base64
 import json
@@ -17,9 +17,8 @@ _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
 
 
 class StartAt(NamedTuple):
-    """Where to begin:
-
-    ``kind`` is earliest, latest, offset or timestamp (then ``number`` counts).
+    """Position to start at. ``kind`` is earliest, latest, offset or timestamp; the latter two use
+    ``number``.
     """
 
     kind: str
@@ -27,7 +26,7 @@ class StartAt(NamedTuple):
 
 
 def parse_start(text: str) -> StartAt:
-    """``earliest``, ``latest``, an offset, ``@`` and milliseconds, or an ISO 8601 time.
+    """Read ``earliest``, ``latest``, an offset, ``@`` and milliseconds, or an ISO 8601 time.
 
     A time without a zone is UTC. Raises CommandError.
     """
@@ -51,7 +50,7 @@ def parse_start(text: str) -> StartAt:
 
 
 def check_format(template: str) -> str:
-    """The template with its escapes (``\\t``) replaced. Raises CommandError on an unknown field."""
+    """Replace escapes (``\\t``) in a template. Raises CommandError for unknown fields."""
     text = re.sub(r"\\[tn0\\]", lambda match: _ESCAPES[match[0]], template)
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
@@ -68,7 +67,7 @@ def check_format(template: str) -> str:
 
 
 def as_line(record: ConsumerRecord, template: str) -> str:
-    """One record by the template of ``check_format``."""
+    """Format one record with a template of ``check_format``."""
     return template.format(
         topic=record.topic,
         partition=record.partition,
@@ -82,7 +81,7 @@ def as_line(record: ConsumerRecord, template: str) -> str:
 
 
 def as_json(record: ConsumerRecord) -> str:
-    """One record as JSON in a line; bytes that are no UTF-8 go base64 into ``..._base64``."""
+    """Format one record as a line of JSON; bytes that are not UTF-8 are base64, ``..._base64``."""
     line: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""Lines to records: how ``topic produce`` reads its input."""
+"""Input of ``topic produce``: lines with keys and values."""
 
 import gzip
 import re
@@ -13,18 +13,17 @@ from typing import IO, Final
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
-# RFC 1952: two magic bytes and the one compression method there is. No text in UTF-8 begins so.
+# RFC 1952: two magic bytes and the only compression method. No UTF-8 text begins with them.
 GZIP_START: Final = b"\x1f\x8b\x08"
 STDIN: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Where a line's key is:
+    """Rule for a line's key: the text before ``separator``, or the match of ``pattern`` (its first
+    group, if any).
 
-    before ``separator``, or what ``pattern`` matches (its first group, if any).
-
-    With neither, records have no key. ``null_marker`` stands for a null key or value.
+    Without either, records have no key. ``null_marker`` is the text of a null key or value.
     """
 
     separator: bytes | None = None
@@ -32,7 +31,7 @@ class KeyRule:
     null_marker: bytes | None = None
 
     def split(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
-        """Key and value of a line without its line end. Raises CommandError naming the line."""
+        """Return key and value of a line. Raises CommandError with the line's number."""
         key: bytes | None = None
         value: bytes | None = line
         if self.separator is not None:
@@ -60,7 +59,7 @@ def _bad_line(number: int, line: bytes, problem: str) -> CommandError:
 
 
 def compile_key_pattern(text: str) -> re.Pattern[bytes]:
-    """Raises CommandError on what is no regular expression."""
+    """Compile a regular expression. Raises CommandError if it is invalid."""
     try:
         return re.compile(text.encode())
     except re.error as error:
@@ -70,7 +69,7 @@ def compile_key_pattern(text: str) -> re.Pattern[bytes]:
 
 
 def key_rule(separator: str | None, pattern: str | None, null_marker: str | None) -> KeyRule:
-    """The rule that options ask for. Raises CommandError when they contradict."""
+    """Return the rule of the options. Raises CommandError if they contradict each other."""
     if separator is not None and pattern is not None:
         raise CommandError(
             "--key-separator and --key-regex cannot be combined", code=ExitCode.USAGE
@@ -85,7 +84,7 @@ def key_rule(separator: str | None, pattern: str | None, null_marker: str | None
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """``["a=1", "b=x=y"]`` -> ``{"a": "1", "b": "x=y"}``. Raises CommandError."""
+    """Parse ``["a=1", "b=x=y"]`` into ``{"a": "1", "b": "x=y"}``. Raises CommandError."""
     pairs = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -96,38 +95,38 @@ def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 class LineSource:
-    """Bytes of a file, of a gzip file or of stdin, with how far one is in the file on disk."""
+    """Bytes of a file, of a gzip file or of stdin, with the position in the file on disk."""
 
     def __init__(self, raw: IO[bytes], content: IO[bytes], size_bytes: int | None) -> None:
         self._raw = raw
         self._content = content
         self.size_bytes = size_bytes
-        """Of the file on disk; None for stdin."""
+        """Size of the file on disk; None for stdin."""
 
     @property
     def position_bytes(self) -> int:
-        """Bytes of the file read so far; compressed ones, if it is compressed."""
+        """Bytes read of the file on disk, compressed or not."""
         return self._raw.tell() if self.size_bytes is not None else 0
 
     def fileno(self) -> int:
-        """The descriptor behind it, to wait until it can be read."""
+        """Return the descriptor, to wait until it is readable."""
         return self._raw.fileno()
 
     def read_some(self, bytes_max: int) -> bytes:
-        """What is there, uncompressed; b"" at the end."""
+        """Return the available bytes, uncompressed; b"" at the end."""
         return self._content.read(bytes_max)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Lines without their line ends."""
+        """Yield lines without their line ends."""
         for line in self._content:
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 @contextmanager
 def open_lines(name: str) -> Iterator[LineSource]:
-    """``-`` is stdin; a file that begins as gzip files do is decompressed.
+    """Open a file or stdin (``-``); a file that begins like a gzip file is decompressed.
 
-    Raises CommandError when the file cannot be read or is damaged.
+    Raises CommandError if the file cannot be read or is damaged.
     """
     if name == STDIN:
         yield LineSource(sys.stdin.buffer, sys.stdin.buffer, None)

@@ -1,4 +1,4 @@
-"""``tidemark topic produce``: lines of a file or of stdin become records."""
+"""``tidemark topic produce``: lines of a file or of stdin as records."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ Header = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ProduceJob:
-    """What to send where."""
+    """Records to send, and their destination."""
 
     bootstrap: str
     topic: str
@@ -34,7 +34,7 @@ class ProduceJob:
 
 @dataclass(slots=True)
 class Sent:
-    """How far it went."""
+    """Progress of sending."""
 
     records: int = 0
     bytes: int = 0
@@ -42,7 +42,7 @@ class Sent:
 
 
 async def produce(job: ProduceJob, sent: Sent) -> None:
-    """Send every line and wait until all are acknowledged; ``sent`` counts as it goes.
+    """Send every line and wait until all are acknowledged; ``sent`` counts them meanwhile.
 
     Raises ClientError, and CommandError for input that cannot be read.
     """
@@ -69,15 +69,12 @@ async def _send_lines(
         sent.records += 1
         sent.bytes += len(line)
     if producer.statistics().records_failed:
-        await producer.flush()  # raises what they failed of: no use in reading on
+        await producer.flush()  # raises their error
     await asyncio.sleep(0)
 
 
 async def _line_chunks(source: LineSource) -> AsyncIterator[list[bytes]]:
-    """Whole lines, as many as there are at once:
-
-    a terminal's one by one, a file's by the thousand.
-    """
+    """Yield whole lines in chunks: of a terminal one by one, of a file thousands at once."""
     rest = b""
     while chunk := await _read_some(source):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -87,7 +84,7 @@ async def _line_chunks(source: LineSource) -> AsyncIterator[list[bytes]]:
 
 
 async def _read_some(source: LineSource) -> bytes:
-    """b'' at the end. Waiting for a terminal or a pipe must not hold up what is being sent."""
+    """Return a chunk, b'' at the end. Waiting for a terminal or a pipe must not block sending."""
     descriptor = source.fileno()
     if source.size_bytes is not None or stat.S_ISREG(os.fstat(descriptor).st_mode):
         return source.read_some(_CHUNK_BYTES)
@@ -107,15 +104,15 @@ def _resolve(readable: asyncio.Future[None]) -> None:
 
 
 def _progress(job: ProduceJob, source: LineSource) -> AbstractContextManager[Callable[[int], None]]:
-    """Something to tell the position to; a bar for input that takes a while."""
+    """Return a function for the position, with a progress bar for large input."""
     size_bytes = source.size_bytes
     if size_bytes is None or size_bytes < _REPORT_BYTES_MIN:
         return nullcontext(lambda _: None)
     return progress(f"to {job.topic}", size_bytes)
 
 
-def tell(job: ProduceJob, sent: Sent) -> None:
-    """One line for people: what was sent, and how fast."""
+def report(job: ProduceJob, sent: Sent) -> None:
+    """Print the numbers of records and bytes, and the rate."""
     rate = sent.records / sent.seconds if sent.seconds else 0.0
     say(
         f"sent {sent.records:,} records, {sent.bytes:,} bytes to {job.topic}"

@@ -1,4 +1,4 @@
-"""What ``tidemark txn`` asks the cluster."""
+"""Calls of ``tidemark txn``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,7 +23,7 @@ from tidemark.runtime.exit_codes import ExitCode
 async def list_all(
     bootstrap: str, *, states: Iterable[str], pattern: str | None, duration_ms_min: int
 ) -> list[Row]:
-    """A row a transactional id."""
+    """Return a row for each transactional id."""
     async with Admin(bootstrap) as admin:
         try:
             listed = await admin.list_transactions(
@@ -37,7 +37,7 @@ async def list_all(
 
 
 async def list_hanging(bootstrap: str, topics: Sequence[str], *, timeout_ms_max: int) -> list[Row]:
-    """A row for each open transaction that nobody will end."""
+    """Return a row for each open transaction that neither producer nor coordinator will end."""
     async with Admin(bootstrap) as admin:
         now_ms = Clock().wall_ms()
         open_now = await admin.open_transactions(await _partitions(admin, topics))
@@ -50,7 +50,7 @@ async def list_hanging(bootstrap: str, topics: Sequence[str], *, timeout_ms_max:
 
 
 async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
-    """Who holds each partition's last stable offset back, longest first."""
+    """Return the transactions that hold back last stable offsets, longest first."""
     async with Admin(bootstrap) as admin:
         open_now = await admin.open_transactions(await _partitions(admin, topics))
         first = {part: OpenTransaction(part, each[0]) for part, each in open_now.items()}
@@ -71,15 +71,15 @@ async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
 
 
 async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row]:
-    """A row a transactional id, its partitions within. Raises TransactionalIdNotFoundError."""
+    """Return a row for each transactional id, with its partitions. Raises
+    TransactionalIdNotFoundError.
+    """
     async with Admin(bootstrap) as admin:
         return await _describe(admin, transactional_ids)
 
 
 async def describe_with_sinks(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row]:
-    """As ``describe``, with the batches of those ids that are sinks. ``bootstrap``: gRPC
-    addresses.
-    """
+    """Do as ``describe``, with the batches of ids that are sinks. ``bootstrap``: gRPC addresses."""
     from tidemark.cli.txn import sinks  # loads gRPC
 
     async with Admin(bootstrap, transport="grpc") as admin:
@@ -108,7 +108,7 @@ def _described(each: TransactionDescription, now_ms: int) -> Row:
 
 
 async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
-    """The coordinator aborts what is open, and fences the producer."""
+    """Abort the open transaction at its coordinator, and fence the producer."""
     async with Admin(bootstrap) as admin:
         await admin.describe_transactions([transactional_id])
         await admin.fence_producers([transactional_id])
@@ -116,7 +116,7 @@ async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
 
 
 async def abort_at(bootstrap: str, partition: TopicPartition, start_offset: int) -> list[Row]:
-    """An abort marker in one partition, for the transaction that begins there at an offset."""
+    """Write an abort marker to one partition, for the transaction that begins at an offset."""
     async with Admin(bootstrap) as admin:
         open_here = (await admin.open_transactions([partition])).get(partition, [])
         producer = _at_offset(partition, open_here, start_offset)
@@ -156,7 +156,7 @@ async def _partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartitio
 
 
 async def _known(admin: Admin, producer_ids: Iterable[int]) -> Mapping[int, TransactionDescription]:
-    """What coordinators have of these producers, by producer id."""
+    """Return the coordinators' descriptions of these producers, by producer id."""
     wanted = sorted(producer_ids)
     if not wanted:
         return {}
@@ -165,8 +165,8 @@ async def _known(admin: Admin, producer_ids: Iterable[int]) -> Mapping[int, Tran
         for each in await admin.list_transactions(producer_ids=wanted)
     }
     if owners:
-        # A listing names the producer of Kafka's API only: writers of handles and batches, whose
-        # transactions may last for as long as somebody keeps them alive, are asked for one by one.
+        # A listing contains only producers of Kafka's API. Writers of handles and batches, whose
+        # transactions may last as long as they are kept alive, are requested one by one.
         for producer_id in set(wanted) - owners.keys():
             for each in await admin.list_transactions(producer_ids=[producer_id]):
                 owners[producer_id] = each.transactional_id

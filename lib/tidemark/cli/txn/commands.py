@@ -1,4 +1,4 @@
-"""``tidemark txn``: the commands and their options. What they do is imported when they run."""
+"""``tidemark txn``: commands and their options. Commands import their work when run."""
 
 import sys
 from typing import Annotated

@@ -1,8 +1,9 @@
-"""Which open transactions nobody will end, and who holds the last stable offset. Pure.
+"""Hanging transactions, and holders of last stable offsets. Pure.
 
-A transaction is open in a partition until its marker is there. The coordinator writes it at the
-latest after the producer's timeout; so one that is open for longer than any timeout allowed, and
-that no coordinator has on its list, hangs: it holds the last stable offset for ever (KIP-664).
+A transaction is open in a partition until its marker is written. The coordinator writes it at the
+latest after the producer's timeout. A transaction that is open for longer than any allowed timeout,
+and is not on any coordinator's list, hangs: it holds back the last stable offset without end
+(KIP-664).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +16,11 @@ from tidemark.model.topics import TopicPartition
 Row = dict[str, Any]
 
 _ENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States in which the coordinator still has something to do for its partitions."""
+"""States in which the coordinator still has to end a transaction in its partitions."""
 
 
 class OpenTransaction(NamedTuple):
-    """One producer's open transaction in one partition."""
+    """Open transaction of one producer in one partition."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -28,7 +29,7 @@ class OpenTransaction(NamedTuple):
 def suspects(
     open_now: Mapping[TopicPartition, list[ProducerState]], *, now_ms: int, timeout_ms_max: int
 ) -> list[OpenTransaction]:
-    """Those that wrote last longer ago than any transaction may be open."""
+    """Return the transactions whose last write is longer ago than any transaction may be open."""
     return [
         OpenTransaction(partition, producer)
         for partition, producers in sorted(open_now.items())
@@ -40,7 +41,9 @@ def suspects(
 def hanging(
     found: Iterable[OpenTransaction], known: Mapping[int, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Those that no coordinator will end. ``known``: what coordinators have, by producer id."""
+    """Return the transactions that no coordinator will end. ``known`` has the coordinators'
+    descriptions by producer id.
+    """
     return [each for each in found if not _will_end(each, known.get(each.producer.producer_id))]
 
 
@@ -51,8 +54,8 @@ def _will_end(found: OpenTransaction, known: TransactionDescription | None) -> b
 
 
 def open_row(found: OpenTransaction, known: TransactionDescription | None, *, now_ms: int) -> Row:
-    """One line; ``idle_ms`` since its producer wrote last, ``open_ms`` by the coordinator's
-    account.
+    """Return one line; ``idle_ms`` since the producer's last write, ``open_ms`` according to the
+    coordinator.
     """
     partition, producer = found
     started = -1 if known is None else known.started_ms
@@ -76,8 +79,8 @@ def holder_row(
     held_since_ms: int | None,
     now_ms: int,
 ) -> Row:
-    """One line on who holds a partition's last stable offset; ``held_ms`` since the first record of
-    its transaction there, None when that is not known.
+    """Return one line on the holder of a last stable offset; ``held_ms`` since the first record of
+    its transaction there, None if unknown.
     """
     row = open_row(found, known, now_ms=now_ms)
     row["held_ms"] = None if held_since_ms is None else max(0, now_ms - held_since_ms)

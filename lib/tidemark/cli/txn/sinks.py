@@ -1,4 +1,4 @@
-"""What ``tidemark txn`` asks about sinks, over gRPC."""
+"""Calls of ``tidemark txn`` about sinks, over gRPC."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,19 @@ from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescripti
 
 
 async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> dict[str, Row]:
-    """What is known of those ids that are sinks. ``bootstrap``: gRPC addresses."""
+    """Return the rows of those ids that are sinks. ``bootstrap``: gRPC addresses."""
     found: dict[str, Row] = {}
     async with SinkBatches(bootstrap) as sinks:
         for name in transactional_ids:
             try:
                 found[name] = sink_row(await sinks.describe(name))
             except TransactionalIdNotFoundError:
-                continue  # it is no sink
+                continue  # not a sink
     return found
 
 
 def sink_row(sink: SinkDescription) -> Row:
-    """Columns of their own, beside a transactional id's."""
+    """Return the columns that sinks have in addition to those of transactional ids."""
     return {
         "query_id": sink.query_id,
         "committed_batch": sink.batch_id,
@@ -32,7 +32,7 @@ def sink_row(sink: SinkDescription) -> Row:
 
 
 async def forget(bootstrap: str, sink_id: str, *, abort_open: bool) -> list[Row]:
-    """Lose all that is known of a sink. ``bootstrap``: gRPC addresses."""
+    """Delete the state of a sink. ``bootstrap``: gRPC addresses."""
     async with SinkBatches(bootstrap) as sinks:
         if not await sinks.forget(sink_id, abort_open=abort_open):
             raise CommandError(

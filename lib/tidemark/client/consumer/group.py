@@ -164,7 +164,7 @@ class ConsumerGroup:
         now = self._clock.now_ms()
         self._polled_at = now
         stirs = self._membership.wants_user
-        await self._tell_of_loss()
+        await self._report_loss()
         if self._membership.failure is not None:
             raise self._membership.failure.with_traceback(None)
         if self._commits_by_itself and now >= self._commit_at and not self._auto_committing:
@@ -287,7 +287,7 @@ class ConsumerGroup:
 
     # -- assigned and revoked partitions
 
-    async def _tell_of_loss(self) -> None:
+    async def _report_loss(self) -> None:
         lost = self._drop(self._membership.lost)
         if lost:
             await _await_listener(self._listener.on_lost(lost))
@@ -334,7 +334,7 @@ class ConsumerGroup:
 
     async def _give_back(self, *, commits: bool) -> None:
         """Commit, call the listener, and leave the group."""
-        await self._tell_of_loss()
+        await self._report_loss()
         owned = self._membership.owned
         if owned and commits:
             await self._commit_last()

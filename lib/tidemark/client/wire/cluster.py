@@ -1,4 +1,4 @@
-"""Keeps the metadata cache fresh, with one request at a time for all callers."""
+"""Cluster: metadata that is kept fresh, with one request at a time for all callers."""
 
 import asyncio
 
@@ -72,7 +72,7 @@ class Cluster:
                 raise error_for(code, f"topic {topic!r} cannot be used")
 
     def gives_up(self, code: ErrorCode, deadline: Deadline) -> bool:
-        """Return True if an error ends the retries.
+        """True if an error ends the retries.
 
         Unknown topics have a grace period; other retriable errors are retried until the deadline.
         """

@@ -114,7 +114,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return version
 
     def serves(self, api_key: ApiKey) -> bool:
-        """Return True if the broker advertises the API."""
+        """True if the broker advertises the API."""
         return api_key in self._versions
 
     async def request(

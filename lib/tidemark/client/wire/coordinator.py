@@ -1,4 +1,4 @@
-"""Finds a group's or transactional id's coordinator, and retries calls while it moves.
+"""Coordinator of a group or transactional id, with retries of calls while it moves.
 
 Any broker can name the coordinator. After NOT_COORDINATOR or a lost connection it is looked up
 again; COORDINATOR_LOAD_IN_PROGRESS only delays the next attempt.

@@ -1,4 +1,4 @@
-"""Splits a byte stream into Kafka's frames: 4 bytes of length, then the frame. No I/O."""
+"""Kafka's frames in a byte stream: 4 bytes of length, then the frame. No I/O."""
 
 import struct
 from typing import Final

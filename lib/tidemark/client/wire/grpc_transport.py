@@ -40,7 +40,7 @@ AppendStream = ExchangeStream[partition_store_pb2.AppendRequest, partition_store
 FetchStream = ExchangeStream[partition_store_pb2.FetchRequest, partition_store_pb2.FetchResponse]
 
 _PARKED_FETCHES_MAX: Final = 256
-"""Limit of a broker for one stream; further partitions take turns."""
+"""Limit of a broker for one stream; further partitions wait for their turn."""
 _CODES: Final[Mapping[grpc.StatusCode, tuple[type[ClientError], ErrorCode]]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: (RequestTimedOutError, ErrorCode.REQUEST_TIMED_OUT),
     grpc.StatusCode.UNIMPLEMENTED: (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
@@ -219,7 +219,7 @@ class GrpcTransport:
                 await channel.close(None)
         self._channels.clear()
 
-    # -- within
+    # -- internals
 
     async def _fetch_one(
         self, stream: FetchStream, item: FetchItem, limits: FetchLimits

@@ -104,7 +104,7 @@ class MetadataCache:
         self._stale = True
 
     def is_stale(self, now: float) -> bool:
-        """Return True if the cache is empty, marked stale, or too old."""
+        """True if the cache is empty, marked stale, or too old."""
         return (
             self._stale or self._answered_at is None or now >= self._answered_at + self._age_ms_max
         )

@@ -149,7 +149,7 @@ async def grpc_kafka_addresses(session: Session) -> list[str]:
 
 
 class SessionClient:
-    """Base of clients that are nothing beside their session: ``async with`` starts and ends it."""
+    """Base of clients with no state but their session, which ``async with`` starts and ends."""
 
     _session: Session
 
