@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidemark.cli.search_queries import KEY_FIELD, search_queries
+from search_queries import KEY_FIELD, search_queries
 from tidemark.cli.topic.lines import open_lines
 
 TAB: Final = b"\t"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from e2e.processes import running
+from search_queries import search_queries
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
-from tidemark.cli.search_queries import search_queries
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 

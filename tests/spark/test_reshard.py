@@ -11,10 +11,10 @@ import pytest
 from e2e.clusters import Cluster
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from search_queries import search_queries
 from spark.conftest import configured
 from spark.sink_topics import committed_records
 from spark.spark_records import create, produce, with_admin
-from tidemark.cli.search_queries import search_queries
 from tidemark.client import Admin, ConsumerRecord
 from tidemark.client.transactions.sink_batches import RetiredQueryError
 from tidemark.codec.murmur2 import partition_for_key

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from e2e.clusters import Cluster
 from pyspark.sql import SparkSession
+from search_queries import search_queries
 from spark.spark_records import create, produce, reader
-from tidemark.cli.search_queries import search_queries
 from tidemark.client.sync import Admin
 from tidemark_jobs.sessions.command import main, parse
 from tidemark_jobs.sessions.frames import FORMATS, parse_records, transform

@@ -3,7 +3,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.cli.search_queries import KEY_FIELD, search_queries
+from search_queries import KEY_FIELD, search_queries
 
 
 @given(count=st.integers(0, 300), seed=st.integers(0, 2**32))
