@@ -13,17 +13,17 @@ The version of a key is its type. A record whose value is None is a tombstone.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidemark.codec.group_records_consumer import (
-    ConsumerRecord,
-    decode_consumer_record,
-    encode_consumer_record,
-)
-from tidemark.codec.group_records_fields import (
+from tidemark.codec.coordinator_fields import (
     DamagedRecordError,
     FieldReader,
     FieldWriter,
     NewerRecordError,
     read_version,
+)
+from tidemark.codec.group_records_consumer import (
+    ConsumerRecord,
+    decode_consumer_record,
+    encode_consumer_record,
 )
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 

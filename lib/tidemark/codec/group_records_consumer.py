@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tidemark.codec.group_records_fields import FieldReader, FieldWriter, read_version
+from tidemark.codec.coordinator_fields import FieldReader, FieldWriter, read_version
 from tidemark.model.ids import TopicId
 
 GROUP_METADATA_KEY: Final = 3

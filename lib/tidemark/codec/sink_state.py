@@ -10,7 +10,7 @@ retired query ids array of string · tags
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.codec.group_records_fields import FieldReader, FieldWriter
+from tidemark.codec.coordinator_fields import FieldReader, FieldWriter
 
 NO_BATCH: Final = -1
 

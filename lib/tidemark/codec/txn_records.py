@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
-from tidemark.codec.group_records_fields import (
+from tidemark.codec.coordinator_fields import (
     DamagedRecordError,
     FieldReader,
     FieldWriter,

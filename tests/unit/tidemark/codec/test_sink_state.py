@@ -1,6 +1,6 @@
 """A sink's part of a handle's record."""
 
-from tidemark.codec.group_records_fields import FieldReader, FieldWriter
+from tidemark.codec.coordinator_fields import FieldReader, FieldWriter
 from tidemark.codec.sink_state import SinkState, read_sink, write_sink
 
 

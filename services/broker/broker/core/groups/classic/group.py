@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Final
 
+from tidemark.codec.coordinator_fields import DamagedRecordError, FieldReader
 from tidemark.codec.group_records import GroupMetadataRecord, GroupMetadataValue
-from tidemark.codec.group_records_fields import DamagedRecordError, FieldReader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import WallMs
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.codec.group_records_fields import (
+from tidemark.codec.coordinator_fields import (
     DamagedRecordError,
     FieldReader,
     FieldWriter,
