@@ -17,7 +17,7 @@ from controller.shell.server import make_server
 
 
 async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
-    """Run one replica until ``stop`` is set; then give up the office, and stop."""
+    """Run one replica until ``stop`` is set; then resign, and stop."""
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
@@ -40,7 +40,7 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """The process."""
+    """Entry point of ``tidemark-controller`` and ``python -m controller``."""
     sys.exit(run_process(serve, ControllerConfig, service=SERVICE))
 
 

@@ -1,4 +1,4 @@
-"""The cluster's state, the one place where it changes, and what of a change goes to the store."""
+"""State of the cluster, the only place where it changes, and the writes that store a change."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ FIRST_PARTITION_EPOCH: Final = PartitionEpoch(0)
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """What the store holds, as read at the beginning of a term."""
+    """Content of the store, as read at the beginning of a term."""
 
     cluster_id: str
     brokers: tuple[BrokerImage, ...] = ()
@@ -46,30 +46,30 @@ class StoredCluster:
     shards: Mapping[str, Owners] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     constants: Constants | None = None
-    """None: no controller has written them yet."""
+    """None: no controller has written any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one decision changes. The delta is also what the feed sends."""
+    """Outcome of one decision. The feed sends the delta as it is."""
 
     delta: ClusterDelta
     next_producer_id: int | None = None
     unclean: int = 0
-    """Elections in it that may have lost committed records."""
+    """Number of elections in it that may have lost committed records."""
 
     @property
     def published(self) -> bool:
-        """Whether anyone but the store needs to hear of it."""
+        """True if subscribers of the feed need the change, and not the store alone."""
         return self.delta != ClusterDelta()
 
 
-# What is written, one value a znode. A large change takes several transactions, and the controller
-# may die between any two; so the order matters. A topic exists from its PutTopic, which comes after
-# its partitions, to its DropTopic, which comes before theirs: what a cut leaves is partitions that
-# belong to no topic, and the next controller removes them. A broker's registration comes after all
-# partitions that it changes: until then the next controller compares with the registration before,
-# and decides the same again. Configuration comes after the partitions whose ELR it voids.
+# Writes, one value a znode. A large change takes several transactions, and the controller may die
+# between any two, so their order matters. A topic exists from its PutTopic, which comes after its
+# partitions, to its DropTopic, which comes before theirs: an unfinished change leaves partitions of
+# no topic, which the next controller removes. A broker's registration comes after all partitions
+# that it changes: until it is written, the next controller compares with the registration before,
+# and makes the same decision again. Configuration comes after the partitions whose ELR it voids.
 
 
 class PutBroker(NamedTuple):
@@ -92,7 +92,7 @@ class PutTopic(NamedTuple):
 
 
 class DropTopic(NamedTuple):
-    """A topic and its partitions go."""
+    """Remove a topic and its partitions."""
 
     topic: TopicImage
 
@@ -105,21 +105,21 @@ class PutBrokerConfigs(NamedTuple):
 
 
 class PutGroupConfigs(NamedTuple):
-    """A group's dynamic configuration; none: it goes."""
+    """A group's dynamic configuration. An empty one is removed."""
 
     group: str
     configs: Mapping[str, str]
 
 
 class PutProducerIds(NamedTuple):
-    """The first producer id not yet given out."""
+    """The first producer id that is not allocated."""
 
     next_producer_id: int
 
 
 class PutShards(NamedTuple):
-    """One kind's registered coordinators, and who owns which shard: one value, so that a shard
-    never belongs to somebody unknown.
+    """Registered coordinators of one kind, and the owner of each of their shards. It is one value,
+    so that the owner of a shard is always registered.
     """
 
     kind: str
@@ -140,17 +140,17 @@ StoreOp = (
 
 
 def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
-    """What to write so that ``change`` is stored; nothing for what stays as in ``image``.
+    """Yield the writes that store ``change``, without those that leave ``image`` as it is.
 
-    After any part of it, taken from the front, the next controller can do the rest: see above.
+    After any first part of them the next controller can do the rest: see above.
     """
     delta = change.delta
     for topic in delta.topics_changed:
         old = image.topics_by_id.get(topic.topic_id)
-        known = () if old is None else old.partitions
+        before = () if old is None else old.partitions
         for partition in topic.partitions:
             number = partition.partition
-            was = known[number] if number < len(known) else None
+            was = before[number] if number < len(before) else None
             if was is not partition and was != partition:
                 yield PutPartition(topic.topic_id, partition)
         if old is None or _assignment(old) != _assignment(topic) or old.configs != topic.configs:
@@ -182,25 +182,25 @@ def _assignment(topic: TopicImage) -> list[tuple[BrokerId, ...]]:
 
 @dataclass(slots=True)
 class Loads:
-    """How much each broker carries. ``preferred`` counts partitions whose first replica it is."""
+    """Numbers of replicas by broker. ``preferred`` counts partitions whose first replica it has."""
 
     preferred: Counter[BrokerId] = field(default_factory=Counter)
     replicas: Counter[BrokerId] = field(default_factory=Counter)
 
     def add(self, assignment: Iterable[tuple[BrokerId, ...]], sign: int = 1) -> None:
-        """Count partitions in, or with ``sign`` -1 out."""
+        """Add the replicas of partitions, or with ``sign`` -1 subtract them."""
         for replicas in assignment:
             self.preferred[replicas[0]] += sign
             for broker_id in replicas:
                 self.replicas[broker_id] += sign
 
     def copy(self) -> "Loads":
-        """For trying out."""
+        """Return a copy, to try a placement."""
         return Loads(Counter(self.preferred), Counter(self.replicas))
 
 
 class Cluster:
-    """What the active controller knows: the same that the store holds and the feed says.
+    """State of the active controller: what the store holds and the feed has sent.
 
     Invariant: ``loads`` and the index of names agree with ``image``.
     """
@@ -231,7 +231,7 @@ class Cluster:
             self._count_in(topic)
 
     def apply(self, change: Change) -> None:
-        """The only way state changes: after the store has it."""
+        """Apply a change that the store holds. State changes in no other way."""
         if change.next_producer_id is not None:
             assert change.next_producer_id > self.next_producer_id, "producer ids are given once"
             self.next_producer_id = change.next_producer_id
@@ -257,7 +257,7 @@ class Cluster:
         self.loads.add(_assignment(topic), -1)
 
     def colliding_topic(self, name: str) -> str | None:
-        """The topic whose name is the same as this one's in metrics; it may be this very name."""
+        """Return the topic, which may be ``name`` itself, that has the same name in metrics."""
         return self._names.get(metric_name(name))
 
     def check(self) -> None:
@@ -279,7 +279,7 @@ class Cluster:
 
 
 def check_partition(partition: PartitionImage) -> None:
-    """Assert what holds for every partition."""
+    """Assert the invariants of a partition."""
     assert len(set(partition.replicas)) == len(partition.replicas), "a replica is named once"
     assert set(partition.isr) <= set(partition.replicas), "the ISR is part of the replicas"
     assert partition.isr or partition.last_known_leader != NO_BROKER, "somebody is known to have it"
@@ -293,7 +293,7 @@ def check_partition(partition: PartitionImage) -> None:
 def new_partition(
     number: int, replicas: tuple[BrokerId, ...], live: frozenset[BrokerId]
 ) -> PartitionImage:
-    """A partition at its creation: in sync where its broker lives, led by the first of those."""
+    """Return a new partition. Replicas on live brokers are in sync; the first of them leads."""
     isr = tuple(broker for broker in replicas if broker in live)
     assert isr, "a partition is placed on at least one live broker"
     return PartitionImage(
@@ -309,7 +309,7 @@ def new_partition(
 def with_partitions(
     image: ClusterImage, drafts: Mapping[TopicId, Mapping[int, PartitionImage]]
 ) -> tuple[TopicImage, ...]:
-    """The topics of which partitions change, changed."""
+    """Return the topics whose partitions change, with the new states of the partitions."""
     return tuple(
         replace(
             topic,
@@ -320,5 +320,5 @@ def with_partitions(
 
 
 def fence(broker: BrokerImage) -> BrokerImage:
-    """The broker, no longer counted as alive."""
+    """Return the broker as fenced."""
     return replace(broker, fenced=True)

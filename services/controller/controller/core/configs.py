@@ -1,4 +1,4 @@
-"""Deciding on dynamic configuration: of topics, of brokers, of all brokers at once, of groups."""
+"""Decisions on dynamic configuration of topics, of one broker, of all brokers, and of groups."""
 
 import difflib
 from collections import Counter
@@ -30,13 +30,13 @@ GROUP_RESOURCE: Final = 32
 CLUSTER_WIDE: Final = ""
 CONFIG_CHARS_MAX: Final = 64 * 1024
 VALUE_BYTES_MAX: Final = 32_767
+"""Longest value that DescribeConfigs can return before version 4."""
 MIN_INSYNC: Final = "min.insync.replicas"
-"""The longest text that DescribeConfigs can tell before version 4."""
 
 GROUPS_MAX: Final = 10_000
-"""How many groups may have configuration of their own: all of it is part of every snapshot."""
+"""Number of groups that may have configuration. All of it is part of every snapshot."""
 GROUP_NAME_BYTES_MAX: Final = 255
-"""The longest name of a group that may have configuration: it is the name of a znode."""
+"""Longest name of a group that may have configuration: it is the name of a znode."""
 
 _LIST_TYPE: Final = 7
 _TOPIC_KEY_OF: Final[Mapping[str, str]] = {
@@ -51,7 +51,7 @@ BROKER_CONFIG_KINDS: Final[Mapping[str, ConfigKind]] = {
     "max.connection.creation.rate": integer(0, INT_MAX),
     "log.cleaner.io.max.bytes.per.second": double(1, float(INT_MAX) * INT_MAX),
 }
-"""What may be set on a broker while it runs."""
+"""Configuration of a broker that may change while it runs."""
 
 Configs = dict[str, str]
 
@@ -59,7 +59,7 @@ Configs = dict[str, str]
 def check_topic_configs(
     configs: Mapping[str, str], broker_configs: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Raises TidemarkError INVALID_CONFIG with Kafka's words."""
+    """Raise TidemarkError INVALID_CONFIG, with Kafka's message, for invalid configuration."""
     _check_size(configs)
     try:
         topic_config(configs, topic_defaults(broker_configs.get(CLUSTER_WIDE, {})))
@@ -68,7 +68,7 @@ def check_topic_configs(
 
 
 def _check_size(configs: Mapping[str, str]) -> None:
-    """A resource's configuration is one znode, and part of every snapshot of the feed."""
+    """Bound the configuration of a resource: it is one znode, and part of every snapshot."""
     chars = sum(len(name) + len(value) for name, value in configs.items())
     if chars > CONFIG_CHARS_MAX:
         raise TidemarkError(
@@ -84,14 +84,16 @@ def _check_size(configs: Mapping[str, str]) -> None:
 
 
 def topic_defaults(broker: Mapping[str, str]) -> Configs:
-    """The topic defaults that brokers' configuration implies, under the topic keys' names."""
+    """Return the topic defaults that a broker's configuration sets, by the names of topic keys."""
     return {_TOPIC_KEY_OF[name]: value for name, value in broker.items() if name in _TOPIC_KEY_OF}
 
 
 def decide_alter_configs(
     cluster: Cluster, asked: AlterConfigs
 ) -> tuple[Change | None, tuple[ConfigResult, ...]]:
-    """What to write, and what to answer once it is written. Each resource stands or falls alone."""
+    """Return the change, if any, and the results to send once it is written. Each resource succeeds
+    or fails alone.
+    """
     times = Counter((item.resource_type, item.resource_name) for item in asked.resources)
     topics: list[TopicImage] = []
     brokers: dict[str, Configs] = {}
@@ -165,9 +167,9 @@ def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
 
 
 def _alter_group(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[str, Configs]:
-    """The group need not exist: what it sets is in force from its first member on. Bounds are the
-    brokers', and were checked by the one that was asked. ``new``: of so many groups more has this
-    request decided.
+    """Return the group's new configuration, by its name; empty: it stays. The group need not exist:
+    the configuration is in force from its first member on. The broker that relayed the request has
+    checked the bounds. ``new`` counts the groups that this request has already configured.
     """
     name = item.resource_name
     _refuse_if(not name, "Default group resources are not allowed.")
@@ -175,15 +177,15 @@ def _alter_group(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[st
         len(name.encode()) > GROUP_NAME_BYTES_MAX,
         f"A group whose name has more than {GROUP_NAME_BYTES_MAX} bytes has no configuration.",
     )
-    known = cluster.image.group_configs
-    present = known.get(name, {})
+    all_groups = cluster.image.group_configs
+    present = all_groups.get(name, {})
     kinds = {key.name: key.kind for key in GROUP_CONFIG_KEYS.values()}
     configs = _altered(present, item, kinds, {})
     try:
         group_config(configs)
     except InvalidConfigError as error:
         raise TidemarkError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    if configs and not present and len(known) + new >= GROUPS_MAX:
+    if configs and not present and len(all_groups) + new >= GROUPS_MAX:
         raise TidemarkError(
             ErrorCode.POLICY_VIOLATION, f"{GROUPS_MAX} groups have configuration; no more may"
         )
@@ -208,7 +210,7 @@ def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
 
 
 def _check_broker_value(name: str, text: str) -> None:
-    """Raises INVALID_REQUEST, where a topic's key is INVALID_CONFIG: KAFKA-13609."""
+    """Raise INVALID_REQUEST, where a topic's key has INVALID_CONFIG: KAFKA-13609."""
     kind = BROKER_CONFIG_KINDS.get(name)
     if kind is None:
         near = difflib.get_close_matches(name, BROKER_CONFIG_KINDS, n=1)
@@ -231,7 +233,7 @@ def _altered(
     kinds: Mapping[str, ConfigKind],
     defaults: Mapping[str, str],
 ) -> Configs:
-    """The configuration after the changes; values are checked by the caller."""
+    """Return the configuration after the changes. The caller checks the values."""
     times = Counter(change.name for change in item.changes)
     _refuse_if(any(count > 1 for count in times.values()), "Error due to duplicate config keys")
     configs = {} if item.replace_all else dict(present)
@@ -248,14 +250,14 @@ def _altered(
 
 
 def _list_changed(change: ConfigChange, kind: ConfigKind | None, text: str) -> str:
-    """APPEND adds what is not there, SUBTRACT takes away what is, in the effective value."""
+    """Return the effective list with missing items appended, or with the named ones removed."""
     if kind is not None and kind.type_number != _LIST_TYPE:
         raise TidemarkError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {change.operation.name} to key {change.name} because its type is not LIST.",
         )
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    named = [word.strip() for word in change.value.split(",") if word.strip()]
+    present = [item.strip() for item in text.split(",") if item.strip()]
+    named = [item.strip() for item in change.value.split(",") if item.strip()]
     if change.operation is ConfigOperation.APPEND:
-        return ",".join(words + [word for word in named if word not in words])
-    return ",".join(word for word in words if word not in named)
+        return ",".join(present + [item for item in named if item not in present])
+    return ",".join(item for item in present if item not in named)

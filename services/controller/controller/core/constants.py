@@ -1,10 +1,10 @@
-"""Constants: what every process of a cluster must have the same, and how a value becomes another.
+"""Constants: values that all processes of a cluster must share, and how one is changed.
 
-The first controller writes them. From then on a process with another value is refused, unless that
-is the value from which, or to which, a change is under way. While one is, the longest lease counts.
+The first controller writes them. From then on a process with another value is refused, except with
+the old or the new value while a change is under way. Meanwhile the longest lease counts.
 
-    lease.ms   a controller waits as long before it replaces a leader as that one may take itself
-               for the only one (ADR 0011)
+    lease.ms   the time for which a leader may take itself for the only one, and for which a
+               controller waits before it replaces that leader (ADR 0011)
 """
 
 from dataclasses import dataclass
@@ -18,35 +18,35 @@ HOW_TO_CHANGE: Final = "to change it for the whole cluster see docs/operating/ru
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """As stored, or as one controller is configured."""
+    """Values as stored, or as configured at one controller."""
 
     lease_ms: int
     lease_ms_before: int = 0
-    """What it is being changed from; 0: no change is under way."""
+    """The value before a change that is under way; 0: none is."""
 
     @property
     def lease_ms_max(self) -> int:
-        """The longest that any process may have."""
+        """The longest lease that any process may have."""
         return max(self.lease_ms, self.lease_ms_before)
 
     def has(self, lease_ms: int) -> bool:
-        """Whether a process with this value may take part."""
+        """True if a process with this value may join."""
         return lease_ms in (self.lease_ms, self.lease_ms_before)
 
 
 def agreed(stored: Constants | None, own: Constants) -> Constants:
-    """What is to be stored once a controller configured like ``own`` is active.
+    """Return the constants to store once a controller with configuration ``own`` is active.
 
-    A change begins from the value that is stored, and ends with the first controller that has the
-    new value and names no older one. Raises TidemarkError INVALID_CONFIG for a controller that may
-    not be active.
+    A change begins at the stored value, and ends with the first controller that has the new value
+    and names no older one. Raises TidemarkError INVALID_CONFIG for a controller that may not be
+    active.
     """
     if stored is None or own.lease_ms == stored.lease_ms:
         return own
     if own.lease_ms_before == stored.lease_ms and stored.lease_ms_before in (0, own.lease_ms):
-        return own  # it begins, or is taken back
+        return own  # the change begins, or is reverted
     if own.lease_ms == stored.lease_ms_before:
-        return stored  # not restarted yet
+        return stored  # a controller that was not restarted yet
     raise TidemarkError(
         ErrorCode.INVALID_CONFIG,
         f"this controller has lease.ms={own.lease_ms}, the cluster has {_in_words(stored)};"
@@ -55,8 +55,8 @@ def agreed(stored: Constants | None, own: Constants) -> Constants:
 
 
 def check_constants(constants: Constants, broker: BrokerImage) -> None:
-    """Raises TidemarkError INVALID_CONFIG for a broker that disagrees. One of a release that does
-    not send its own is let in.
+    """Raise TidemarkError INVALID_CONFIG for a broker with other values. A broker of a release that
+    sends none is accepted.
     """
     if broker.lease_ms and not constants.has(broker.lease_ms):
         raise TidemarkError(

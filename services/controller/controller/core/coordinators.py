@@ -1,4 +1,4 @@
-"""Coordinator replicas: who may be one, who still is, and when their shards change hands."""
+"""Coordinator replicas: their registration, their liveness, and the assignment of their shards."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -30,8 +30,8 @@ _NO_ZNODE: Final = -1
 
 
 class Coordinators:
-    """What one term knows of coordinators beside what is stored: who has a session, whose stream
-    broke, and when shards may move next for the sake of balance.
+    """State of one term that is not stored: which coordinators have a session, whose stream broke,
+    and when shards may next move for balance.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Coordinators:
             self.see(listing)
 
     def see(self, listing: CoordinatorListing) -> None:
-        """Who has a session; one that was read earlier does not undo a later one."""
-        known = self._listings.get(listing.kind)
-        if known is not None and listing.zxid >= known.zxid:
+        """Take a listing of the coordinators with a session, unless a newer one is present."""
+        present = self._listings.get(listing.kind)
+        if present is not None and listing.zxid >= present.zxid:
             self._listings[listing.kind] = listing
 
     def listing(self, kind: str) -> CoordinatorListing:
-        """As last seen; of a kind that there is not, nobody."""
+        """Return the newest listing; an empty one for an unknown kind."""
         return self._listings.get(kind, CoordinatorListing(kind, -1))
 
     def vanished(self, image: ClusterImage) -> tuple[CoordinatorImage, ...]:
-        """Who is registered and has no session any more."""
+        """Return the registered coordinators that no longer have a session."""
         return tuple(
             one
             for one in image.coordinators.values()
@@ -72,7 +72,9 @@ class Coordinators:
     # Moves.
 
     def due(self, image: ClusterImage, now: InstantMs) -> Change | None:
-        """Forget the dead, give their shards to the living, and even out what is uneven."""
+        """Return a change that unregisters dead coordinators, assigns their shards, and moves
+        shards for balance; None: none is due.
+        """
         gone = tuple(one.key for one in self.vanished(image))
         shards_changed = {}
         for kind, topic in STATE_TOPICS.items():
@@ -101,22 +103,22 @@ class Coordinators:
     # Streams.
 
     def stream_lost(self, coordinator_epoch: int, now: InstantMs) -> None:
-        """A coordinator's feed connection broke."""
+        """Note that a coordinator's feed stream broke."""
         self._streams_lost.setdefault(coordinator_epoch, now)
 
     def stream_regained(self, coordinator_epoch: int) -> None:
-        """It is back, or there for the first time."""
+        """Note that a coordinator has a feed stream, again or for the first time."""
         self._streams_lost.pop(coordinator_epoch, None)
 
     def to_fence(self, image: ClusterImage, now: InstantMs) -> list[CoordinatorImage]:
-        """Whose stream has been lost for so long that it is as good as dead; once."""
+        """Return, once, the coordinators to fence because their stream has been lost for long."""
         due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
         for one in due:
             del self._streams_lost[one]
         return [one for one in image.coordinators.values() if one.coordinator_epoch in due]
 
     def next_deadline(self, *, may_fence: bool) -> InstantMs | None:
-        """When somebody is to be fenced, or shards may move again."""
+        """Return when a coordinator is to be fenced, or shards may move again."""
         dues: list[int] = list(self._move_at.values())
         if may_fence:
             dues += [since + self._fence_ms for since in self._streams_lost.values()]
@@ -129,18 +131,18 @@ class Coordinators:
 def decide_register_coordinator(
     cluster: Cluster, asked: RegisterCoordinator, listing: CoordinatorListing
 ) -> tuple[Change | None, CoordinatorRegistered]:
-    """Take a replica in under its new epoch. What an earlier process of the same id owned is this
-    one's, under higher owner epochs. Raises TidemarkError.
+    """Register a replica under its new epoch. It owns the shards of an earlier process of its id,
+    under higher owner epochs. Raises TidemarkError.
     """
     image, coordinator = cluster.image, asked.coordinator
     for problem in _problems(image, asked, listing):
         raise problem
     registered = CoordinatorRegistered(coordinator.coordinator_epoch, image.cluster_id)
-    known = image.coordinators.get(coordinator.key)
-    if known == coordinator:
-        return None, registered  # asked again, for want of our answer
+    last = image.coordinators.get(coordinator.key)
+    if last == coordinator:
+        return None, registered  # a repetition, because the first answer was lost
     shards_changed = {}
-    if known is not None and known.incarnation_id != coordinator.incarnation_id:
+    if last is not None and last.incarnation_id != coordinator.incarnation_id:
         kind, number = coordinator.key
         inherited = of_coordinator(image.shards.get(kind, ()), number)
         if inherited:
@@ -152,12 +154,12 @@ def decide_register_coordinator(
 def decide_acquire_shard(
     cluster: Cluster, asked: AcquireShard
 ) -> tuple[Change | None, ShardAcquired]:
-    """Raise the owner epoch of a shard for its present owner. Raises TidemarkError
-    NOT_COORDINATOR to anyone else.
+    """Raise the owner epoch of a shard for its owner. Raises TidemarkError NOT_COORDINATOR for any
+    other coordinator.
     """
     kind, number, incarnation_id = asked.coordinator
     owners = cluster.image.shards.get(kind, ())
-    known = cluster.image.coordinators.get((kind, number))
+    registered = cluster.image.coordinators.get((kind, number))
     owner = owners[asked.shard] if 0 <= asked.shard < len(owners) else None
     if owner is None or owner.coordinator_id != number:
         held_by = "nobody" if owner is None or owner.coordinator_id < 0 else owner.coordinator_id
@@ -165,7 +167,7 @@ def decide_acquire_shard(
             ErrorCode.NOT_COORDINATOR,
             f"{kind} shard {asked.shard} belongs to {held_by}, not to coordinator {number}",
         )
-    if known is None or known.incarnation_id != incarnation_id:
+    if registered is None or registered.incarnation_id != incarnation_id:
         raise TidemarkError(
             ErrorCode.NOT_COORDINATOR,
             f"{kind} shard {asked.shard} belongs to another process of coordinator {number}",

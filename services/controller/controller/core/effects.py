@@ -1,4 +1,4 @@
-"""Everything the controller can ask its shell to do, and the answers it gives."""
+"""Effects of the controller, which its shell performs, and the results of requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from controller.core.cluster import StoreOp
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic of a request."""
+    """Result of one topic of a request."""
 
     name: str
     topic_id: TopicId = NO_TOPIC_ID
@@ -30,7 +30,7 @@ class TopicResult(NamedTuple):
 
 
 class ConfigResult(NamedTuple):
-    """What became of one resource of AlterConfigs."""
+    """Result of one resource of AlterConfigs."""
 
     resource_type: int
     resource_name: str
@@ -39,7 +39,7 @@ class ConfigResult(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """A broker's entitlement."""
+    """Result of RegisterBroker."""
 
     broker_epoch: BrokerEpoch
     cluster_id: str
@@ -47,7 +47,7 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIds:
-    """``count`` producer ids from ``first`` on."""
+    """Block of ``count`` producer ids, from ``first`` on."""
 
     first: int
     count: int
@@ -55,7 +55,7 @@ class ProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRegistered:
-    """A coordinator's entitlement."""
+    """Result of RegisterCoordinator."""
 
     coordinator_epoch: int
     cluster_id: str
@@ -63,13 +63,13 @@ class CoordinatorRegistered:
 
 @dataclass(frozen=True, slots=True)
 class ShardAcquired:
-    """Under which epoch the owner of a shard writes from now on."""
+    """Epoch under which the owner of a shard writes from now on."""
 
     owner_epoch: int
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition of a request."""
+    """Result of one partition of a request."""
 
     topic: str
     partition: int
@@ -79,13 +79,13 @@ class PartitionResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionResults:
-    """Of ElectLeaders and AlterReassignments."""
+    """Results of ElectLeaders and AlterReassignments."""
 
     partitions: tuple[PartitionResult, ...]
 
 
 class AlteredPartition(NamedTuple):
-    """What became of one proposed ISR; ``state`` is what is agreed now, None if unknown."""
+    """Result of one proposed ISR. ``state`` is the partition as agreed now; None if unknown."""
 
     topic_id: TopicId
     partition: int
@@ -95,13 +95,13 @@ class AlteredPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartitions:
-    """Of AlterPartitions."""
+    """Results of AlterPartitions."""
 
     partitions: tuple[AlteredPartition, ...]
 
 
 class ReportedReplica(NamedTuple):
-    """What became of one unsound replica. ELIGIBLE_LEADERS_NOT_AVAILABLE: it stays as it is."""
+    """Result of one unsound replica. ELIGIBLE_LEADERS_NOT_AVAILABLE: it keeps its place."""
 
     topic_id: TopicId
     partition: int
@@ -110,14 +110,14 @@ class ReportedReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReportedReplicas:
-    """Of ReportReplicas."""
+    """Results of ReportReplicas."""
 
     replicas: tuple[ReportedReplica, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownProgress:
-    """What a stopping broker still leads, and others could lead."""
+    """Number of partitions that a stopping broker still leads and another could lead."""
 
     partitions_led: int
 
@@ -139,12 +139,12 @@ Result = (
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing the shell must do, in the order given."""
+    """One action of the shell. Effects are performed in the order given."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStore(Effect):
-    """Write in this order; answer StoreWritten or StoreFailed. One is under way at a time."""
+    """Write in this order; StoreWritten or StoreFailed follows. One is under way at a time."""
 
     write_id: int
     ops: tuple[StoreOp, ...]
@@ -152,24 +152,24 @@ class WriteStore(Effect):
 
 @dataclass(frozen=True, slots=True)
 class OpenFeed(Effect):
-    """A new term: subscribers may come and begin with this image."""
+    """Open the feed of a new term: subscribers begin with this image."""
 
     image: ClusterImage
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect):
-    """Send a delta to every subscriber; ``image`` is what it leads to."""
+    """Send a delta to every subscriber. ``image`` has it applied."""
 
     delta: ClusterDelta
     image: ClusterImage
     unclean: int = 0
-    """Of the elections in it, those that may have lost committed records."""
+    """Number of elections in it that may have lost committed records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveLiveZnode(Effect):
-    """Fence an incarnation that does not listen any more: its live znode is to go."""
+    """Remove the live znode of a broker's process, to fence it: its stream is lost."""
 
     broker_id: BrokerId
     incarnation_id: bytes
@@ -177,7 +177,7 @@ class RemoveLiveZnode(Effect):
 
 @dataclass(frozen=True, slots=True)
 class RemoveCoordinatorZnode(Effect):
-    """The same of a coordinator's."""
+    """Remove the live znode of a coordinator's process, to fence it."""
 
     kind: str
     coordinator_id: int
@@ -186,21 +186,21 @@ class RemoveCoordinatorZnode(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CloseFeed(Effect):
-    """The term is over: send every subscriber away."""
+    """Close the feed at the end of the term, and end every subscription."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resign(Effect):
-    """Give up being the controller, and stand for election anew."""
+    """Stop being the active controller, and stand for election again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reply(Effect):
-    """Answer a request. ``position`` is where the feed shows what it did."""
+    """Answer a request. At ``position`` the feed shows its change."""
 
     request_id: int
     error: ErrorCode = ErrorCode.NONE

@@ -1,7 +1,8 @@
-"""Who leads a partition, and what an election does to its ISR.
+"""Rules of elections: the leader that is chosen, and the ISR afterwards.
 
-In order: live members of the ISR as preferred, then live eligible leader replicas (KIP-966), then,
-where the topic allows it, any live replica: that one may lose records.
+Candidates in order: live members of the ISR in the order of the replicas, live eligible leader
+replicas (KIP-966), and, if the topic allows unclean elections, any live replica, which may lack
+committed records.
 """
 
 from collections.abc import Collection
@@ -15,21 +16,21 @@ from controller.core.isr import with_isr, without_replica
 
 @dataclass(frozen=True, slots=True)
 class BrokerAvailability:
-    """Who may be chosen, and who may be replaced, at this moment."""
+    """Brokers that may be elected, and brokers that may be replaced, at this moment."""
 
     eligible: Collection[BrokerId]
-    """Live, and not about to stop."""
+    """Live brokers that are not shutting down."""
     alive: Collection[BrokerId]
-    """Live: whoever leads stays, unless it is to be demoted."""
+    """Live brokers, which keep the partitions that they lead."""
     expired: Collection[BrokerId]
-    """Gone for a whole lease: nothing that they led is acknowledged by them any more."""
+    """Brokers that are gone for a whole lease, and acknowledge no writes as leaders."""
     restarted: BrokerId = NO_BROKER
-    """Has registered just now: where it leads it does so anew."""
+    """The broker that is registering: it leads its partitions in a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """What of a topic's configuration elections need."""
+    """Configuration of a topic that elections need."""
 
     min_insync_replicas: int = 1
     unclean_election: bool = False
@@ -38,7 +39,7 @@ class TopicRules:
 def choose_leader(
     partition: PartitionImage, eligible: Collection[BrokerId], *, unclean: bool = False
 ) -> BrokerId:
-    """Whom to elect; NO_BROKER when nobody may lead."""
+    """Return the broker to elect; NO_BROKER if none may lead."""
     candidates = [one for one in partition.replicas if one in partition.isr]
     candidates += [one for one in partition.replicas if one in partition.elr]
     if unclean:
@@ -49,18 +50,18 @@ def choose_leader(
 
 
 def is_unclean(partition: PartitionImage, leader: BrokerId) -> bool:
-    """Whether electing this one may lose committed records."""
+    """True if the election of ``leader`` may lose committed records."""
     return leader not in partition.isr and leader not in partition.elr
 
 
 def elect(
     partition: PartitionImage, availability: BrokerAvailability, rules: TopicRules
 ) -> PartitionImage:
-    """The partition after an election that is due; the same object when none is.
+    """Return the partition after an election that is due; the same object if none is.
 
-    For a partition without a leader the caller has made sure that the last one is expired. A
-    leader that ``restarted`` gets a new epoch although it stays: after a crash its log may end
-    earlier than before, and one offset of one epoch must never hold two records.
+    For a partition without a leader the caller has made sure that the last one may be replaced. A
+    leader that ``restarted`` stays in a new epoch: after a crash its log may end earlier than
+    before, and one offset of one epoch must never hold two records.
     """
     leader = partition.leader
     if leader in availability.alive:
@@ -76,9 +77,9 @@ def elect(
 def led_by(
     partition: PartitionImage, chosen: BrokerId, availability: BrokerAvailability, rules: TopicRules
 ) -> PartitionImage:
-    """Elected. Outside the ISR it is alone in a new one, and who was in the old one stays eligible
-    if it was elected cleanly; else the replaced leader leaves the ISR, unless that one lives and
-    stays (ADR 0012).
+    """Return the partition led by ``chosen``. A leader from outside the ISR is alone in a new one;
+    after a clean election the members of the old ISR become eligible. A leader from the ISR keeps
+    it, without the replaced leader unless that is alive and stays (ADR 0012).
     """
     old = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
     if is_unclean(partition, chosen):
@@ -93,27 +94,32 @@ def led_by(
 
 
 def next_epoch(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    """Under the next leader epoch. Without a leader the last one is remembered."""
-    known = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
+    """Return the partition with this leader, in the next leader epoch. Without a leader it keeps
+    the last known one.
+    """
+    last = partition.leader if partition.leader != NO_BROKER else partition.last_known_leader
     return replace(
         partition,
         leader=leader,
         leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        last_known_leader=known if leader == NO_BROKER else NO_BROKER,
+        last_known_leader=last if leader == NO_BROKER else NO_BROKER,
     )
 
 
 def demote(partition: PartitionImage) -> PartitionImage:
-    """Nobody leads: the first of the two writes that replace a leader that lives (ADR 0010)."""
+    """Return the partition without a leader: the first of two writes that replace a live leader
+    (ADR 0010).
+    """
     return next_epoch(partition, NO_BROKER)
 
 
 def lost_its_disk(partition: PartitionImage, broker: BrokerId, rules: TopicRules) -> PartitionImage:
-    """A replica came back without what it had acknowledged: it is in no ISR and in no ELR.
+    """Return the partition without a replica that lost acknowledged records in its ISR and ELR.
 
-    A partition with no other replica goes on with what there is. Where it was the last of the ISR
-    nobody is in it any more: it is the last-known leader, and leads only by an unclean election.
+    The only replica of a partition keeps its place. If the replica was the last member of the ISR,
+    the ISR is empty and the replica is the last known leader, which only an unclean election makes
+    leader again.
     """
     if partition.replicas == (broker,) or broker not in (*partition.isr, *partition.elr):
         return partition

@@ -1,4 +1,4 @@
-"""Deciding who leads: elections that are due, asked for, or wished for by a broker that stops."""
+"""Elections: those that are due, requested ones, and those for a broker that shuts down."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,13 +26,13 @@ from controller.core.topic_rules import rules_of
 
 @dataclass(slots=True)
 class _Drafts:
-    """Partitions as they will be, and how many elections among them are unclean."""
+    """New states of partitions, and the number of unclean elections among them."""
 
     topics: dict[TopicId, dict[int, PartitionImage]]
     unclean: int = 0
 
     def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
-        """One partition's next state; nothing when it stays."""
+        """Add the new state of a partition, unless it is the same object."""
         if after is before:
             return
         self.topics.setdefault(topic.topic_id, {})[before.partition] = after
@@ -40,7 +40,7 @@ class _Drafts:
         self.unclean += elected and is_unclean(before, after.leader)
 
     def change(self, image: ClusterImage, delta: ClusterDelta | None = None) -> Change | None:
-        """All of it; None when nothing changes."""
+        """Return all as one change, together with ``delta``; None if nothing changes."""
         if not self.topics and delta is None:
             return None
         base = delta or ClusterDelta()
@@ -51,7 +51,7 @@ class _Drafts:
 def availability_of(
     image: ClusterImage, expired: frozenset[BrokerId], restarted: BrokerId = NO_BROKER
 ) -> BrokerAvailability:
-    """As the image has it."""
+    """Return the availability of the brokers of an image."""
     live = [one for one in image.brokers.values() if not one.fenced]
     return BrokerAvailability(
         eligible=frozenset(one.broker_id for one in live if not one.shutting_down),
@@ -64,7 +64,7 @@ def availability_of(
 def due_elections(
     cluster: Cluster, replacement: LeaderReplacement, now: InstantMs
 ) -> Change | None:
-    """Every election that may and can be held now."""
+    """Return every election that is due and possible now."""
     image, expired = cluster.image, replacement.expired(now)
     availability, drafts = availability_of(image, expired), _Drafts({})
     for topic in image.topics.values():
@@ -85,8 +85,8 @@ def due_elections(
 def decide_elect_leaders(
     cluster: Cluster, asked: ElectLeaders
 ) -> tuple[Change | None, PartitionResults]:
-    """Preferred: the first write of two, the second follows by itself. Unclean: only where nobody
-    leads.
+    """Elect preferred leaders, or leaders by unclean elections where there is none. A preferred
+    leader takes two writes: this one demotes, and the election that is then due follows.
     """
     image = cluster.image
     availability, drafts = availability_of(image, frozenset()), _Drafts({})
@@ -157,7 +157,7 @@ def _unclean(
 
 
 def rebalance(cluster: Cluster) -> Change | None:
-    """Demote whoever leads in the place of a preferred replica that could."""
+    """Demote leaders whose partition has a preferred replica that could lead."""
     image = cluster.image
     availability, drafts = availability_of(image, frozenset()), _Drafts({})
     for topic in image.topics.values():
@@ -175,7 +175,9 @@ def rebalance(cluster: Cluster) -> Change | None:
 def decide_shutdown(
     cluster: Cluster, asked: ControlledShutdown
 ) -> tuple[Change | None, ShutdownProgress]:
-    """The broker leads nothing that another can lead, and is in no ISR that is one without it."""
+    """Demote the broker where another can lead, and remove it from ISRs that have other members.
+    Return the number of partitions that are still to be handed over.
+    """
     image, broker_id = cluster.image, asked.broker_id
     check_broker_epoch(image, broker_id, asked.broker_epoch)
     broker = image.brokers[broker_id]
@@ -188,8 +190,8 @@ def decide_shutdown(
             if broker_id not in partition.replicas:
                 continue
             if partition.leader in (broker_id, NO_BROKER):
-                mine = broker_id in (partition.leader, partition.last_known_leader)
-                if mine and choose_leader(partition, others) != NO_BROKER:
+                is_last = broker_id in (partition.leader, partition.last_known_leader)
+                if is_last and choose_leader(partition, others) != NO_BROKER:
                     led += 1
                     if partition.leader == broker_id:
                         drafts.put(topic, partition, demote(partition))

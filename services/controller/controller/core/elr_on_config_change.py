@@ -1,7 +1,8 @@
-"""Deciding on configuration where it concerns eligible leader replicas.
+"""Eligible leader replicas when configuration changes.
 
-They hold all that is committed because the high watermark stood still while the ISR was below
-min.insync.replicas. When that minimum changes this is not known any more: nobody stays eligible.
+They hold all committed records because the high watermark did not move while the ISR was below
+min.insync.replicas. After a change of that minimum this is uncertain, and no replica stays
+eligible.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from controller.core.topic_rules import rules_of
 def decide_configs(
     cluster: Cluster, asked: AlterConfigs
 ) -> tuple[Change | None, tuple[ConfigResult, ...]]:
-    """As ``decide_alter_configs``; partitions whose minimum changes lose their ELR."""
+    """Decide as ``decide_alter_configs``, and clear the ELR of partitions whose minimum changes."""
     change, results = decide_alter_configs(cluster, asked)
     if change is None:
         return None, results
@@ -39,7 +40,7 @@ def _minimum_changed(before: ClusterImage, after: ClusterImage, topic: TopicImag
 
 
 def without_elr(topic: TopicImage) -> TopicImage:
-    """The topic with nobody eligible that is not in sync."""
+    """Return the topic with the ELR of each partition empty."""
     return replace(
         topic,
         partitions=tuple(

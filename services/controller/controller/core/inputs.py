@@ -1,4 +1,4 @@
-"""Everything the controller can be told: plain values, with the dice already rolled."""
+"""Inputs of the controller: plain values. Random numbers are part of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ Assignment = tuple[int, tuple[BrokerId, ...]]
 
 
 class Request(NamedTuple):
-    """Which request to answer, and until when it is worth it."""
+    """Id of a request, and the time after which its reply is of no use."""
 
     request_id: int
     deadline: InstantMs
 
 
-# What happens to the controller itself.
+# Events.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """No longer the active controller, or no longer sure to be."""
+    """This replica is no longer the active controller, or no longer certain to be."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreWritten:
-    """A WriteStore is in ZooKeeper, all of it."""
+    """A WriteStore is in ZooKeeper as a whole."""
 
     write_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed:
-    """A WriteStore failed for good, or its outcome cannot be known: this term is over."""
+    """A WriteStore failed, or its outcome cannot be known: the term is over."""
 
     write_id: int
     reason: str
@@ -68,20 +68,20 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class LiveBrokersChanged:
-    """Who has a ZooKeeper session now."""
+    """The brokers that have a ZooKeeper session changed."""
 
     listing: LiveListing
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCoordinatorsChanged:
-    """Which coordinators of one kind have a ZooKeeper session now."""
+    """The coordinators of one kind that have a ZooKeeper session changed."""
 
     listing: CoordinatorListing
 
 
-# A stream is known by the epoch of the registration that it belongs to: a broker's, or a
-# coordinator's; both are numbers of one sequence.
+# A stream is identified by the epoch of its registration, a broker's or a coordinator's. Both are
+# numbers of one sequence.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +101,17 @@ class FeedLost:
 
 @dataclass(frozen=True, slots=True)
 class FeedRegained:
-    """A broker that had no stream has one."""
+    """A broker has a stream, and had none before."""
 
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: ``Controller.next_deadline``."""
+    """The time of ``Controller.next_deadline`` has come."""
 
 
-# What others ask for.
-
+# Requests.
 
 LogKey = tuple[TopicId, int]
 """Topic id and partition number."""
@@ -120,23 +119,24 @@ LogKey = tuple[TopicId, int]
 
 @dataclass(frozen=True, slots=True)
 class HeldLogs:
-    """The logs in the directories of a broker, by what they are worth."""
+    """Logs in the directories of a broker, by their soundness."""
 
     sound: frozenset[LogKey] = frozenset()
     damaged: frozenset[LogKey] = frozenset()
-    """Some batch is missing, or not what was written, but the log's end is whole."""
+    """A batch is missing or altered, but the end of the log is whole."""
     lost: frozenset[LogKey] = frozenset()
-    """The log's end may be missing: its directory failed, or it was cut short."""
+    """The end of the log may be missing: its directory failed, or it was truncated."""
     missing: frozenset[tuple[str, int]] = frozenset()
-    """By topic name: a checkpoint names them, and there is no log."""
+    """Partitions, by topic name, that a checkpoint names and that have no log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """``broker.broker_epoch`` is the transaction that made its live znode; -1: there is none.
+    """Register a broker. ``broker.broker_epoch`` is the ZooKeeper transaction that created its live
+    znode; -1: there is none.
 
-    ``cluster_id`` is what the broker's disks say, '' for new ones. ``listing`` was read after the
-    broker asked.
+    ``cluster_id`` is the one on the broker's disks; '' for new disks. ``listing`` was read after
+    the request came.
     """
 
     request: Request
@@ -145,14 +145,14 @@ class RegisterBroker:
     listing: LiveListing
     clean_stop: bool = False
     previous_broker_epoch: int = -1
-    """Under which it stopped; -1: not known."""
+    """Epoch under which the broker stopped; -1: not known."""
     held: HeldLogs | None = None
-    """None: a release that does not send it."""
+    """None: the broker's release does not send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """One topic to create; counts of -1 mean the cluster's defaults. ``topic_id`` is random."""
+    """A topic to create. Counts of -1 stand for the cluster's defaults. ``topic_id`` is random."""
 
     name: str
     topic_id: TopicId
@@ -164,7 +164,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """``dice`` (any random number) decides between brokers that are equally good."""
+    """Create topics. ``dice``, a random number, decides between equally suitable brokers."""
 
     request: Request
     topics: tuple[NewTopic, ...]
@@ -173,7 +173,7 @@ class CreateTopics:
 
 
 class TopicRef(NamedTuple):
-    """A topic by its name, or, where the name is '', by its id."""
+    """A topic by its name, or by its id if the name is ''."""
 
     name: str
     topic_id: TopicId
@@ -181,14 +181,14 @@ class TopicRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Each by name or by id."""
+    """Delete topics, each by name or by id."""
 
     request: Request
     topics: tuple[TopicRef, ...]
 
 
 class MorePartitions(NamedTuple):
-    """``partition_count`` is the new total, ``assignments`` are the added partitions', in order."""
+    """Growth of a topic: the new total, and the replicas of each added partition, in order."""
 
     name: str
     partition_count: int
@@ -206,7 +206,7 @@ class CreatePartitions:
 
 
 class ConfigOperation(IntEnum):
-    """IncrementalAlterConfigs' numbers (KIP-339)."""
+    """Operation on a key, with the numbers of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -215,7 +215,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One key of one resource."""
+    """Change of one key of a resource."""
 
     name: str
     operation: ConfigOperation
@@ -226,7 +226,7 @@ class ConfigResource(NamedTuple):
     """All changes of one resource. Type 2 is a topic, 4 a broker ('': the cluster-wide default), 32
     a group.
 
-    ``replace_all``: what is not named goes back to its default (AlterConfigs, KIP-133).
+    ``replace_all``: keys that are not named return to their defaults (AlterConfigs, KIP-133).
     """
 
     resource_type: int
@@ -245,7 +245,7 @@ class AlterConfigs:
 
 
 class CoordinatorRef(NamedTuple):
-    """One incarnation of one coordinator replica."""
+    """One process of a coordinator replica."""
 
     kind: str
     coordinator_id: int
@@ -254,19 +254,21 @@ class CoordinatorRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A broker, or a coordinator, asks for a block of producer ids that nobody else ever gets."""
+    """Allocate a block of producer ids, which is never allocated again, to a broker or a
+    coordinator.
+    """
 
     request: Request
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     coordinator: CoordinatorRef | None = None
-    """Who asks, where it is no broker."""
+    """The requester, if it is a coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterCoordinator:
-    """``coordinator.coordinator_epoch`` is the transaction that made its live znode; -1: there is
-    none. ``listing`` was read after the coordinator asked.
+    """Register a coordinator. ``coordinator.coordinator_epoch`` is the ZooKeeper transaction that
+    created its live znode; -1: there is none. ``listing`` was read after the request came.
     """
 
     request: Request
@@ -277,7 +279,7 @@ class RegisterCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class AcquireShard:
-    """The owner of a shard begins to serve it, from its log: under an owner epoch of its own."""
+    """Give the owner of a shard a new owner epoch, under which it loads and serves the shard."""
 
     request: Request
     coordinator: CoordinatorRef
@@ -285,7 +287,7 @@ class AcquireShard:
 
 
 class IsrMember(NamedTuple):
-    """One member of a proposed ISR; epoch -1 is not known."""
+    """Member of a proposed ISR. Epoch -1: not known."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -303,7 +305,7 @@ class IsrChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitions:
-    """A broker proposes ISRs of partitions that it leads (KIP-497, KIP-903)."""
+    """Agree to ISRs that a leader proposes for its partitions (KIP-497, KIP-903)."""
 
     request: Request
     broker_id: BrokerId
@@ -312,19 +314,21 @@ class AlterPartitions:
 
 
 class UnsoundReplica(NamedTuple):
-    """A replica whose disk failed, or lost bytes."""
+    """A replica whose disk failed or lost bytes."""
 
     topic_id: TopicId
     partition: int
     leader_epoch: int
-    """The latest that it has led or followed in: no fetch of it names a later one."""
+    """Latest epoch in which the replica led or followed. No fetch of it names a later one."""
     offline: bool
-    """It serves nobody; else it is damaged, and leads on until another does."""
+    """True if the replica is not served. Otherwise it is damaged, and leads until another does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportReplicas:
-    """A broker names its own unsound replicas. It asks until none is in an ISR or an ELR."""
+    """Remove unsound replicas of a broker from ISR and ELR. The broker repeats the request until
+    none is a member.
+    """
 
     request: Request
     broker_id: BrokerId
@@ -341,7 +345,9 @@ class PartitionRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Elect preferred leaders, or unclean ones where there is none. ``partitions`` None: all."""
+    """Elect preferred leaders, or by unclean elections leaders of partitions that have none.
+    ``partitions`` None: all.
+    """
 
     request: Request
     preferred: bool
@@ -349,7 +355,7 @@ class ElectLeaders:
 
 
 class Move(NamedTuple):
-    """Where one partition's replicas are to be; ``replicas`` None cancels what is under way."""
+    """Target of a partition's replicas; ``replicas`` None cancels a move that is under way."""
 
     topic: str
     partition: int
@@ -367,7 +373,9 @@ class AlterReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown:
-    """A broker wants to lead nothing any more. It asks until nothing is left."""
+    """Hand over the partitions that a broker leads. The broker repeats the request until it leads
+    none that another could lead.
+    """
 
     request: Request
     broker_id: BrokerId

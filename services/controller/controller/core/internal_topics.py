@@ -1,8 +1,8 @@
-"""Raising internal topics that have fewer replicas than brokers are configured to give them: made
+"""Internal topics with fewer replicas than the brokers' configuration asks for: they were created
 by an older release, in a smaller cluster, or by hand.
 
-Replicas are added as by a reassignment, some partitions at a time; once all are in sync
-min.insync.replicas follows.
+Replicas are added as in a reassignment, some partitions at a time. Once all are in sync,
+min.insync.replicas is raised.
 """
 
 from collections import Counter
@@ -28,33 +28,33 @@ from controller.core.reassignments import moved_to
 from controller.core.topic_rules import rules_of
 
 MOVES_MAX: Final = 5
-"""Partitions of a topic that get replicas at a time: each copies a log."""
+"""Partitions of a topic that get replicas at the same time: each copies a log."""
 
 
 def due_raise(cluster: Cluster) -> Change | None:
-    """The next step of raising an internal topic; None when none can be taken."""
-    for wanted in asked_for(cluster.image.brokers.values()):
-        topic = cluster.image.topics.get(wanted.name)
+    """Return the next step of raising an internal topic; None if there is none."""
+    for target in asked_for(cluster.image.brokers.values()):
+        topic = cluster.image.topics.get(target.name)
         if topic is None:
             continue
-        change = _more_replicas(cluster, topic, wanted.replication_factor)
-        change = change or _higher_minimum(cluster.image, topic, wanted)
+        change = _more_replicas(cluster, topic, target.replication_factor)
+        change = change or _higher_minimum(cluster.image, topic, target)
         if change is not None:
             return change
     return None
 
 
 def asked_for(brokers: Iterable[BrokerImage]) -> list[InternalTopic]:
-    """What all living brokers agree on at least: while they are restarted with another value, that
-    is the smaller one.
+    """Return the least that all live brokers ask for: while they are restarted with another value,
+    the smaller value.
     """
     least: dict[str, InternalTopic] = {}
     for one in (item for broker in brokers if not broker.fenced for item in broker.internal_topics):
-        known = least.get(one.name, one)
+        so_far = least.get(one.name, one)
         least[one.name] = InternalTopic(
             one.name,
-            min(one.replication_factor, known.replication_factor),
-            min(one.min_insync_replicas, known.min_insync_replicas),
+            min(one.replication_factor, so_far.replication_factor),
+            min(one.min_insync_replicas, so_far.min_insync_replicas),
         )
     return list(least.values())
 
@@ -83,14 +83,14 @@ def extended(
     loads: Loads,
     factor: int,
 ) -> tuple[BrokerId, ...]:
-    """These replicas and as many more as ``factor`` asks for, on living brokers: other machines,
-    other racks first, then the least loaded. As it is where there are not enough.
+    """Return ``factor`` replicas, these first. Others are on live brokers on other machines: other
+    racks first, then the least loaded. Without enough brokers the replicas stay as they are.
     """
     made = list(replicas)
     while len(made) < factor:
-        there = [brokers[one] for one in made if one in brokers]
-        nodes = {node_of(one) for one in there}
-        racks = Counter(one.rack for one in there)
+        present = [brokers[one] for one in made if one in brokers]
+        nodes = {node_of(one) for one in present}
+        racks = Counter(one.rack for one in present)
         candidates = [
             one
             for one in brokers.values()
@@ -106,13 +106,15 @@ def extended(
     return tuple(made)
 
 
-def _higher_minimum(image: ClusterImage, topic: TopicImage, wanted: InternalTopic) -> Change | None:
-    """Once every partition has its replicas, and enough in sync that none refuses writes for it."""
-    minimum = min(wanted.min_insync_replicas, wanted.replication_factor)
+def _higher_minimum(image: ClusterImage, topic: TopicImage, target: InternalTopic) -> Change | None:
+    """Raise the minimum once every partition has all replicas, and so many in sync that it accepts
+    writes with the new minimum.
+    """
+    minimum = min(target.min_insync_replicas, target.replication_factor)
     if minimum <= rules_of(image, topic).min_insync_replicas:
         return None
     for one in topic.partitions:
-        too_few = len(one.replicas) < wanted.replication_factor or len(one.isr) < minimum
+        too_few = len(one.replicas) < target.replication_factor or len(one.isr) < minimum
         if too_few or one.is_reassigning:
             return None
     raised = replace(topic, configs={**topic.configs, MIN_INSYNC: str(minimum)})

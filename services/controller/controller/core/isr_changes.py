@@ -1,4 +1,4 @@
-"""Deciding on ISRs that leaders propose: who proposes, on which state, and who would join."""
+"""Decisions on ISRs that leaders propose (AlterPartitions)."""
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId, TopicId
@@ -17,8 +17,8 @@ Drafts = dict[TopicId, dict[int, PartitionImage]]
 def decide_alter_partitions(
     cluster: Cluster, asked: AlterPartitions
 ) -> tuple[Change | None, AlteredPartitions]:
-    """Each partition stands or falls alone. Raises TidemarkError STALE_BROKER_EPOCH for a proposer
-    that is not registered so.
+    """Decide on each partition alone. Raises TidemarkError STALE_BROKER_EPOCH if the proposer is
+    not registered under its epoch.
     """
     image = cluster.image
     check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
@@ -31,12 +31,12 @@ def decide_alter_partitions(
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: BrokerId, broker_epoch: int) -> None:
-    """Raises TidemarkError unless the broker is registered under this epoch."""
+    """Raise TidemarkError STALE_BROKER_EPOCH unless the broker is registered under this epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.broker_epoch != broker_epoch:
-        known = "not registered" if broker is None else f"registered under {broker.broker_epoch}"
+        state = "not registered" if broker is None else f"registered under {broker.broker_epoch}"
         raise TidemarkError(
-            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is {known}, not {broker_epoch}"
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is {state}, not {broker_epoch}"
         )
 
 
@@ -62,7 +62,9 @@ def _decide(
 def _refusal(
     image: ClusterImage, partition: PartitionImage, broker_id: BrokerId, change: IsrChange
 ) -> ErrorCode:
-    """The epochs are asked first: a refusal behind them means that this was never agreed."""
+    """Return the error of a proposal. Epochs are checked first, so that any other error means that
+    the proposal was never agreed.
+    """
     if change.leader_epoch > partition.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if partition.leader != broker_id or change.leader_epoch < partition.leader_epoch:
@@ -81,7 +83,7 @@ def _refusal(
 
 
 def _may_join(image: ClusterImage, broker_id: BrokerId, broker_epoch: int) -> bool:
-    """It lives, in the incarnation that the leader saw (KIP-903)."""
+    """True if the broker is alive, under the epoch that the leader has seen (KIP-903)."""
     broker = image.brokers.get(broker_id)
     return (
         broker is not None

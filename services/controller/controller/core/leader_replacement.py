@@ -140,7 +140,7 @@ class LeaderReplacement:
         brokers: Mapping[BrokerId, BrokerImage],
         expired: frozenset[BrokerId],
     ) -> bool:
-        """True if the last leader of a partition without a leader acknowledges no more writes."""
+        """True if the last leader of a partition without a leader acknowledges nothing more."""
         last = partition.last_known_leader
         broker = brokers.get(last)
         if last == NO_BROKER or last in expired or broker is None:

@@ -1,18 +1,18 @@
-"""Limits: how much the controller takes on, and how long it waits."""
+"""Bounds and delays of the controller."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much the controller takes on."""
+    """Bounds and delays of the controller. The configuration sets most of them."""
 
-    requests_waiting_max: int = 4_096  # beyond it the answer is REQUEST_TIMED_OUT at once
+    requests_waiting_max: int = 4_096  # further requests get REQUEST_TIMED_OUT at once
     lease_ms: int = 3_000
     feed_lost_fence_ms: int = 500
     no_subscriber_resign_ms: int = 20_000  # since the term began; 0: never
-    rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored by themselves
-    shard_moves_max: int = 5  # of a kind, at a time, for the sake of balance
+    rebalance_interval_ms: int = 300_000  # 0: preferred leaders are not restored automatically
+    shard_moves_max: int = 5  # moves for balance at a time, of each kind of coordinator
     shard_move_interval_ms: int = 1_000
 
     def __post_init__(self) -> None:

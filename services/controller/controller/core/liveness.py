@@ -1,5 +1,5 @@
-"""Who is there: a broker lives while the live znode of its registered incarnation does; so does a
-coordinator.
+"""Liveness: a broker, or a coordinator, is alive while the live znode of its registered process
+exists.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tidemark.model.metadata import BrokerImage, CoordinatorImage
 
 
 class Incarnation(NamedTuple):
-    """One start of one broker."""
+    """One process of a broker."""
 
     broker_id: BrokerId
     incarnation_id: bytes
@@ -19,7 +19,7 @@ class Incarnation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveListing:
-    """Every incarnation with a session, as of ZooKeeper transaction ``zxid``: higher is newer."""
+    """Broker processes with a session, as of ZooKeeper transaction ``zxid`` (higher is newer)."""
 
     zxid: int
     live: frozenset[Incarnation] = field(default_factory=frozenset)
@@ -30,8 +30,8 @@ NOBODY: Final = LiveListing(-1)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorListing:
-    """Every incarnation of one kind with a session, as of a ZooKeeper transaction: id and
-    incarnation id.
+    """All coordinator processes of one kind with a session, by id and incarnation id, as of
+    ZooKeeper transaction ``zxid``.
     """
 
     kind: str
@@ -39,24 +39,24 @@ class CoordinatorListing:
     live: frozenset[tuple[int, bytes]] = field(default_factory=frozenset)
 
     def has(self, coordinator: CoordinatorImage) -> bool:
-        """Whether this very incarnation has one."""
+        """True if this process has a session."""
         return (coordinator.coordinator_id, coordinator.incarnation_id) in self.live
 
 
 def incarnation_of(broker: BrokerImage) -> Incarnation:
-    """Whose session keeps this registration alive."""
+    """Return the process whose session keeps this registration alive."""
     return Incarnation(broker.broker_id, broker.incarnation_id)
 
 
 def newer(one: LiveListing, other: LiveListing) -> LiveListing:
-    """Listings are read by different tasks: one that was read earlier must not undo a later one."""
+    """Return the newer listing. Several tasks read listings, in any order."""
     return one if one.zxid >= other.zxid else other
 
 
 def vanished(
     brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing
 ) -> tuple[BrokerImage, ...]:
-    """Brokers that count as alive and no longer are."""
+    """Return the brokers that count as alive and have no session."""
     return tuple(
         broker
         for broker in brokers.values()
@@ -65,5 +65,5 @@ def vanished(
 
 
 def alive(brokers: Mapping[BrokerId, BrokerImage]) -> frozenset[BrokerId]:
-    """Who may lead."""
+    """Return the brokers that are not fenced."""
     return frozenset(broker.broker_id for broker in brokers.values() if not broker.fenced)

@@ -1,4 +1,4 @@
-"""Where replicas go: leaders even over brokers, replicas over racks, never two on one node."""
+"""Placement of replicas: leaders evenly over brokers, replicas over racks, no two on one node."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ Replicas = tuple[BrokerId, ...]
 
 
 class Site(NamedTuple):
-    """Where a broker is. ``turn`` breaks ties: the dice turn the circle of brokers."""
+    """Place of a broker. ``turn`` breaks ties: its position after a random rotation of brokers."""
 
     broker_id: BrokerId
     rack: str
@@ -24,7 +24,7 @@ class Site(NamedTuple):
 
 
 def node_of(broker: BrokerImage) -> str:
-    """The machine a broker runs on; a broker that does not say is taken to have one of its own."""
+    """Return the machine of a broker. A broker that names none counts as alone on a machine."""
     return broker.node or f"broker-{broker.broker_id}"
 
 
@@ -37,11 +37,12 @@ def place(
     replication_factor: int,
     dice: int,
 ) -> list[Replicas]:
-    """Replicas, preferred first, for ``partition_count`` new partitions of one topic.
+    """Return the replicas, preferred first, of ``partition_count`` new partitions of one topic.
 
-    ``loads`` is what brokers carry already, ``existing`` the topic's partitions so far. Spread
-    within the topic comes first, over the cluster second. A fenced broker gets a replica only where
-    live ones do not suffice, and is never first. Raises TidemarkError INVALID_REPLICATION_FACTOR.
+    ``loads`` are the present loads of brokers, ``existing`` the present partitions of the topic.
+    Balance within the topic comes first, balance over the cluster second. A fenced broker gets a
+    replica only if there are too few live ones, and is never first. Raises TidemarkError
+    INVALID_REPLICATION_FACTOR.
     """
     sites = _sites(brokers, dice)
     _check_enough(sites, replication_factor)
@@ -97,7 +98,9 @@ def _check_enough(sites: Sequence[Site], replication_factor: int) -> None:
 def _place_one(
     sites: Sequence[Site], own: Loads, total: Loads, replication_factor: int
 ) -> Replicas:
-    """Greedy: a choice takes one node only, so that enough nodes at the start are enough."""
+    """Choose the replicas of one partition, greedily. Each choice takes one node, so that enough
+    nodes at the start suffice.
+    """
     first = min(
         (site for site in sites if not site.fenced),
         key=lambda site: (
@@ -132,7 +135,7 @@ def _place_one(
 def check_assignment(
     replicas: Replicas, brokers: dict[BrokerId, BrokerImage], replication_factor: int | None
 ) -> None:
-    """Raises TidemarkError INVALID_REPLICA_ASSIGNMENT for what must not be assigned by hand."""
+    """Raise TidemarkError INVALID_REPLICA_ASSIGNMENT for an assignment that is not allowed."""
     problem = _assignment_problem(replicas, brokers, replication_factor)
     if problem is not None:
         raise TidemarkError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

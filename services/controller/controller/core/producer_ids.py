@@ -1,4 +1,4 @@
-"""Producer ids in blocks: each is given out once, for good, to whoever asks and is registered."""
+"""Blocks of producer ids. Each id is allocated once, to a registered broker or coordinator."""
 
 from typing import Final
 
@@ -15,7 +15,9 @@ PRODUCER_ID_BLOCK: Final = 1_000
 def decide_producer_ids(
     cluster: Cluster, asked: AllocateProducerIds
 ) -> tuple[Change | None, ProducerIds]:
-    """The next block. Raises TidemarkError to a stranger, and to who has registered anew since."""
+    """Allocate the next block. Raises TidemarkError for a requester that is not registered, or that
+    another process of its id has replaced.
+    """
     if asked.coordinator is None:
         _check_broker(cluster.image, asked)
     else:
@@ -39,15 +41,15 @@ def _check_broker(image: ClusterImage, asked: AllocateProducerIds) -> None:
 
 
 def _check_coordinator(image: ClusterImage, asked: CoordinatorRef) -> None:
-    known = image.coordinators.get((asked.kind, asked.coordinator_id))
-    if known is None:
+    registered = image.coordinators.get((asked.kind, asked.coordinator_id))
+    if registered is None:
         raise TidemarkError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"No {asked.kind} coordinator with id {asked.coordinator_id} found.",
         )
-    if known.incarnation_id != asked.incarnation_id:
+    if registered.incarnation_id != asked.incarnation_id:
         raise TidemarkError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"{asked.kind} coordinator {asked.coordinator_id} is incarnation"
-            f" {known.incarnation_id.hex()}, not {asked.incarnation_id.hex()}",
+            f" {registered.incarnation_id.hex()}, not {asked.incarnation_id.hex()}",
         )

@@ -1,4 +1,4 @@
-"""Moving replicas (KIP-455): the new ones are added, catch up, and only then the old ones go."""
+"""Moves of replicas (KIP-455): new ones are added and catch up; then old ones are removed."""
 
 from dataclasses import replace
 
@@ -14,25 +14,25 @@ from controller.core.placement import check_assignment
 
 
 def target_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
-    """Where the replicas are to be in the end."""
+    """Return the replicas at the end of the move that is under way."""
     return tuple(one for one in partition.replicas if one not in partition.removing)
 
 
 def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
-    """Where they were before the move that is under way."""
+    """Return the replicas before the move that is under way."""
     return tuple(one for one in partition.replicas if one not in partition.adding)
 
 
 def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> PartitionImage:
-    """The partition on its way to ``target``, from wherever it was before any move.
+    """Return the partition as it begins to move to ``target``, from its replicas before any move.
 
-    What an earlier move had added goes at once; a leader among that is demoted. Raises
-    TidemarkError where nobody else is in sync.
+    Replicas that an earlier move added are removed at once; a leader among them is demoted. Raises
+    TidemarkError INVALID_REPLICA_ASSIGNMENT if no other replica is in sync.
     """
     original = original_of(partition)
     everyone = (*target, *(one for one in original if one not in target))
     isr = tuple(one for one in partition.isr if one in everyone)
-    _require_somebody(isr, partition)
+    _require_member(isr, partition)
     made = replace(
         partition,
         replicas=everyone,
@@ -46,10 +46,12 @@ def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> Partiti
 
 
 def cancelled(partition: PartitionImage) -> PartitionImage:
-    """Back to where it was. Raises TidemarkError where only new replicas are in sync."""
+    """Return the partition with its replicas before the move. Raises TidemarkError
+    INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync.
+    """
     original = original_of(partition)
     isr = tuple(one for one in partition.isr if one in original)
-    _require_somebody(isr, partition)
+    _require_member(isr, partition)
     made = replace(
         partition,
         replicas=original,
@@ -62,7 +64,7 @@ def cancelled(partition: PartitionImage) -> PartitionImage:
     return demote(made) if made.leader not in (*original, NO_BROKER) else made
 
 
-def _require_somebody(isr: tuple[BrokerId, ...], partition: PartitionImage) -> None:
+def _require_member(isr: tuple[BrokerId, ...], partition: PartitionImage) -> None:
     if partition.isr and not isr:
         raise TidemarkError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -71,7 +73,9 @@ def _require_somebody(isr: tuple[BrokerId, ...], partition: PartitionImage) -> N
 
 
 def completed(partition: PartitionImage) -> PartitionImage:
-    """Once all of the target is in sync, the others go; a leader among them is demoted first."""
+    """Return the partition with its target replicas alone, once all of them are in sync. A leader
+    that is removed is demoted first.
+    """
     target = target_of(partition)
     if not partition.is_reassigning or not set(target) <= set(partition.isr):
         return partition
@@ -90,7 +94,7 @@ def completed(partition: PartitionImage) -> PartitionImage:
 def decide_reassignments(
     cluster: Cluster, asked: AlterReassignments
 ) -> tuple[Change | None, PartitionResults]:
-    """Each partition stands or falls alone."""
+    """Decide on each partition alone."""
     image = cluster.image
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     results: list[PartitionResult] = []

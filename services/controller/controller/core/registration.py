@@ -1,4 +1,4 @@
-"""Deciding on a broker that registers: whether it may, and what it still has of what it had."""
+"""Registration of brokers: admission, and the consequences for replicas that were not kept."""
 
 from dataclasses import replace
 
@@ -21,17 +21,17 @@ _NO_ZNODE = BrokerEpoch(-1)
 def decide_registration(
     cluster: Cluster, asked: RegisterBroker, listing: LiveListing
 ) -> tuple[Change | None, Registered]:
-    """Unfence a broker under its new epoch. Where it led it leads in the next leader epoch; ISR and
-    ELR it leaves where it has not kept what it had.
+    """Unfence a broker under its new epoch. It leads its partitions in the next leader epoch, and
+    leaves ISR and ELR of partitions whose log it has not kept.
     """
     image, broker = cluster.image, asked.broker
-    known = image.brokers.get(broker.broker_id)
+    last = image.brokers.get(broker.broker_id)
     problem = _problem(image, asked, listing)
     if problem is not None:
         raise problem
     registered = Registered(broker.broker_epoch, image.cluster_id)
-    is_repeated = known == broker  # asked again, for want of our answer
-    holdings = _holdings(known, asked)
+    is_repeated = last == broker  # the first answer was lost
+    holdings = _holdings(last, asked)
     joined = replace(image, brokers={**image.brokers, broker.broker_id: broker})
     restarted = NO_BROKER if is_repeated else broker.broker_id
     availability = availability_of(joined, frozenset(), restarted=restarted)
@@ -57,56 +57,56 @@ def decide_registration(
     return Change(delta), registered
 
 
-def _holdings(known: BrokerImage | None, asked: RegisterBroker) -> Holdings:
-    if known is None:
+def _holdings(last: BrokerImage | None, asked: RegisterBroker) -> Holdings:
+    if last is None:
         return Holdings(None, nothing_kept=False, directory_gone=False)
     if asked.held is None:
-        kept = has_kept_its_disks(known, asked)
+        kept = has_kept_its_disks(last, asked)
         return Holdings(None, nothing_kept=not kept, directory_gone=False)
-    before, now = set(known.log_dir_ids), set(asked.broker.log_dir_ids)
-    # A log in another directory may be one of long ago: of a disk that was put back, for example.
+    before, now = set(last.log_dir_ids), set(asked.broker.log_dir_ids)
+    # A log in another directory may be outdated: an old disk that was put back, for example.
     all_others = bool(before) and before.isdisjoint(now)
     return Holdings(
         asked.held,
-        nothing_kept=all_others or not has_kept_its_page_cache(known, asked),
+        nothing_kept=all_others or not has_kept_its_page_cache(last, asked),
         directory_gone=not before <= now,
     )
 
 
-def has_kept_its_disks(known: BrokerImage, asked: RegisterBroker) -> bool:
-    """Whether all that it acknowledged is still there, of a broker that does not name its logs: the
-    same directories, with all that was in the page cache.
+def has_kept_its_disks(last: BrokerImage, asked: RegisterBroker) -> bool:
+    """True if a broker that does not list its logs has all records that it acknowledged: it has the
+    same log directories, with all that was in the page cache.
     """
     broker = asked.broker
-    same = not known.log_dir_ids or set(known.log_dir_ids) == set(broker.log_dir_ids)
-    is_same_process = known.incarnation_id == broker.incarnation_id
-    return is_same_process or (same and has_kept_its_page_cache(known, asked))
+    same = not last.log_dir_ids or set(last.log_dir_ids) == set(broker.log_dir_ids)
+    is_same_process = last.incarnation_id == broker.incarnation_id
+    return is_same_process or (same and has_kept_its_page_cache(last, asked))
 
 
-def has_kept_its_page_cache(known: BrokerImage, asked: RegisterBroker) -> bool:
-    """Whether what was written is there or on disk: the same kernel, whose page cache survives any
-    end of a process, or a stop in order.
+def has_kept_its_page_cache(last: BrokerImage, asked: RegisterBroker) -> bool:
+    """True if all written records are in the page cache or on disk: after a clean stop, or under
+    the same kernel, whose page cache survives any end of a process.
     """
     broker = asked.broker
-    if known.incarnation_id == broker.incarnation_id:
+    if last.incarnation_id == broker.incarnation_id:
         return True
-    in_order = asked.clean_stop and asked.previous_broker_epoch == known.broker_epoch
-    return in_order or not known.boot_id or known.boot_id == broker.boot_id
+    in_order = asked.clean_stop and asked.previous_broker_epoch == last.broker_epoch
+    return in_order or not last.boot_id or last.boot_id == broker.boot_id
 
 
-def check_predecessor(known: BrokerImage | None, broker: BrokerImage, lease_left_ms: int) -> None:
-    """Raises TidemarkError DUPLICATE_BROKER_REGISTRATION, to be tried again, while another process
-    of the broker id may hold its lease. One that shares a log directory has locked it: the other
-    one has ended.
+def check_predecessor(last: BrokerImage | None, broker: BrokerImage, lease_left_ms: int) -> None:
+    """Raise TidemarkError DUPLICATE_BROKER_REGISTRATION, which is retried, while another process of
+    the broker id may hold its lease. A broker that shares a log directory with that process has
+    locked it, so the process has ended.
     """
-    if known is None or lease_left_ms <= 0 or known.incarnation_id == broker.incarnation_id:
+    if last is None or lease_left_ms <= 0 or last.incarnation_id == broker.incarnation_id:
         return
-    if not known.log_dir_ids or set(known.log_dir_ids) & set(broker.log_dir_ids):
+    if not last.log_dir_ids or set(last.log_dir_ids) & set(broker.log_dir_ids):
         return
     raise TidemarkError(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         f"Broker {broker.broker_id} was last registered by incarnation"
-        f" {known.incarnation_id.hex()}, with other log directories; that process may be alive and"
+        f" {last.incarnation_id.hex()}, with other log directories; that process may be alive and"
         f" hold its lease for {lease_left_ms} ms more: register again then",
     )
 
@@ -130,29 +130,27 @@ def _problem(
             f"broker {broker.broker_id} has no live znode for incarnation"
             f" {broker.incarnation_id.hex()}: it must create one before it registers",
         )
-    known = image.brokers.get(broker.broker_id)
-    return None if known is None else _outlived(known, broker, listing)
+    last = image.brokers.get(broker.broker_id)
+    return None if last is None else _outlived(last, broker, listing)
 
 
-def _outlived(
-    known: BrokerImage, broker: BrokerImage, listing: LiveListing
-) -> TidemarkError | None:
+def _outlived(last: BrokerImage, broker: BrokerImage, listing: LiveListing) -> TidemarkError | None:
     """Return why the registered process keeps the broker id; None: the other one may have it."""
     if (
-        not known.fenced
-        and incarnation_of(known) in listing.live
-        and known.incarnation_id != broker.incarnation_id
+        not last.fenced
+        and incarnation_of(last) in listing.live
+        and last.incarnation_id != broker.incarnation_id
     ):
         return TidemarkError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker is registered with id {broker.broker_id}: incarnation"
-            f" {known.incarnation_id.hex()}, whose ZooKeeper session is alive",
+            f" {last.incarnation_id.hex()}, whose ZooKeeper session is alive",
         )
-    if broker.broker_epoch < known.broker_epoch:
-        # Leaders refuse fetches of an older epoch than they have seen: epochs never fall.
+    if broker.broker_epoch < last.broker_epoch:
+        # Leaders refuse fetches of an older epoch than they have seen, so epochs must not fall.
         return TidemarkError(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {broker.broker_id} was registered with epoch {known.broker_epoch}; the live"
+            f"broker {broker.broker_id} was registered with epoch {last.broker_epoch}; the live"
             f" znode of incarnation {broker.incarnation_id.hex()} has epoch {broker.broker_epoch},"
             " and must be made again",
         )

@@ -1,8 +1,8 @@
-"""Who serves which shard: the shards of a coordinator's state topic, spread over live replicas.
+"""Owners of shards: the shards of a coordinator's state topic, spread over live replicas.
 
-A shard is one partition of the state topic. The owner epoch rises whenever a shard is given to a
-replica, and whenever its owner acquires it: whoever writes with a lower one is refused by the
-partition itself. So a shard may move at once, without waiting for its last owner.
+A shard is one partition of the state topic. Its owner epoch rises whenever the shard is assigned,
+and whenever its owner acquires it. The partition refuses writes with a lower owner epoch, so a
+shard can move at once, without waiting for its last owner.
 """
 
 from collections import Counter
@@ -12,22 +12,22 @@ from typing import Final
 from tidemark.model.metadata import NO_COORDINATOR, TXN, ShardOwner
 
 STATE_TOPICS: Final = {TXN: "__transaction_state"}
-"""The topic that holds the state of each kind of coordinator, a partition a shard."""
+"""Topic with the state of each kind of coordinator. Each of its partitions is a shard."""
 
 Owners = tuple[ShardOwner, ...]
 
 
 def assign(owners: Owners, live: Set[int], shard_count: int) -> Owners:
-    """The shards that change hands now: those of nobody and of the dead go to whoever of the live
-    has least, and are nobody's when nobody lives. The others stay where they are.
+    """Return the shards that get another owner. A shard without a live owner goes to the live
+    replica with the fewest shards, or has no owner if there is none. Other shards stay.
 
-    ``shard_count`` may exceed ``owners`` (the topic is new, or has grown), and is not obeyed when
-    it is less: a shard's epoch is never forgotten.
+    ``shard_count`` may exceed ``owners``, if the topic is new or has grown. A smaller value is
+    ignored: the epoch of a shard is never forgotten.
     """
-    known = extended(owners, shard_count)
-    loads = _loads(known, live)
+    every = extended(owners, shard_count)
+    loads = _loads(every, live)
     changed = []
-    for one in known:
+    for one in every:
         if one.coordinator_id in loads:
             continue
         if loads:
@@ -42,8 +42,8 @@ def assign(owners: Owners, live: Set[int], shard_count: int) -> Owners:
 
 
 def rebalance(owners: Owners, live: Set[int], moves_max: int) -> Owners:
-    """Moves that bring the live closer to each having the same, within one; as few as that takes,
-    and no more than ``moves_max`` at a time: each costs a reading of the shard's log.
+    """Return the fewest moves after which no live replica has two shards more than another, but at
+    most ``moves_max`` of them: after each move the shard's log has to be read.
     """
     assert moves_max > 0, "moves_max"
     loads = _loads(owners, live)
@@ -60,32 +60,32 @@ def rebalance(owners: Owners, live: Set[int], moves_max: int) -> Owners:
 
 
 def needs_rebalancing(owners: Owners, live: Set[int]) -> bool:
-    """Whether somebody has two more than somebody else."""
+    """True if one live replica has two shards more than another."""
     return is_uneven(_loads(owners, live))
 
 
 def is_uneven(loads: Counter[int]) -> bool:
-    """Of counted shards, a count for each of the live."""
+    """True if two of these numbers of shards, one for each live replica, differ by more than 1."""
     return bool(loads) and max(loads.values()) - min(loads.values()) > 1
 
 
 def given_to(owner: ShardOwner, coordinator_id: int) -> ShardOwner:
-    """The shard's next owner, maybe the same one: under a higher epoch."""
+    """Return the shard with its next owner, which may be the same one, under a higher epoch."""
     return ShardOwner(owner.shard, coordinator_id, owner.owner_epoch + 1)
 
 
 def extended(owners: Owners, shard_count: int) -> Owners:
-    """With shards of nobody up to ``shard_count``."""
+    """Return the owners, with shards that have none up to ``shard_count``."""
     return owners + tuple(map(ShardOwner, range(len(owners), shard_count)))
 
 
 def of_coordinator(owners: Iterable[ShardOwner], coordinator_id: int) -> Owners:
-    """What one replica owns."""
+    """Return the shards of one replica."""
     return tuple(one for one in owners if one.coordinator_id == coordinator_id)
 
 
 def check_owners(owners: Owners, live: Set[int]) -> None:
-    """Assert what holds for every kind."""
+    """Assert the invariants of the owners of one kind."""
     for number, one in enumerate(owners):
         assert one.shard == number, f"shard {one.shard} is in place {number}"
         assert one.owner_epoch >= 0, "owner epochs only rise"

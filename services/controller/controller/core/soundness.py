@@ -1,11 +1,10 @@
-"""Deciding on replicas that do not prove what was committed: their disk failed, or lost bytes.
+"""Decisions on unsound replicas: their disk failed or lost bytes that may have been committed.
 
-Such a replica leaves ISR and ELR, so that it does not lead, and comes back as a follower: it takes
-what the leader has, and no other replica is cut to what it has left. There are two kinds.
+Such a replica leaves ISR and ELR, so that it does not lead, and returns as a follower: it copies
+the leader's log, and no other replica truncates its log to the unsound one. There are two kinds.
 
-    lost      the end of its log may be missing: leading, it would have others cut what it lacks
-    damaged   a batch before the end is missing, or not what was written: it may lead where nobody
-              else could
+    lost      the end of its log may be missing: if it led, others would truncate what it lacks
+    damaged   a batch before the end is missing or altered: it may lead if no other replica can
 """
 
 from collections.abc import Mapping
@@ -41,7 +40,7 @@ _Drafts = dict[TopicId, dict[int, PartitionImage]]
 
 
 class Soundness(Enum):
-    """What a replica is worth as a witness."""
+    """Soundness of a replica's log."""
 
     SOUND = "sound"
     DAMAGED = "damaged"
@@ -50,19 +49,19 @@ class Soundness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What of its replicas a broker that registers has kept."""
+    """Logs that a registering broker has kept."""
 
     logs: HeldLogs | None
-    """None: a release that does not send it; then it has kept all or nothing."""
+    """None: the broker's release does not send them. Then it has kept all or nothing."""
     nothing_kept: bool
-    """The page cache is gone and was not written out, or all log directories are others (without
-    ``logs``: one of them is).
+    """True if the page cache was lost before it was written, or all log directories are others;
+    without ``logs`` also if any log directory is another.
     """
     directory_gone: bool
-    """One of its log directories is missing."""
+    """True if one of its log directories is missing."""
 
     def soundness(self, topic: TopicImage, partition: PartitionImage) -> Soundness:
-        """Of one of its replicas."""
+        """Return the soundness of the broker's replica of a partition."""
         if self.nothing_kept:
             return Soundness.LOST
         logs, key = self.logs, (topic.topic_id, partition.partition)
@@ -77,8 +76,8 @@ class Holdings:
 
 
 def is_untouched(partition: PartitionImage) -> bool:
-    """Whether leader and ISR are those of its creation. A member that has not made its log yet has
-    not fetched either, so that nothing is committed: its log is empty, not lost.
+    """True if leader and ISR are those of the partition's creation. A member without a log has not
+    fetched yet, so nothing is committed: its log is empty, not lost.
     """
     return (
         partition.leader_epoch == FIRST_LEADER_EPOCH
@@ -94,8 +93,8 @@ def without_unsound(
     availability: BrokerAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
-    """The partition without an unsound replica in ISR and ELR; the same object when it stays: as
-    the only replica, or damaged where no other member of ISR or ELR could lead.
+    """Return the partition without an unsound replica in ISR and ELR. Return the same object if the
+    replica stays: it is sound, the only one, or damaged and no other member could lead.
     """
     if soundness is Soundness.SOUND:
         return partition
@@ -108,8 +107,8 @@ def without_unsound(
 def decide_report(
     cluster: Cluster, asked: ReportReplicas
 ) -> tuple[Change | None, ReportedReplicas]:
-    """Each replica stands or falls alone. Raises TidemarkError STALE_BROKER_EPOCH for a broker that
-    is not registered so.
+    """Decide on each replica alone. Raises TidemarkError STALE_BROKER_EPOCH if the broker is not
+    registered under its epoch.
     """
     image, broker_id = cluster.image, asked.broker_id
     check_broker_epoch(image, broker_id, asked.broker_epoch)
@@ -129,7 +128,7 @@ def decide_report(
 
 
 def _unclean(cluster: Cluster, drafts: _Drafts) -> int:
-    """How many of the elections may have lost committed records."""
+    """Count the elections that may have lost committed records."""
     topics = cluster.image.topics_by_id
     return sum(
         after.leader not in (NO_BROKER, topics[topic_id].partitions[number].leader)
@@ -149,13 +148,13 @@ def _judge(
 ) -> ErrorCode:
     if not 0 <= reported.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known: Mapping[int, PartitionImage] = drafts.get(topic.topic_id, {})
-    before = known.get(reported.partition, topic.partitions[reported.partition])
+    changed: Mapping[int, PartitionImage] = drafts.get(topic.topic_id, {})
+    before = changed.get(reported.partition, topic.partitions[reported.partition])
     if broker not in before.replicas:
         return ErrorCode.NONE
     is_member = broker in (*before.isr, *before.elr)
     if not is_member and reported.leader_epoch < before.leader_epoch:
-        return ErrorCode.NONE  # no fetch of it counts in the present epoch
+        return ErrorCode.NONE  # no fetch of the replica names the present epoch
     after = _reported(before, reported, broker, availability, rules)
     if is_member and broker in (*after.isr, *after.elr):
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
@@ -170,8 +169,9 @@ def _reported(
     availability: BrokerAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
-    """Out of ISR and ELR, under another leader epoch: a fetch that it sent before it reported must
-    not bring it back. A leader that serves nobody is replaced in the same write.
+    """Return the partition without the replica in ISR and ELR, in another leader epoch: a fetch
+    that the replica sent before its report must not bring it back. A leader that is offline is
+    replaced in the same write.
     """
     soundness = Soundness.LOST if reported.offline else Soundness.DAMAGED
     after = without_unsound(before, broker, soundness, availability=availability, rules=rules)

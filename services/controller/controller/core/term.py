@@ -169,7 +169,7 @@ class ActiveTerm:
                 else:
                     self._replacement.elected(key)
 
-    # Decisions that nobody requested.
+    # Decisions without a request.
 
     def store_ops(self, change: Change) -> tuple[StoreOp, ...]:
         """Return the writes that store a change, in order."""
@@ -195,7 +195,7 @@ class ActiveTerm:
         return effects
 
     def should_resign(self, now: InstantMs) -> bool:
-        """True if this controller is cut off from every live broker: another may not be (J7)."""
+        """True if this controller is cut off from every live broker: another may not be."""
         return self._replacement.should_resign(self.image.brokers, now)
 
     def due_change(self, now: InstantMs) -> Change | None:

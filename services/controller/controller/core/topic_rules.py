@@ -1,4 +1,4 @@
-"""What of a topic's configuration decides about leaders: its own settings over the cluster's."""
+"""Configuration of a topic that elections need: its own settings, else the cluster's defaults."""
 
 from typing import Final
 
@@ -11,7 +11,9 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def rules_of(image: ClusterImage, topic: TopicImage) -> TopicRules:
-    """As far as the controller knows: a default in one broker's own file is that broker's."""
+    """Return a topic's rules for elections. Defaults in the configuration file of a single broker
+    are not known here.
+    """
     if not topic.configs and not image.broker_configs:
         return TopicRules()
     defaults = topic_defaults(image.broker_configs.get(CLUSTER_WIDE, {}))

@@ -1,4 +1,4 @@
-"""Deciding on topics: create, delete, grow. Each topic of a request stands or falls alone."""
+"""Decisions on topics: create, delete, add partitions. Each topic of a request is decided alone."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,12 +26,12 @@ from controller.core.placement import Replicas, check_assignment, place
 
 UNSET: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""The one name that Kafka reserves; other names with two underscores are anyone's."""
+"""The only name that Kafka reserves. Clients may create other names with two underscores."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a request gets that names no counts, and how much one request may ask for."""
+    """Defaults of requests that name no counts, and bounds of requests."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -46,7 +46,7 @@ class TopicDefaults:
 
 
 class _Draft:
-    """The cluster with what this request was granted so far: its topics see one another."""
+    """The cluster with all topics that a request has created so far."""
 
     def __init__(self, cluster: Cluster, defaults: TopicDefaults, dice: int) -> None:
         self.cluster = cluster
@@ -58,7 +58,7 @@ class _Draft:
         self.partitions_left = defaults.partitions_per_request_max
 
     def spend(self, partition_count: int) -> None:
-        """Raises TidemarkError POLICY_VIOLATION beyond the bound."""
+        """Count new partitions. Raises TidemarkError POLICY_VIOLATION beyond the bound."""
         if partition_count > self.partitions_left:
             raise TidemarkError(
                 ErrorCode.POLICY_VIOLATION,
@@ -70,7 +70,7 @@ class _Draft:
     def place(
         self, existing: Iterable[Replicas], partition_count: int, replication_factor: int
     ) -> list[Replicas]:
-        """New partitions' replicas, counted in. Raises TidemarkError."""
+        """Place the replicas of new partitions, and count them. Raises TidemarkError."""
         existing = tuple(existing)
         self.spend(partition_count)
         placed = place(
@@ -113,13 +113,13 @@ def _change(topics: list[TopicImage], *, validate_only: bool) -> Change | None:
     return Change(ClusterDelta(topics_changed=tuple(topics)))
 
 
-# Create.
+# Creation.
 
 
 def decide_create_topics(
     cluster: Cluster, asked: CreateTopics, defaults: TopicDefaults
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
-    """What to write, and what to answer once it is written."""
+    """Return the change, if any, and the results to send once it is written."""
     draft = _Draft(cluster, defaults, asked.dice)
     twice = _twice(topic.name for topic in asked.topics)
     created: list[TopicImage] = []
@@ -244,18 +244,18 @@ def _check_replicas(draft: _Draft, assignment: list[Replicas]) -> None:
         )
 
 
-# Delete.
+# Deletion.
 
 
 def decide_delete_topics(
     cluster: Cluster, asked: DeleteTopics
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
-    """What to write, and what to answer once it is written."""
-    found = [(ref, _find(cluster, ref)) for ref in asked.topics]
-    twice = _twice(topic.name for _, topic in found if topic is not None)
+    """Return the change, if any, and the results to send once it is written."""
+    named = [(ref, _find(cluster, ref)) for ref in asked.topics]
+    twice = _twice(topic.name for _, topic in named if topic is not None)
     deleted: list[TopicImage] = []
     results: list[TopicResult] = []
-    for ref, topic in found:
+    for ref, topic in named:
         if topic is None:
             results.append(_unknown(ref))
         elif topic.name in twice:
@@ -272,7 +272,7 @@ def decide_delete_topics(
 
 
 def _undeletable(name: str) -> TidemarkError:
-    """Kafka deletes them when an administrator says so; nothing would be left of what they hold."""
+    """Return the refusal to delete an internal topic. Kafka deletes them, with all their state."""
     return TidemarkError(
         ErrorCode.INVALID_REQUEST,
         f"Topic '{name}' is internal: deleting it would lose the durable state of every group or"
@@ -300,13 +300,13 @@ def _unknown(ref: TopicRef) -> TopicResult:
     return TopicResult(ref.name, ref.topic_id, code, words)
 
 
-# More partitions.
+# Additional partitions.
 
 
 def decide_create_partitions(
     cluster: Cluster, asked: CreatePartitions, defaults: TopicDefaults
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
-    """What to write, and what to answer once it is written."""
+    """Return the change, if any, and the results to send once it is written."""
     draft = _Draft(cluster, defaults, asked.dice)
     twice = _twice(more.name for more in asked.topics)
     grown: list[TopicImage] = []

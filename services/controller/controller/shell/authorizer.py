@@ -1,12 +1,12 @@
-"""Who may do what. Every RPC passes here; until there are ACLs everyone may."""
+"""Authorization of RPCs. Until there are ACLs everything is allowed."""
 
 from enum import Enum
 
 
 class Operation(Enum):
-    """Kafka's operations, as far as a controller is asked for them."""
+    """Kafka's operations that requests to a controller need."""
 
-    CLUSTER_ACTION = "cluster-action"  # what brokers and coordinators do
+    CLUSTER_ACTION = "cluster-action"  # requests of brokers and coordinators about themselves
     CREATE = "create"
     DELETE = "delete"
     ALTER = "alter"
@@ -14,10 +14,10 @@ class Operation(Enum):
 
 
 class Authorizer:
-    """Allows everything."""
+    """Authorizer that allows everything."""
 
     def authorize(self, principal: str, operation: Operation, resource: str) -> bool:
-        """Whether ``principal`` may; ``resource`` is "topic:<name>", "broker:<id>",
+        """True if ``principal`` is allowed. ``resource`` is "topic:<name>", "broker:<id>",
         "coordinator:<kind>:<id>" or "cluster".
         """
         del principal, operation, resource

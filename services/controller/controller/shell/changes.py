@@ -1,6 +1,6 @@
-"""What a published change means to people: log lines, one a kind of change, and counted elections.
+"""Log lines of a published change, one for each kind of change, and counts of elections.
 
-Lists in a line are cut: a broker's end may concern thousands of partitions.
+Lists in a line are cut: the end of a broker may concern thousands of partitions.
 """
 
 import logging
@@ -27,14 +27,14 @@ MILLISECONDS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000,
 
 @dataclass(slots=True)
 class ElectionStats:
-    """Kafka's ControllerStats: how long elections take to be written, how many were unclean."""
+    """Kafka's ControllerStats: times to write elections, and the number of unclean ones."""
 
     times_ms: Timings = field(default_factory=lambda: Timings(MILLISECONDS_BUCKETS))
     unclean: Tally = field(default_factory=Tally)
 
 
 class PartitionChange(NamedTuple):
-    """One partition before and after; no ``before`` for a new one."""
+    """A partition before and after a change. ``before`` None: it is new."""
 
     topic: str
     before: PartitionImage | None
@@ -42,18 +42,18 @@ class PartitionChange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """Topic and partition number, as in ``orders-0``."""
         return f"{self.topic}-{self.after.partition}"
 
     @property
     def elected(self) -> bool:
-        """Whether another broker leads than before."""
+        """True if another broker leads than before."""
         moved = self.before is not None and self.before.leader != self.after.leader
         return moved and self.after.leader != NO_BROKER
 
     @property
     def unclean(self) -> bool:
-        """Whether acknowledged records may be lost: the new leader had no right to lead."""
+        """True if acknowledged records may be lost: the new leader was in neither ISR nor ELR."""
         before = self.before
         if before is None or not self.elected:
             return False
@@ -61,28 +61,28 @@ class PartitionChange(NamedTuple):
 
     @property
     def went_offline(self) -> bool:
-        """Whether nobody leads it any more."""
+        """True if the partition lost its leader."""
         led = self.before is not None and self.before.leader != NO_BROKER
         return led and self.after.leader == NO_BROKER
 
     @property
     def isr_changed(self) -> bool:
-        """Whether replicas joined or left."""
+        """True if replicas joined or left the ISR."""
         return self.before is not None and set(self.before.isr) != set(self.after.isr)
 
     @property
     def reassignment(self) -> str:
-        """What became of a move of replicas, in a word; '' when nothing did."""
+        """'started' or 'ended' for a move of replicas that did so; '' otherwise."""
         was = self.before is not None and self.before.is_reassigning
         now = self.after.is_reassigning
         return "" if was == now else ("started" if now else "ended")
 
 
 def changes_of(before: ClusterImage, delta: ClusterDelta) -> Iterator[PartitionChange]:
-    """Every partition that is not as it was."""
+    """Yield every partition that changes."""
     for topic in delta.topics_changed:
-        known = before.topics_by_id.get(topic.topic_id)
-        old = () if known is None else known.partitions
+        old_topic = before.topics_by_id.get(topic.topic_id)
+        old = () if old_topic is None else old_topic.partitions
         for number, partition in enumerate(topic.partitions):
             was = old[number] if number < len(old) else None
             if was is not partition and was != partition:
@@ -90,7 +90,7 @@ def changes_of(before: ClusterImage, delta: ClusterDelta) -> Iterator[PartitionC
 
 
 def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tuple[int, int]:
-    """Log a change; answers the elections in it, and how many of them were unclean."""
+    """Log a change. Return the number of elections in it, and how many of them were unclean."""
     version = after.position.version
     for broker in delta.brokers_changed:
         _log_broker(before.brokers.get(broker.broker_id), broker, version)
@@ -186,7 +186,7 @@ def _log_partitions(what: str, names: Iterable[str], version: int) -> None:
 
 
 def shortened(key: str, names: Sequence[str]) -> dict[str, object]:
-    """``count``, and under ``key`` the first few names."""
+    """Return fields of a log line: ``count``, and under ``key`` the first few names."""
     shown = names[:NAMES_LOGGED_MAX]
     more = len(names) - len(shown)
     return {"count": len(names), key: ",".join(shown) + (f" and {more} more" if more else "")}

@@ -1,4 +1,4 @@
-"""Wire to inputs, replies to wire: what coordinator replicas ask for."""
+"""Wire to inputs and replies to wire, for requests of coordinator replicas."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ from controller.core.inputs import AcquireShard, AllocateProducerIds, Coordinato
 
 
 def read_coordinator(request: pb.RegisterCoordinatorRequest) -> CoordinatorImage:
-    """As it describes itself: without an epoch."""
+    """The coordinator as it describes itself, without an epoch."""
     return CoordinatorImage(
         request.kind, request.coordinator_id, request.incarnation_id, request.grpc_endpoint
     )
 
 
 def read_cluster_id(request: pb.RegisterCoordinatorRequest) -> str:
-    """Id of the cluster that it wants to join; empty: any."""
+    """Id of the cluster that the coordinator belongs to; empty: any."""
     return request.cluster_id
 
 
 def read_acquirer(request: pb.AcquireShardRequest) -> CoordinatorRef:
-    """Who wants the shard."""
+    """The coordinator that acquires the shard."""
     return CoordinatorRef(request.kind, request.coordinator_id, request.incarnation_id)
 
 
@@ -34,7 +34,7 @@ def acquirer_named(request: pb.AcquireShardRequest) -> list[str]:
 
 
 def read_acquisition(request: pb.AcquireShardRequest) -> Callable[[Request], AcquireShard]:
-    """A shard whose owner wants a new owner epoch."""
+    """A shard whose owner needs a new owner epoch."""
     coordinator, shard = read_acquirer(request), request.shard
     return lambda asked: AcquireShard(asked, coordinator, shard)
 
@@ -56,14 +56,14 @@ def read_allocation(
 
 
 def read_asker(request: pb.AllocateProducerIdsRequest) -> CoordinatorRef | None:
-    """The coordinator that asks; None: a broker does."""
+    """The coordinator that sent the request; None: a broker did."""
     if not request.coordinator_kind:
         return None
     return CoordinatorRef(request.coordinator_kind, request.coordinator_id, request.incarnation_id)
 
 
 def write_coordinator_registered(reply: Reply, hint: str) -> pb.RegisterCoordinatorResponse:
-    """RegisterCoordinator's answer."""
+    """Response of RegisterCoordinator."""
     registered = reply.result if isinstance(reply.result, CoordinatorRegistered) else None
     return pb.RegisterCoordinatorResponse(
         error_code=reply.error,
@@ -75,7 +75,7 @@ def write_coordinator_registered(reply: Reply, hint: str) -> pb.RegisterCoordina
 
 
 def write_shard_acquired(reply: Reply, hint: str) -> pb.AcquireShardResponse:
-    """AcquireShard's answer."""
+    """Response of AcquireShard."""
     acquired = reply.result if isinstance(reply.result, ShardAcquired) else None
     return pb.AcquireShardResponse(
         error_code=reply.error,

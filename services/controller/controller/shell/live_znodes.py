@@ -1,5 +1,5 @@
-"""Fences brokers and coordinators on the machine's behalf: removes live znodes, beside the writing
-of state.
+"""Removal of the live znodes of brokers and coordinators that the machine fences. It goes on in
+parallel to writing the state.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _RETRY_S: Final = 0.2
 
 
 class LiveZnodes:
-    """Removals of one term, one at a time: what cannot be removed yet is tried until it is.
+    """Removals of one term, one at a time, each repeated until it succeeds.
 
-    A broker asks for none of this and waits for none: a removal that comes late delays a failover
-    up to the session's own timeout, and does no harm otherwise.
+    No request waits for a removal. A late one delays a failover, up to the timeout of the session,
+    and does no other harm.
     """
 
     def __init__(self, session: ZkSession, store: ZkStore) -> None:
@@ -33,12 +33,12 @@ class LiveZnodes:
         self._waiting: Inbox[zk_paths.LiveZnode] = Inbox(inputs_max=WAITING_MAX)
 
     def remove(self, live: zk_paths.LiveZnode) -> None:
-        """Remove it soon. Beyond the bound the session's timeout has to do."""
+        """Remove a znode soon. Beyond the bound the timeout of its session removes it."""
         if not self._waiting.put_nowait(live):
             log.warning("live znode not removed, queue full", extra=fields(path=live.path))
 
     async def run(self, term: Term) -> None:
-        """Remove what is asked for, as long as the term lasts."""
+        """Remove znodes as long as the term lasts."""
         while not term.over:
             await self._remove(await self._waiting.get(), term)
 

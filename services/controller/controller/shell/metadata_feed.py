@@ -1,6 +1,6 @@
-"""The metadata feed: to every subscriber a snapshot, then every delta, in order and without a gap.
+"""The metadata feed: for each subscriber a snapshot, then all deltas, in order and without a gap.
 
-A subscriber's queue is bounded. One that does not keep up loses it and gets a new snapshot instead.
+A subscriber's queue is bounded. If it overflows, a new snapshot takes its place.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ NOT_A_BROKER: Final = BrokerEpoch(-1)
 
 @dataclass(frozen=True, slots=True)
 class FeedLimits:
-    """What subscribers may cost."""
+    """Bounds of subscribers and their queues."""
 
     updates_queued_max: int = 256
     subscribers_max: int = 1_024
@@ -36,30 +36,33 @@ class FeedLimits:
 
 
 class FeedListener(Protocol):
-    """Hears how the streams of registered brokers and coordinators fare, while the feed is open."""
+    """Receiver of news about the streams of registered brokers and coordinators, while the feed is
+    open.
+    """
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
-        """The broker has applied everything up to there."""
+        """Called when a broker has applied the feed up to ``position``."""
 
     def lost(self, broker_epoch: BrokerEpoch) -> None:
-        """Its last stream broke."""
+        """Called when the last stream of a broker broke."""
 
     def regained(self, broker_epoch: BrokerEpoch) -> None:
-        """It has a stream now, and had none before."""
+        """Called when a broker has a stream, and had none before."""
 
 
 class Subscription:
-    """One stream. An update with an error code is its last one. ``broker_epoch`` may be a
-    coordinator's: both come from one sequence.
+    """One stream. Its last update has an error code. ``broker_epoch`` may be a coordinator's: both
+    are numbers of one sequence.
     """
 
     def __init__(self, name: str, broker_epoch: BrokerEpoch, updates_max: int) -> None:
         self.name = name
         self.answers_heartbeats = False
         self.takes_partitions = False
-        """Deltas to it may carry partitions in place of whole topics."""
+        """True if deltas may carry single partitions in place of whole topics."""
         self.is_silent = False
-        self._asked_at: InstantMs | None = None
+        self._beat_at: InstantMs | None = None
+        """Time of the heartbeat that is not answered yet."""
         self._must_beat = False
         self.broker_epoch = broker_epoch
         self.acknowledged = START_OF_FEED
@@ -67,17 +70,19 @@ class Subscription:
         self._updates_max = updates_max
         self._updates: deque[pb.MetadataUpdate] = deque()
         self._ready = asyncio.Event()
-        self._behind = True  # owes a snapshot
+        self._behind = True  # the next update is a snapshot
         self._last: pb.MetadataUpdate | None = None
         self.gone = False
 
     @property
     def over(self) -> bool:
-        """Whether its last update is decided: it is no sign of life any more."""
+        """True if the last update is decided: the stream no longer shows that its subscriber is
+        alive.
+        """
         return self._last is not None
 
     def offer(self, update: pb.MetadataUpdate) -> None:
-        """Queue a delta; beyond the bound drop the queue and owe a snapshot."""
+        """Queue a delta. Beyond the bound a snapshot takes the place of the queue."""
         if self._behind:
             return
         if len(self._updates) >= self._updates_max:
@@ -90,36 +95,36 @@ class Subscription:
         self._ready.set()
 
     def beat(self, now: InstantMs) -> int:
-        """Ask for a sign of life, unless one is awaited; for how many ms one has been."""
-        if self._asked_at is None and self.answers_heartbeats and not self.over:
-            self._asked_at = now
+        """Send a heartbeat, unless one is unanswered. Return the ms for which one has been."""
+        if self._beat_at is None and self.answers_heartbeats and not self.over:
+            self._beat_at = now
             self._ready.set()
             self._must_beat = True
-        return 0 if self._asked_at is None else now - self._asked_at
+        return 0 if self._beat_at is None else now - self._beat_at
 
-    def heard(self) -> None:
-        """It is there."""
-        self._asked_at = None
+    def answered(self) -> None:
+        """Note an acknowledgement, which answers a heartbeat."""
+        self._beat_at = None
 
     def start_over(self) -> None:
-        """Forget what is queued: the next update is a snapshot."""
+        """Drop the queue: the next update is a snapshot."""
         self._updates.clear()
         self._behind = True
         self._ready.set()
 
     def end(self, code: ErrorCode, hint: str = "") -> None:
-        """Whatever is queued is not sent any more."""
+        """End the stream with an error. Queued updates are not sent."""
         if self._last is None:
             self._last = pb.MetadataUpdate(error_code=code, controller_hint=hint)
         self._ready.set()
 
     def leave(self) -> None:
-        """The subscriber has closed its side: nothing more is to be sent."""
+        """Note that the subscriber has closed its side: nothing is sent after this."""
         self.gone = True
         self._ready.set()
 
     async def next_update(self, feed: "MetadataFeed") -> pb.MetadataUpdate | None:
-        """Wait for the next thing to send; None once the subscriber has left."""
+        """Wait for the next update to send; None once the subscriber has left."""
         while not self.gone:
             if self._last is not None:
                 return self._last
@@ -149,7 +154,7 @@ class MetadataFeed:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to subscribe to."""
+        """True if this replica has metadata to send."""
         return self._image is not None
 
     @property
@@ -160,16 +165,16 @@ class MetadataFeed:
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
-        """Who follows, and how far each has come."""
+        """All subscriptions, each with its acknowledged position."""
         return tuple(self._subscriptions)
 
     def open(self, image: ClusterImage) -> None:
-        """A term begins."""
+        """Open the feed at the beginning of a term."""
         assert self._image is None, "opened twice"
         self._image, self._snapshot = image, None
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Send a delta to all; who has registered anew, or is gone, loses its old stream."""
+        """Send a delta to all subscribers. Streams of earlier registrations end."""
         assert self._image is not None, "the feed is closed"
         before, self._image, self._snapshot = self._image, image, None
         updates: dict[bool, pb.MetadataUpdate] = {}
@@ -185,13 +190,13 @@ class MetadataFeed:
                     subscription.end(ErrorCode.STALE_BROKER_EPOCH)
 
     def close(self, hint: str) -> None:
-        """A term is over."""
+        """End all streams at the end of a term."""
         self._image = self._snapshot = None
         for subscription in self._subscriptions:
             subscription.end(ErrorCode.NOT_CONTROLLER, hint)
 
     def snapshot(self) -> pb.MetadataUpdate | None:
-        """All metadata at this moment, made once for all who ask; None when closed."""
+        """Return all metadata now, encoded once for all subscribers; None when closed."""
         if self._snapshot is None and self._image is not None:
             self._snapshot = snapshot_update(self._image)
         return self._snapshot
@@ -205,7 +210,7 @@ class MetadataFeed:
         answers_heartbeats: bool = False,
         takes_partitions: bool = False,
     ) -> Iterator[Subscription]:
-        """A subscription for as long as the block lasts; already ended when it may not be."""
+        """Subscribe for as long as the block lasts. A refused subscription has ended already."""
         subscription = Subscription(name, broker_epoch, self._limits.updates_queued_max)
         subscription.answers_heartbeats = answers_heartbeats
         subscription.takes_partitions = takes_partitions
@@ -223,19 +228,19 @@ class MetadataFeed:
             yield subscription
         finally:
             self._subscriptions.remove(subscription)
-            told = subscription.is_silent
+            is_reported = subscription.is_silent
             if (
                 self._concerns_listener(subscription)
-                and not told
+                and not is_reported
                 and not self._is_followed(broker_epoch)
             ):
                 log.info("feed lost", extra=fields(subscriber=name, broker_epoch=broker_epoch))
                 self._listener_now().lost(broker_epoch)
 
     def beat(self, now: InstantMs, silent_ms: int) -> None:
-        """Ask every subscriber for a sign of life. The streams of brokers that owe one for so long
-        count as lost, all of them at once: a cut breaks no connection, and one that cuts us off
-        from everybody must not look like the end of one broker after the other.
+        """Send every subscriber a heartbeat. A stream without an answer for ``silent_ms`` counts as
+        lost. A network partition breaks no connection, so streams are marked as silent all at once:
+        if this controller is cut off, that must not look like the end of one broker after another.
         """
         silent = [
             one
@@ -249,13 +254,13 @@ class MetadataFeed:
                 log.warning("subscriber stopped acknowledging", extra=fields(subscriber=one.name))
                 self._listener_now().lost(one.broker_epoch)
 
-    def forgive(self) -> None:
-        """Whoever owes a sign of life may have given it while this process stood still."""
+    def restart_heartbeats(self) -> None:
+        """Forget unanswered heartbeats: answers may have come while this process stood still."""
         for one in self._subscriptions:
-            one.heard()
+            one.answered()
 
-    def _hear(self, subscription: Subscription) -> None:
-        subscription.heard()
+    def _note_answer(self, subscription: Subscription) -> None:
+        subscription.answered()
         if not subscription.is_silent:
             return
         first = not self._is_followed(subscription.broker_epoch)
@@ -265,8 +270,8 @@ class MetadataFeed:
             self._listener_now().regained(subscription.broker_epoch)
 
     def acknowledge(self, subscription: Subscription, position: FeedPosition) -> None:
-        """A subscriber has applied everything up to there."""
-        self._hear(subscription)
+        """Note that a subscriber has applied the feed up to ``position``."""
+        self._note_answer(subscription)
         if position <= subscription.acknowledged:
             return
         first = position.controller_epoch > subscription.acknowledged.controller_epoch
@@ -284,7 +289,9 @@ class MetadataFeed:
         )
 
     def _concerns_listener(self, subscription: Subscription) -> bool:
-        """A stream that was ended from here (a term's end, a newer registration) is no news."""
+        """True if the listener is called for this stream, which is of a registered process and was
+        not ended from here (by the end of the term, or by a newer registration).
+        """
         is_broker = subscription.broker_epoch != NOT_A_BROKER
         return self._listener is not None and self.is_open and is_broker and not subscription.over
 

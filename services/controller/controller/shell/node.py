@@ -1,8 +1,8 @@
-"""One controller replica at work: stands for election, and while active drives the machine.
+"""One controller replica: stands for election, and drives the machine while it is active.
 
 The machine is stepped on the event loop, one input at a time, and its effects are performed before
-the next input; what takes time (writing the store) comes back as an input. The bound on what waits
-is the machine's.
+the next input. The outcome of a slow effect (writing the store) comes back as an input. The machine
+bounds the requests that wait.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ Listing = TypeVar("Listing", LiveListing, CoordinatorListing)
 
 
 class ControllerNode:
-    """The object graph of one replica, below its servers."""
+    """Object graph of one replica, without its servers."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class ControllerNode:
         self._draining = False
         self._broken: asyncio.Future[None] | None = None
 
-    # What others may see.
+    # State.
 
     @property
     def is_active(self) -> bool:
-        """Whether this replica decides."""
+        """True if this replica is the active controller."""
         return self._machine.role is Role.ACTIVE
 
     @property
@@ -134,12 +134,12 @@ class ControllerNode:
 
     @property
     def hint(self) -> str:
-        """The gRPC endpoint of the active controller, '' while nobody is known to be."""
+        """gRPC endpoint of the active controller; '' while none is known."""
         active = self.election.active
         return "" if active is None else active.grpc_endpoint
 
     def problem(self) -> str | None:
-        """Why this replica is not ready; None when it is active, or stands by for one that is."""
+        """Return why this replica is not ready; None if it is active, or another one is."""
         if self._session.state is not SessionState.CONNECTED:
             return f"no ZooKeeper session at {self._session.connect}"
         if self.is_active or (self.election.active is not None and self._term is None):
@@ -149,9 +149,9 @@ class ControllerNode:
     # The driver.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stand for election again and again, until stopped; then resign.
+        """Stand for election again and again until stopped; then resign.
 
-        Raises AssertionError when the machine's invariants broke: there is no state to go on with.
+        Raises AssertionError if an invariant of the machine broke: its state is of no use then.
         """
         self._broken = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
@@ -182,10 +182,10 @@ class ControllerNode:
                 self._stop_timer()
             await self.election.resign(term)
             if await term.wait_ended() == NO_SUBSCRIBERS and not self._draining:
-                await asyncio.sleep(self._config.lease_ms / 1_000)  # let another one be faster
+                await asyncio.sleep(self._config.lease_ms / 1_000)  # another one may be elected
 
     async def _check_constants(self) -> None:
-        """Raises ServiceError where this replica could not become active: better now than then."""
+        """Raise ServiceError if this replica could not become active, before it has to."""
         try:
             await self._session.wait_connected()
             stored = await load_constants(self._session)
@@ -195,7 +195,7 @@ class ControllerNode:
             _agreed(stored, self._config)
 
     async def _serve(self, term: Term, store: ZkStore, removals: LiveZnodes) -> None:
-        """One term, from loading the state to the loss of the office."""
+        """Run one term, from loading the state to its end."""
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(self.election.watch(term), name="watch-term"),
@@ -215,7 +215,7 @@ class ControllerNode:
                 duty.cancel()
 
     async def _lead(self, term: Term, store: ZkStore) -> None:
-        """Load, become active, then tell the machine whenever brokers, coordinators come or go."""
+        """Load the state and become active. Then watch the live brokers and coordinators."""
         started_at = self._clock.now_ms()
         try:
             stored = await store.load()
@@ -243,30 +243,30 @@ class ControllerNode:
                 took_ms=self._clock.now_ms() - started_at,
             ),
         )
-        epoch, found = term.controller_epoch, tuple(coordinators)
+        epoch, all_kinds = term.controller_epoch, tuple(coordinators)
         stored = replace(stored, constants=constants)
-        self.take(Elected(self.controller_id, epoch, stored, listing, found))
+        self.take(Elected(self.controller_id, epoch, stored, listing, all_kinds))
 
-        async def tell_brokers(on_change: OnChange) -> None:
+        async def read_brokers(on_change: OnChange) -> None:
             self.take(LiveBrokersChanged(await store.live_brokers(on_change)))
 
-        async def tell_coordinators(kind: str, on_change: OnChange) -> None:
+        async def read_coordinators(kind: str, on_change: OnChange) -> None:
             self.take(LiveCoordinatorsChanged(await store.live_coordinators(kind, on_change)))
 
         async with asyncio.TaskGroup() as watches:
-            watches.create_task(self._watch(term, brokers_changed, tell_brokers))
+            watches.create_task(self._watch(term, brokers_changed, read_brokers))
             for kind, event in changed.items():
-                watches.create_task(self._watch(term, event, partial(tell_coordinators, kind)))
+                watches.create_task(self._watch(term, event, partial(read_coordinators, kind)))
 
     async def _watch(
-        self, term: Term, changed: asyncio.Event, tell: Callable[[OnChange], Awaitable[None]]
+        self, term: Term, changed: asyncio.Event, read: Callable[[OnChange], Awaitable[None]]
     ) -> None:
-        """``tell`` again and again, whenever what it read before has changed."""
+        """Call ``read`` whenever the znode that it read last has changed."""
         while not term.over:
             await changed.wait()
             changed = asyncio.Event()
             try:
-                await tell(changed.set)
+                await read(changed.set)
             except ZkError:
                 changed.set()  # the connection broke: read again when it is back
                 await self._session.wait_connected()
@@ -283,7 +283,7 @@ class ControllerNode:
             self.take(StoreWritten(write.write_id))
 
     async def _beat(self) -> None:
-        """Hear from every broker within a session's timeout, or count its stream as lost."""
+        """Send heartbeats. A stream without an answer within a session's timeout counts as lost."""
         silent_ms = self._config.zookeeper_session_timeout_ms
         pause_ms = silent_ms // _BEATS_PER_SILENCE
         while True:
@@ -291,11 +291,11 @@ class ControllerNode:
             await asyncio.sleep(pause_ms / 1_000)
             now = self._clock.now_ms()
             if now - before > 2 * pause_ms:
-                self.feed.forgive()
+                self.feed.restart_heartbeats()
             self.feed.beat(now, silent_ms)
 
     def take(self, stimulus: Input) -> None:
-        """Step the machine, and perform what it asks for, in order."""
+        """Step the machine, and perform its effects in order."""
         log.debug("input", extra=fields(input=type(stimulus).__name__))
         try:
             for effect in self._machine.step(stimulus, self._clock.now_ms()):
@@ -307,7 +307,7 @@ class ControllerNode:
             raise
 
     def _set_timer(self) -> None:
-        """Tick the machine when it next has something to do by itself."""
+        """Set the timer to the machine's next deadline."""
         self._stop_timer()
         now = self._clock.now_ms()
         deadline = self._machine.next_deadline(now)
@@ -320,18 +320,18 @@ class ControllerNode:
             self._timer.cancel()
             self._timer = None
 
-    # The feed's listener.
+    # Listener of the feed.
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
-        """A broker has applied everything up to there."""
+        """Take news of a broker that has applied the feed up to ``position``."""
         self.take(FeedAcknowledged(broker_epoch, position))
 
     def lost(self, broker_epoch: BrokerEpoch) -> None:
-        """A broker's stream broke."""
+        """Take news of a broker whose last stream broke."""
         self.take(FeedLost(broker_epoch))
 
     def regained(self, broker_epoch: BrokerEpoch) -> None:
-        """A broker has a stream."""
+        """Take news of a broker that has a stream again, or for the first time."""
         self.take(FeedRegained(broker_epoch))
 
     def _perform(self, effect: Effect) -> None:
@@ -376,7 +376,7 @@ class ControllerNode:
         self.stats.unclean.value += unclean
 
     async def ask(self, make: Callable[[Request], Asked], timeout_ms: int) -> Reply:
-        """Put one request to the machine and wait for its answer, no longer than ``timeout_ms``."""
+        """Give the machine a request. Return its reply, after at most ``timeout_ms``."""
         now = self._clock.now_ms()
         request = Request(next(self._request_ids), InstantMs(now + timeout_ms))
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -392,26 +392,26 @@ class ControllerNode:
             del self._replies[request.request_id]
 
     def dice(self) -> int:
-        """A random number for a decision."""
+        """Return a random number for a decision."""
         return secrets.randbits(32)
 
     async def find_live(self, broker: BrokerImage) -> tuple[BrokerEpoch, LiveListing] | None:
-        """The epoch that a broker's live znode entitles it to (-1: there is none), and who lives.
+        """Return the epoch that a broker's live znode gives it (-1: there is none), and a listing.
 
-        Read through, not from a server that lags behind. None when this replica is not active, or
-        cannot read.
+        Both are read after a sync, so not from a server that lags. None if this replica is not
+        active, or cannot read.
         """
         store = self._store
         if store is None:
             return None
         live = zk_paths.LiveBroker(broker.broker_id, broker.incarnation_id)
-        found = await self._read_live(zk_paths.LIVE_BROKERS, live, store.live_brokers)
-        return None if found is None else (BrokerEpoch(found[0]), found[1])
+        read = await self._read_live(zk_paths.LIVE_BROKERS, live, store.live_brokers)
+        return None if read is None else (BrokerEpoch(read[0]), read[1])
 
     async def find_live_coordinator(
         self, coordinator: CoordinatorImage
     ) -> tuple[int, CoordinatorListing] | None:
-        """The same for a coordinator."""
+        """Return the same for a coordinator."""
         store, kind = self._store, coordinator.kind
         if store is None:
             return None
@@ -437,7 +437,9 @@ class ControllerNode:
 
 
 def _agreed(stored: Constants | None, config: ControllerConfig) -> Constants:
-    """Raises ServiceError for a replica that disagrees with the cluster."""
+    """Return the constants to store. Raises ServiceError if this replica's differ from the
+    cluster's.
+    """
     try:
         return agreed(stored, Constants(config.lease_ms, config.lease_ms_before))
     except TidemarkError as error:

@@ -1,4 +1,4 @@
-"""Wire to inputs and replies to wire, of what moves leaders and replicas."""
+"""Wire to inputs and replies to wire, for requests that concern leaders and replicas."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,7 +91,7 @@ def read_reasons(request: pb.ReportReplicasRequest) -> list[str]:
 
 
 def read_isr_changes(request: pb.AlterPartitionsRequest) -> tuple[IsrChange, ...]:
-    """What a leader proposes."""
+    """ISRs that a leader proposes, by partition."""
     return tuple(
         IsrChange(
             TopicId(item.topic_id),
@@ -108,7 +108,7 @@ def read_isr_changes(request: pb.AlterPartitionsRequest) -> tuple[IsrChange, ...
 
 
 def read_held(held: pb.HeldLogs) -> HeldLogs:
-    """The logs in the directories of a broker."""
+    """Logs in the directories of a broker."""
 
     def keys(kind: str) -> frozenset[LogKey]:
         return frozenset(
@@ -161,7 +161,7 @@ def read_registration(
 
 
 def read_unsound(request: pb.ReportReplicasRequest) -> tuple[UnsoundReplica, ...]:
-    """The replicas whose disk failed, or lost bytes."""
+    """Replicas whose disk failed or lost bytes."""
     return tuple(
         UnsoundReplica(TopicId(item.topic_id), item.partition, item.leader_epoch, item.offline)
         for item in request.replicas
@@ -169,14 +169,14 @@ def read_unsound(request: pb.ReportReplicasRequest) -> tuple[UnsoundReplica, ...
 
 
 def read_election(request: pb.ElectLeadersRequest) -> tuple[PartitionRef, ...] | None:
-    """Which partitions; None for all."""
+    """Partitions of the elections; None: all."""
     if request.all_partitions:
         return None
     return tuple(PartitionRef(item.topic, item.partition) for item in request.partitions)
 
 
 def read_moves(request: pb.AlterReassignmentsRequest) -> tuple[Move, ...]:
-    """Where replicas are to be; nowhere: the move under way is called off."""
+    """Targets of moves. ``replicas`` None: the move under way is cancelled."""
     return tuple(
         Move(
             item.topic,
@@ -188,7 +188,7 @@ def read_moves(request: pb.AlterReassignmentsRequest) -> tuple[Move, ...]:
 
 
 def write_altered_partitions(reply: Reply, hint: str) -> pb.AlterPartitionsResponse:
-    """AlterPartitions' answer."""
+    """Response of AlterPartitions."""
     rows = reply.result.partitions if isinstance(reply.result, AlteredPartitions) else ()
     return pb.AlterPartitionsResponse(
         error_code=reply.error,
@@ -209,7 +209,7 @@ def _altered(row: AlteredPartition) -> pb.AlterPartitionsResponse.Partition:
 
 
 def write_reported(reply: Reply, hint: str) -> pb.ReportReplicasResponse:
-    """ReportReplicas' answer."""
+    """Response of ReportReplicas."""
     rows = reply.result.replicas if isinstance(reply.result, ReportedReplicas) else ()
     return pb.ReportReplicasResponse(
         error_code=reply.error,
@@ -240,7 +240,7 @@ def _row(row: PartitionResult) -> pb.PartitionResult:
 
 
 def write_elected_leaders(reply: Reply, hint: str) -> pb.ElectLeadersResponse:
-    """ElectLeaders' answer."""
+    """Response of ElectLeaders."""
     return pb.ElectLeadersResponse(
         error_code=reply.error,
         controller_hint=hint,
@@ -250,7 +250,7 @@ def write_elected_leaders(reply: Reply, hint: str) -> pb.ElectLeadersResponse:
 
 
 def write_altered_reassignments(reply: Reply, hint: str) -> pb.AlterReassignmentsResponse:
-    """AlterReassignments' answer."""
+    """Response of AlterReassignments."""
     return pb.AlterReassignmentsResponse(
         error_code=reply.error,
         controller_hint=hint,
@@ -260,7 +260,7 @@ def write_altered_reassignments(reply: Reply, hint: str) -> pb.AlterReassignment
 
 
 def write_shutdown_progress(reply: Reply, hint: str) -> pb.ControlledShutdownResponse:
-    """ControlledShutdown's answer; -1 partitions where nobody counted."""
+    """Response of ControlledShutdown; -1 partitions if they were not counted."""
     progress = reply.result if isinstance(reply.result, ShutdownProgress) else ShutdownProgress(-1)
     return pb.ControlledShutdownResponse(
         error_code=reply.error,

@@ -1,4 +1,4 @@
-"""The controller's HTTP door: a first piece of Confluent's REST v3, and the operator's pages."""
+"""HTTP of the controller: the first resource of Confluent's REST v3, and the operator's pages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from controller.shell.node import ControllerNode
 
 
 def make_application(node: ControllerNode, registry: CollectorRegistry) -> FastAPI:
-    """REST under /v3; everything else is /metrics, /livez, /readyz and /loglevel."""
+    """Return the application: REST under /v3, and /metrics, /livez, /readyz and /loglevel."""
     application = FastAPI(title="Tidemark controller", version=version(), redoc_url=None)
 
     @application.get("/v3/clusters")
     async def list_clusters() -> dict[str, object]:
-        """The one cluster this controller belongs to, as far as this replica knows it."""
+        """Return the cluster of this controller. A standby has only a part of the fields."""
         return {"kind": "KafkaClusterList", "data": [_cluster(node)]}
 
     application.mount("/", OpsApplication(registry, ready=node.problem, live=lambda: None))
@@ -42,7 +42,7 @@ def _cluster(node: ControllerNode) -> dict[str, object]:
 
 
 def measure(node: ControllerNode, metrics: Metrics) -> None:
-    """What the active controller counts, under Kafka's exporter names; zeros on a standby."""
+    """Register the metrics, under the names of Kafka's exporter. A standby has zeros."""
     prefix = "kafka_controller_kafkacontroller"
     metrics.computed_one(f"{prefix}_activecontrollercount", lambda: float(node.is_active))
     metrics.computed_one(f"{prefix}_globaltopiccount", lambda: sum(1 for _ in _image_topics(node)))

@@ -1,4 +1,4 @@
-"""The controller's gRPC service: the handlers of rpc/table.py."""
+"""gRPC service of the controller: the handlers of rpc/table.py."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -16,7 +16,7 @@ SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["Controller"].full_name
 
 
 class ControllerService:
-    """One method for each handler of the table, by its name on the wire."""
+    """Service with a method for each handler of the table, by its name on the wire."""
 
     def __init__(self, node: ControllerNode) -> None:
         for rpc, handle in HANDLERS.items():
@@ -31,7 +31,7 @@ def _bound(node: ControllerNode, handle: Handler) -> Callable[[Any, Context], Aw
 
 
 def make_server(listen: str, node: ControllerNode) -> GrpcServer:
-    """The gRPC server of one replica; enter it to listen."""
+    """Return the gRPC server of one replica. It listens once it is entered."""
     service = ControllerService(node)
     return make_grpc_server(
         listen,

@@ -31,7 +31,7 @@ TIMEOUT_MS_MAX = 300_000
 
 
 def read_timeout_ms(timeout_ms: int) -> int:
-    """How long a request may take: what it says, within bounds."""
+    """Milliseconds that a request may take: its own timeout, within bounds."""
     return min(timeout_ms, TIMEOUT_MS_MAX) if timeout_ms > 0 else TIMEOUT_MS_DEFAULT
 
 
@@ -94,7 +94,7 @@ def _replicas(wire: pb.CreateTopicsRequest.Assignment) -> tuple[BrokerId, ...]:
 def read_new_topics(
     request: pb.CreateTopicsRequest, topic_ids: Iterable[TopicId]
 ) -> tuple[NewTopic, ...]:
-    """One topic id for each topic."""
+    """Topics to create. ``topic_ids`` has one id for each."""
     return tuple(
         NewTopic(
             name=topic.name,
@@ -111,7 +111,7 @@ def read_new_topics(
 def read_creation(
     request: pb.CreateTopicsRequest, topic_ids: Iterable[TopicId], dice: int
 ) -> Callable[[Request], CreateTopics]:
-    """Topics to create, with one topic id for each."""
+    """Request to create topics. ``topic_ids`` has one id for each."""
     topics, validate_only = read_new_topics(request, topic_ids), request.validate_only
     return lambda asked: CreateTopics(asked, topics, dice, validate_only)
 
@@ -129,14 +129,14 @@ def _assignment(wire: pb.CreateTopicsRequest.Assignment) -> Assignment:
 
 
 def read_topic_refs(request: pb.DeleteTopicsRequest) -> tuple[TopicRef, ...]:
-    """By name, or by id."""
+    """Topics to delete, by name or by id."""
     return tuple(
         TopicRef(topic.name, TopicId(topic.topic_id or NO_TOPIC_ID)) for topic in request.topics
     )
 
 
 def read_more_partitions(request: pb.CreatePartitionsRequest) -> tuple[MorePartitions, ...]:
-    """New totals."""
+    """New partition counts of topics."""
     return tuple(
         MorePartitions(topic.name, topic.partition_count, tuple(map(_replicas, topic.assignments)))
         for topic in request.topics
@@ -144,7 +144,7 @@ def read_more_partitions(request: pb.CreatePartitionsRequest) -> tuple[MoreParti
 
 
 def read_deletion(request: pb.DeleteTopicsRequest) -> Callable[[Request], DeleteTopics]:
-    """Topics to delete."""
+    """Request to delete topics."""
     topics = read_topic_refs(request)
     return lambda asked: DeleteTopics(asked, topics)
 
@@ -161,10 +161,10 @@ def read_config_changes(
 
 
 def read_config_resources(request: pb.AlterConfigsRequest) -> tuple[ConfigResource, ...] | None:
-    """Changes by resource; None when an operation is not one."""
-    known = {int(operation) for operation in ConfigOperation}
+    """Changes by resource; None when one has an unknown operation."""
+    defined = {int(operation) for operation in ConfigOperation}
     operations = {change.operation for item in request.resources for change in item.changes}
-    if not operations <= known:
+    if not operations <= defined:
         return None
     return tuple(
         ConfigResource(
@@ -205,7 +205,7 @@ def read_applied(request: pb.WatchMetadataRequest) -> FeedPosition:
 
 
 def write_last_update(update: pb.MetadataUpdate, hint: str) -> pb.MetadataUpdate | None:
-    """The update that ends the feed, with the error and the controller to ask; None: it goes on."""
+    """Update that ends the feed, with the error and the controller to ask; None: it goes on."""
     if not update.error_code:
         return None
     code = ErrorCode(update.error_code)
@@ -214,7 +214,7 @@ def write_last_update(update: pb.MetadataUpdate, hint: str) -> pb.MetadataUpdate
     )
 
 
-# Answers. A result that is not there (an error of the whole request) leaves its fields empty.
+# Responses. Without a result (an error of the whole request) its fields are empty.
 
 
 def _topics(reply: Reply) -> list[pb.TopicResult]:
@@ -235,7 +235,7 @@ def _topic(result: TopicResult) -> pb.TopicResult:
 
 
 def write_created_topics(reply: Reply, hint: str) -> pb.CreateTopicsResponse:
-    """CreateTopics' answer."""
+    """Response of CreateTopics."""
     return pb.CreateTopicsResponse(
         error_code=reply.error,
         controller_hint=hint,
@@ -245,7 +245,7 @@ def write_created_topics(reply: Reply, hint: str) -> pb.CreateTopicsResponse:
 
 
 def write_deleted_topics(reply: Reply, hint: str) -> pb.DeleteTopicsResponse:
-    """DeleteTopics' answer."""
+    """Response of DeleteTopics."""
     return pb.DeleteTopicsResponse(
         error_code=reply.error,
         controller_hint=hint,
@@ -255,7 +255,7 @@ def write_deleted_topics(reply: Reply, hint: str) -> pb.DeleteTopicsResponse:
 
 
 def write_created_partitions(reply: Reply, hint: str) -> pb.CreatePartitionsResponse:
-    """CreatePartitions' answer."""
+    """Response of CreatePartitions."""
     return pb.CreatePartitionsResponse(
         error_code=reply.error,
         controller_hint=hint,
@@ -265,7 +265,7 @@ def write_created_partitions(reply: Reply, hint: str) -> pb.CreatePartitionsResp
 
 
 def write_altered_configs(reply: Reply, hint: str) -> pb.AlterConfigsResponse:
-    """AlterConfigs' answer."""
+    """Response of AlterConfigs."""
     results = reply.result if isinstance(reply.result, tuple) else ()
     return pb.AlterConfigsResponse(
         error_code=reply.error,
@@ -285,7 +285,7 @@ def write_altered_configs(reply: Reply, hint: str) -> pb.AlterConfigsResponse:
 
 
 def write_producer_ids(reply: Reply, hint: str) -> pb.AllocateProducerIdsResponse:
-    """AllocateProducerIds' answer."""
+    """Response of AllocateProducerIds."""
     block = reply.result if isinstance(reply.result, ProducerIds) else ProducerIds(-1, 0)
     return pb.AllocateProducerIdsResponse(
         error_code=reply.error,
@@ -297,7 +297,7 @@ def write_producer_ids(reply: Reply, hint: str) -> pb.AllocateProducerIdsRespons
 
 
 def write_registered(reply: Reply, hint: str) -> pb.RegisterBrokerResponse:
-    """RegisterBroker's answer."""
+    """Response of RegisterBroker."""
     registered = reply.result if isinstance(reply.result, Registered) else None
     return pb.RegisterBrokerResponse(
         error_code=reply.error,
@@ -309,5 +309,5 @@ def write_registered(reply: Reply, hint: str) -> pb.RegisterBrokerResponse:
 
 
 def hint_for(code: ErrorCode, hint: str) -> str:
-    """Who to ask instead: named only to those who asked the wrong one."""
+    """Endpoint of the active controller, for requests that went to another one; otherwise ''."""
     return hint if code is ErrorCode.NOT_CONTROLLER else ""

@@ -1,6 +1,6 @@
-"""Which replica is active: whoever made /controller, and raised /controller_epoch with it.
+"""Election: the active replica is the one that created /controller and raised /controller_epoch.
 
-Nothing is decided here: callbacks become a term's beginning and end.
+Both are one transaction. ZooKeeper's answers and events become the beginning and end of a term.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RETRY_S: Final = 0.2
 
 
 class ActiveController(NamedTuple):
-    """What /controller says."""
+    """Content of /controller."""
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
@@ -35,7 +35,7 @@ class ActiveController(NamedTuple):
 
 
 class Term:
-    """One time of being the active controller. It ends once, for one reason."""
+    """One term of the active controller. It ends once, for one reason."""
 
     def __init__(self, controller_epoch: ControllerEpoch, epoch_version: int) -> None:
         self.controller_epoch = controller_epoch
@@ -44,21 +44,21 @@ class Term:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """True if the term has ended."""
         return self._ended.done()
 
     def end(self, reason: str) -> None:
-        """Whoever notices first says why."""
+        """End the term. The first reason counts."""
         if not self._ended.done():
             self._ended.set_result(reason)
 
     async def wait_ended(self) -> str:
-        """The reason."""
+        """Wait for the end of the term, and return its reason."""
         return await asyncio.shield(self._ended)
 
 
 class ZkElection:
-    """Stands for election, as often as needed."""
+    """Elections of one replica, one after the other."""
 
     def __init__(self, session: ZkSession, controller_id: ControllerId) -> None:
         self._session = session
@@ -75,7 +75,7 @@ class ZkElection:
             try:
                 term = await self._try(changed)
             except (NodeExistsError, BadVersionError, NoNodeError):
-                continue  # another one was faster: look who
+                continue  # another replica was faster: read which
             except ZkError as error:
                 log.info("election interrupted", extra=fields(reason=str(error)))
                 await asyncio.sleep(_RETRY_S)
@@ -93,21 +93,21 @@ class ZkElection:
         self.active = _read_active(data)
         if stat.owner_session != self._session.session_id:
             return None
-        # Ours: the claim went through although its answer was lost.
+        # This replica's: the claim succeeded although its answer was lost.
         epoch, version = await self._read_epoch()
         return Term(epoch, version) if epoch == self.active.controller_epoch else None
 
     async def _claim(self) -> Term:
-        """The epoch first, the znode with it or not at all."""
+        """Raise the epoch and create /controller in one transaction."""
         present, version = await self._read_epoch()
         epoch = ControllerEpoch(present + 1)
         claim = ActiveController(self._controller_id, epoch, self.grpc_endpoint)
-        who = zk_paths.encode(claim._asdict())
+        content = zk_paths.encode(claim._asdict())
         raised = {"controller_epoch": epoch, "controller_id": self._controller_id}
         stats = await self._session.multi(
             [
                 SetData(zk_paths.CONTROLLER_EPOCH, zk_paths.encode(raised), version),
-                Create(zk_paths.CONTROLLER, who, ephemeral=True),
+                Create(zk_paths.CONTROLLER, content, ephemeral=True),
             ]
         )
         assert stats[0] is not None, "a SetData answers its stat"
@@ -125,7 +125,9 @@ class ZkElection:
         return ControllerEpoch(content["controller_epoch"]), stat.version
 
     async def watch(self, term: Term) -> None:
-        """End the term when its session or its znode is gone, or when nobody can tell for long."""
+        """End the term when its session or its znode is gone, or when ZooKeeper cannot be reached
+        for a session's timeout.
+        """
         loop = asyncio.get_running_loop()
         session_s = self._session.session_timeout_ms / 1000
         silence: asyncio.TimerHandle | None = None
@@ -168,7 +170,7 @@ class ZkElection:
         await changed.wait()
 
     async def resign(self, term: Term) -> None:
-        """Remove /controller if it is still this term's; another replica takes over at once."""
+        """Remove /controller if it is still of this term, so that another replica takes over."""
         try:
             data, stat = await self._session.get(zk_paths.CONTROLLER)
             if _read_active(data).controller_epoch == term.controller_epoch:

@@ -1,8 +1,7 @@
-"""The cluster's state in ZooKeeper: read whole when a term begins, then written change by change.
+"""State of the cluster in ZooKeeper: read as a whole when a term begins, then written by changes.
 
-Every write is a transaction that checks the version of /controller_epoch, so that a deposed
-controller's writes fail whatever it believes. A write may take several transactions; each can be
-repeated without harm.
+Every write is a transaction that checks the version of /controller_epoch, so that all writes of a
+deposed controller fail. A write may take several transactions; each can be repeated without harm.
 """
 
 import base64
@@ -56,18 +55,18 @@ _ATTEMPTS_MAX: Final = 10
 
 
 class FencedError(ZkError):
-    """Another controller has been elected: nothing will ever be written in this term again."""
+    """Another controller has been elected: no write of this term can succeed."""
 
 
 class Put(NamedTuple):
-    """Make or replace a znode."""
+    """Create or replace a znode."""
 
     path: str
     data: bytes
 
 
 class Remove(NamedTuple):
-    """Remove a znode if it is there."""
+    """Remove a znode if it exists."""
 
     path: str
 
@@ -76,17 +75,19 @@ Step = Put | Remove
 
 
 class ZkStore:
-    """The store of one term, whose election left /controller_epoch at ``epoch_version``."""
+    """Store of one term, whose election left /controller_epoch at ``epoch_version``."""
 
     def __init__(self, session: ZkSession, epoch_version: int, *, ops_max: int = OPS_MAX) -> None:
         """``ops_max`` bounds the operations of one transaction, the check of the epoch included."""
         self._session = session
         self._epoch_version = epoch_version
         self._ops_max = ops_max
-        self._known: set[str] = set()  # znodes that exist, among those written here
+        self._present: set[str] = set()  # znodes that exist, among those written here
 
     async def load(self) -> StoredCluster:
-        """Everything; makes the cluster id where there is none, removes what is of no topic."""
+        """Read the whole state. Create the cluster id if there is none, and remove partitions that
+        belong to no topic.
+        """
         for parent in zk_paths.PERSISTENT_PARENTS:
             await self._session.ensure_path(parent)
         cluster = await self._load_cluster()
@@ -110,7 +111,7 @@ class ZkStore:
             },
             finalized_features=dict(cluster.get("features", {})),
             next_producer_id=0 if producer_ids is None else int(producer_ids["next"]),
-            coordinators=tuple(one for found, _ in shards.values() for one in found),
+            coordinators=tuple(one for registered, _ in shards.values() for one in registered),
             shards={kind: owners for kind, (_, owners) in shards.items()},
             group_configs={
                 zk_paths.group_of_configs(name): dict(content["configs"])
@@ -120,13 +121,13 @@ class ZkStore:
         )
 
     async def write_constants(self, constants: Constants) -> None:
-        """As ``write``, of what every process must have the same."""
+        """Write the values that all processes share. Raises as ``write``."""
         await self._write_chunk([Put(zk_paths.CONSTANTS, znodes.write_constants(constants))])
 
     async def _load_cluster(self) -> dict[str, Any]:
-        (found,) = await self._read([zk_paths.CLUSTER])
-        if found is not None:
-            return found
+        (cluster,) = await self._read([zk_paths.CLUSTER])
+        if cluster is not None:
+            return cluster
         cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         made = {"cluster_id": cluster_id, "features": {}}
         await self._write_chunk([Put(zk_paths.CLUSTER, zk_paths.encode(made))])
@@ -143,7 +144,7 @@ class ZkStore:
         topics = []
         for name, content in named:
             topic_id = znodes.topic_id_of(content)
-            self._known.add(zk_paths.partitions_of(topic_id))
+            self._present.add(zk_paths.partitions_of(topic_id))
             partitions = [next(states) for _ in content["replicas"]]
             topics.append(znodes.read_topic(name, content, partitions))
         return topics
@@ -158,22 +159,22 @@ class ZkStore:
         ]
 
     async def _read(self, paths: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Contents, decoded; None for what is not there. Raises UnknownZnodeFormatError."""
-        found: list[dict[str, Any] | None] = []
+        """Return decoded contents; None for a missing znode. Raises UnknownZnodeFormatError."""
+        contents: list[dict[str, Any] | None] = []
         for path, data in zip(paths, await self._session.get_many(paths), strict=True):
             if data is None:
-                found.append(None)
+                contents.append(None)
             else:
-                self._known.add(path)
-                found.append(zk_paths.decode(path, data))
-        return found
+                self._present.add(path)
+                contents.append(zk_paths.decode(path, data))
+        return contents
 
     async def _remove_orphans(self, topic_ids: set[TopicId]) -> None:
-        """Partitions of a topic whose making or removal was cut short."""
+        """Remove partitions of topics whose creation or deletion was not finished."""
         names, _ = await self._session.children(zk_paths.PARTITIONS)
-        known = {topic_id.hex() for topic_id in topic_ids}
+        of_topics = {topic_id.hex() for topic_id in topic_ids}
         for name in names:
-            if name not in known:
+            if name not in of_topics:
                 await self.write_steps(await self._removal(f"{zk_paths.PARTITIONS}/{name}"))
 
     async def _removal(self, parent: str) -> list[Step]:
@@ -182,18 +183,20 @@ class ZkStore:
         except NoNodeError:
             return []
         paths = [*(f"{parent}/{name}" for name in names), parent]
-        self._known.update(paths)
+        self._present.update(paths)
         return [Remove(path) for path in paths]
 
     async def live_brokers(self, on_change: OnChange | None = None) -> LiveListing:
-        """Who has a session, as this server knows it; ``sync`` first where that matters."""
+        """Return the brokers with a session, as this ZooKeeper server has them. To see the newest
+        ones, ``sync`` first.
+        """
         names, stat = await self._session.children(zk_paths.LIVE_BROKERS, on_change)
         return LiveListing(stat.children_zxid, frozenset(_incarnations(names)))
 
     async def live_coordinators(
         self, kind: str, on_change: OnChange | None = None
     ) -> CoordinatorListing:
-        """The same of one kind of coordinators."""
+        """Return the coordinators of one kind with a session, likewise."""
         parent = zk_paths.live_coordinators(kind)
         names, stat = await self._session.children(parent, on_change)
         live = frozenset(_coordinators(kind, names))
@@ -202,9 +205,9 @@ class ZkStore:
     # Writing.
 
     async def remove_live(self, live: zk_paths.LiveZnode) -> None:
-        """Fence an incarnation: its live znode is gone afterwards, whoever removed it.
+        """Fence a process: remove its live znode, if that exists.
 
-        Raises FencedError; after another ZkError it may or may not be gone: repeat.
+        Raises FencedError. After another ZkError the znode may or may not be removed: repeat.
         """
         try:
             await self._session.multi([*self._check(), Delete(live.path)])
@@ -218,13 +221,13 @@ class ZkStore:
         await self.write_steps(await self.plan(ops))
 
     async def plan(self, ops: Iterable[StoreOp]) -> list[Step]:
-        """The znodes to write for these changes, in order."""
+        """Return the znodes to write for these changes, in order."""
         steps: list[Step] = []
         parents: set[str] = set()
         for op in ops:
             if isinstance(op, PutPartition):
                 parent = zk_paths.partitions_of(op.topic_id)
-                if parent not in self._known and parent not in parents:
+                if parent not in self._present and parent not in parents:
                     parents.add(parent)
                     steps.append(Put(parent, b""))
             steps += await self._steps(op)
@@ -256,12 +259,14 @@ class ZkStore:
                 return [Put(zk_paths.shards(kind), znodes.write_shards(coordinators, owners))]
 
     async def write_steps(self, steps: Sequence[Step]) -> None:
-        """Write what was planned, as ``write`` does."""
+        """Write planned steps. Raises as ``write``."""
         for chunk in chunks(steps, self._ops_max):
             await self._write_chunk(chunk)
 
     async def _write_chunk(self, chunk: Sequence[Step]) -> None:
-        """One transaction. What is not known for sure is read again before it is tried again."""
+        """Write in one transaction. After an unexpected or unknown outcome the znodes are read
+        again before the next attempt.
+        """
         learn = False
         reason: ZkError | None = None
         for _ in range(_ATTEMPTS_MAX):
@@ -285,23 +290,23 @@ class ZkStore:
         yield Check(zk_paths.CONTROLLER_EPOCH, self._epoch_version)
 
     def _ops(self, chunk: Sequence[Step]) -> Iterator[Op]:
-        """What turns what is there into what should be."""
-        there = set()
+        """Yield the operations that make the znodes as the steps have them."""
+        made = set()
         for step in chunk:
-            exists = step.path in self._known or step.path in there
+            exists = step.path in self._present or step.path in made
             match step:
                 case Put(path, data):
                     if not exists:
                         yield Create(path, data)
                     elif data:
                         yield SetData(path, data)
-                    there.add(path)
+                    made.add(path)
                 case Remove(path):
                     if exists:
                         yield Delete(path)
 
     async def _learn(self, chunk: Sequence[Step]) -> None:
-        """Read again what a chunk is about. Raises FencedError."""
+        """Read which znodes of a chunk exist. Raises FencedError."""
         await self._session.sync(zk_paths.CONTROLLER_EPOCH)
         stat = await self._session.exists(zk_paths.CONTROLLER_EPOCH)
         if stat is None or stat.version != self._epoch_version:
@@ -309,16 +314,16 @@ class ZkStore:
         paths = [step.path for step in chunk]
         for path, data in zip(paths, await self._session.get_many(paths), strict=True):
             if data is None:
-                self._known.discard(path)
+                self._present.discard(path)
             else:
-                self._known.add(path)
+                self._present.add(path)
 
     def _remember(self, chunk: Sequence[Step]) -> None:
         for step in chunk:
             if isinstance(step, Put):
-                self._known.add(step.path)
+                self._present.add(step.path)
             else:
-                self._known.discard(step.path)
+                self._present.discard(step.path)
 
 
 def _incarnations(names: Iterable[str]) -> Iterator[Incarnation]:
@@ -342,7 +347,7 @@ def _coordinators(kind: str, names: Iterable[str]) -> Iterator[tuple[int, bytes]
 
 
 async def load_constants(session: ZkSession) -> Constants | None:
-    """As last written; None where no controller was active yet."""
+    """Read the constants as last written; None if no controller has been active yet."""
     try:
         data, _ = await session.get(zk_paths.CONSTANTS)
     except NoNodeError:
@@ -351,7 +356,7 @@ async def load_constants(session: ZkSession) -> Constants | None:
 
 
 def chunks(steps: Sequence[Step], ops_max: int = OPS_MAX) -> Iterator[list[Step]]:
-    """Cut so that each fits in a transaction, the check of the epoch included."""
+    """Yield chunks that each fit in a transaction, with the check of the epoch."""
     chunk: list[Step] = []
     size_bytes = 0
     for step in steps:

@@ -1,4 +1,4 @@
-"""What the controller's znodes hold: model to compact JSON and back."""
+"""Contents of the controller's znodes: model to compact JSON and back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,13 +29,13 @@ Content = dict[str, Any]
 
 
 class DamagedStoreError(Exception):
-    """What ZooKeeper holds does not fit together; no controller wrote it so."""
+    """The znodes are inconsistent, as no controller leaves them."""
 
     exit_code = ExitCode.DATA
 
 
 def write_broker(broker: BrokerImage) -> bytes:
-    """A broker's registration."""
+    """Encode a broker's registration."""
     return zk_paths.encode(
         {
             "broker_id": broker.broker_id,
@@ -59,7 +59,7 @@ def write_broker(broker: BrokerImage) -> bytes:
 
 
 def read_broker(content: Content) -> BrokerImage:
-    """The inverse."""
+    """Inverse of ``write_broker``."""
     return BrokerImage(
         broker_id=BrokerId(content["broker_id"]),
         broker_epoch=BrokerEpoch(content["broker_epoch"]),
@@ -78,7 +78,7 @@ def read_broker(content: Content) -> BrokerImage:
 
 
 def write_constants(constants: Constants) -> bytes:
-    """What every process of the cluster must have the same."""
+    """Encode the values that all processes of the cluster share."""
     content: Content = {"lease_ms": constants.lease_ms}
     if constants.lease_ms_before:
         content["lease_ms_before"] = constants.lease_ms_before
@@ -86,12 +86,12 @@ def write_constants(constants: Constants) -> bytes:
 
 
 def read_constants(content: Content) -> Constants:
-    """The inverse."""
+    """Inverse of ``write_constants``."""
     return Constants(content["lease_ms"], content.get("lease_ms_before", 0))
 
 
 def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[ShardOwner]) -> bytes:
-    """One kind's registered coordinators, and who owns each shard, in the shards' order."""
+    """Encode the registered coordinators of one kind, and the owner of each shard, in order."""
     return zk_paths.encode(
         {
             "coordinators": [
@@ -111,7 +111,7 @@ def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[Shar
 def read_shards(
     kind: str, content: Content
 ) -> tuple[tuple[CoordinatorImage, ...], tuple[ShardOwner, ...]]:
-    """The inverse."""
+    """Inverse of ``write_shards``."""
     coordinators = tuple(
         CoordinatorImage(
             kind=kind,
@@ -127,7 +127,7 @@ def read_shards(
 
 
 def write_topic(topic: TopicImage) -> bytes:
-    """A topic's assignment and configuration."""
+    """Encode a topic's assignment and configuration."""
     return zk_paths.encode(
         {
             "topic_id": topic.topic_id.hex(),
@@ -138,10 +138,10 @@ def write_topic(topic: TopicImage) -> bytes:
 
 
 def write_partition(partition: PartitionImage) -> bytes:
-    """A partition's leader, ISR and epochs, and the replicas that these go with.
+    """Encode a partition's leader, ISR and epochs, and the replicas that they refer to.
 
-    The topic's znode has the replicas too, and says how many partitions there are; while replicas
-    move it may be one write behind or ahead, and this one counts.
+    The topic's znode has the replicas too, and thus the number of partitions. While replicas move,
+    it may be one write behind or ahead, and the replicas of the partition's znode count.
     """
     content: Content = {
         "replicas": partition.replicas,
@@ -161,12 +161,14 @@ def write_partition(partition: PartitionImage) -> bytes:
 
 
 def topic_id_of(content: Content) -> TopicId:
-    """Of a topic's znode."""
+    """Return the topic id in a topic's znode."""
     return TopicId(bytes.fromhex(content["topic_id"]))
 
 
 def read_topic(name: str, content: Content, partitions: Sequence[Content | None]) -> TopicImage:
-    """A topic's znode and those of its partitions. Raises DamagedStoreError when one is missing."""
+    """Decode a topic's znode and those of its partitions. Raises DamagedStoreError if one is
+    missing.
+    """
     topic_id = topic_id_of(content)
     read = []
     for number, (replicas, state) in enumerate(zip(content["replicas"], partitions, strict=True)):

@@ -117,7 +117,7 @@ def test_a_pause_of_our_own_is_nobodys_silence(
 ) -> None:
     beat(feed, 0)
     heard.words.clear()
-    feed.forgive()
+    feed.restart_heartbeats()
     beat(feed, 500)
     assert heard.words == []
 

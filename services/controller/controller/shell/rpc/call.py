@@ -1,4 +1,4 @@
-"""Steps that all RPCs share: authorize, ask within the caller's deadline, name the active one."""
+"""Steps that all RPCs share: authorization, the caller's deadline, the active controller's name."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ NO_REQUEST = 0
 
 
 def budget_ms(context: Any, timeout_ms: int) -> int:
-    """The request's own timeout, or what is left of the call's deadline when that is less."""
+    """Return the timeout of the request, but at most what is left of the call's deadline."""
     left_s = context.time_remaining()
     asked = read_timeout_ms(timeout_ms)
     return asked if left_s is None else max(1, min(asked, int(left_s * 1000)))
@@ -26,7 +26,7 @@ def budget_ms(context: Any, timeout_ms: int) -> int:
 async def ask(
     node: ControllerNode, context: Any, make: Callable[[Request], Asked], timeout_ms: int = 0
 ) -> tuple[Reply, str]:
-    """The machine's reply, and the hint to send with it."""
+    """Return the machine's reply, and the hint to send with it."""
     reply = await node.ask(make, budget_ms(context, timeout_ms))
     return reply, hint_for(reply.error, node.hint)
 
@@ -34,7 +34,7 @@ async def ask(
 def refused(
     node: ControllerNode, principal: str, operation: Operation, resources: Iterable[str]
 ) -> Reply | None:
-    """Reply to a caller that is not allowed; None to one that is."""
+    """Return the reply to a caller that is not allowed; None if it is."""
     if all(node.authorizer.authorize(principal, operation, name) for name in resources):
         return None
     words = f"{principal or 'anonymous'} may not {operation.value}"

@@ -17,7 +17,7 @@ from controller.shell.wire_mapping import (
 async def handle(
     node: ControllerNode, request: pb.CreatePartitionsRequest, context: Context
 ) -> pb.CreatePartitionsResponse:
-    """Raise topics' partition counts, each on its own."""
+    """Add partitions to topics. Each topic succeeds or fails alone."""
     names = topics_named(request)
     if (denied := refused(node, read_principal(request), Operation.ALTER, names)) is not None:
         return write_created_partitions(denied, "")

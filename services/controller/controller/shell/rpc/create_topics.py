@@ -26,7 +26,7 @@ def _random_topic_id() -> TopicId:
 async def handle(
     node: ControllerNode, request: pb.CreateTopicsRequest, context: Context
 ) -> pb.CreateTopicsResponse:
-    """Create topics, each on its own."""
+    """Create topics. Each topic succeeds or fails alone."""
     names = topics_named(request)
     if (denied := refused(node, read_principal(request), Operation.CREATE, names)) is not None:
         return write_created_topics(denied, "")

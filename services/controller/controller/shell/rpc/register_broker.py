@@ -14,16 +14,16 @@ from controller.shell.wire_mapping import hint_for, write_registered
 async def handle(
     node: ControllerNode, request: pb.RegisterBrokerRequest, context: Context
 ) -> pb.RegisterBrokerResponse:
-    """Give a broker its epoch, once its live znode was seen."""
+    """Register a broker, once its live znode was read."""
     broker = read_registering(request)
     resource = [f"broker:{broker.broker_id}"]
     if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
         return write_registered(denied, "")
-    found = await node.find_live(broker)
-    if found is None:
+    live = await node.find_live(broker)
+    if live is None:
         reply = Reply(NO_REQUEST, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
         return write_registered(reply, hint_for(reply.error, node.hint))
-    broker_epoch, listing = found
+    broker_epoch, listing = live
     make = read_registration(request, broker, broker_epoch, listing)
     reply, hint = await ask(node, context, make)
     return write_registered(reply, hint)

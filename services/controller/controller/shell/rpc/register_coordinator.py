@@ -21,16 +21,16 @@ from controller.shell.wire_mapping import hint_for
 async def handle(
     node: ControllerNode, request: pb.RegisterCoordinatorRequest, context: Context
 ) -> pb.RegisterCoordinatorResponse:
-    """Give a coordinator replica its epoch, once its live znode was seen."""
+    """Register a coordinator replica, once its live znode was read."""
     coordinator = read_coordinator(request)
     resource = [f"coordinator:{coordinator.kind}:{coordinator.coordinator_id}"]
     if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
         return write_coordinator_registered(denied, "")
-    found = await node.find_live_coordinator(coordinator)
-    if found is None:
+    live = await node.find_live_coordinator(coordinator)
+    if live is None:
         reply = Reply(NO_REQUEST, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
         return write_coordinator_registered(reply, hint_for(reply.error, node.hint))
-    epoch, listing = found
+    epoch, listing = live
     entitled = replace(coordinator, coordinator_epoch=epoch)
     cluster_id = read_cluster_id(request)
     reply, hint = await ask(

@@ -26,7 +26,7 @@ _REASONS_LOGGED: Final = 3
 async def handle(
     node: ControllerNode, request: pb.ReportReplicasRequest, context: Context
 ) -> pb.ReportReplicasResponse:
-    """Take replicas out of ISR and ELR whose disk failed, or lost bytes."""
+    """Remove replicas whose disk failed or lost bytes from ISR and ELR."""
     if (denied := refused(node, "", Operation.CLUSTER_ACTION, broker_named(request))) is not None:
         return write_reported(denied, "")
     broker_id, broker_epoch = read_broker_ref(request)

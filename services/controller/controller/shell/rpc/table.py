@@ -108,29 +108,29 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "RegisterBroker": register_broker.handle,
     "WatchMetadata": watch_metadata.handle,
     "CreateTopics": create_topics.handle,
-    # By name or by id, each topic on its own.
+    # By name or by id. Each topic succeeds or fails alone.
     "DeleteTopics": _from_client(
         Operation.DELETE, topics_to_delete, read_deletion, write_deleted_topics
     ),
     "CreatePartitions": create_partitions.handle,
-    # Both of Kafka's: the incremental one and the one that replaces all. Each resource on its own.
+    # AlterConfigs and IncrementalAlterConfigs of Kafka. Each resource succeeds or fails alone.
     "AlterConfigs": _from_client(
         Operation.ALTER_CONFIGS, configs_named, read_config_changes, write_altered_configs
     ),
     # A block of producer ids for one broker or coordinator, never given to another.
     "AllocateProducerIds": _from_member(asker_named, read_allocation, write_producer_ids),
-    # Agreement to the ISRs that a leader proposes, each on its own.
+    # Agreement to the ISRs that a leader proposes, each alone.
     "AlterPartitions": _from_member(broker_named, read_isr_proposals, write_altered_partitions),
-    # Preferred leaders, or any for partitions that have none, each partition on its own.
+    # Preferred leaders, or any replica for partitions without a leader, each partition alone.
     "ElectLeaders": _from_client(
         Operation.ALTER, _of_cluster, read_elections, write_elected_leaders
     ),
-    # Moves of replicas begin, are replaced or cancelled, each partition on its own (KIP-455).
+    # Moves of replicas are started, replaced or cancelled, each partition alone (KIP-455).
     "AlterReassignments": _from_client(
         Operation.ALTER, _of_cluster, read_reassignments, write_altered_reassignments
     ),
     "ReportReplicas": report_replicas.handle,
-    # A stopping broker hands over its leaderships, and asks again until it leads nothing.
+    # A stopping broker hands over its partitions, and repeats the request until it leads none.
     "ControlledShutdown": _from_member(broker_named, read_shutdown, write_shutdown_progress),
     "RegisterCoordinator": register_coordinator.handle,
     # A new owner epoch for a shard's present owner.

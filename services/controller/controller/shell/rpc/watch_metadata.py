@@ -1,4 +1,4 @@
-"""WatchMetadata: the feed, and the subscriber's acknowledgements on the way back."""
+"""WatchMetadata: updates of the feed, and the subscriber's acknowledgements."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ async def handle(
     requests: AsyncIterator[pb.WatchMetadataRequest],
     context: Context,
 ) -> None:
-    """Send until the subscriber goes, or until an update says why it must."""
+    """Send updates until the subscriber leaves, or until an update ends the stream."""
     first = await anext(aiter(requests), None)
     if first is None:
         return
