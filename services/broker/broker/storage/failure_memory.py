@@ -31,9 +31,7 @@ class FailureMemory:
             _log.warning("failure of a disk could not be recorded in memory: %s", error)
 
     def reason(self, directory_id: str) -> str | None:
-        """Why a directory is not to be trusted; None where nothing is noted. Raises
-        ExhaustedError.
-        """
+        """Return the recorded failure of a directory, or None. Raises ExhaustedError."""
         if self._disk is None:
             return None
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.open_txns import OpenTxns
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30)
@@ -10,6 +10,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30)
 
 @pytest.mark.feature("M01", "M02")
 @given(STEPS, st.integers(0, 31))
+@example(steps=[(0, False), (0, True)], high_watermark=1)
 def test_readers_stop_at_the_oldest_transaction_that_is_not_decided(
     steps: list[tuple[int, bool]], high_watermark: int
 ) -> None:

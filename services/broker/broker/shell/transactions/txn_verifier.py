@@ -49,7 +49,7 @@ class _Key(NamedTuple):
 class _Question(NamedTuple):
     partition: TopicPartition
     topic_id: TopicId
-    """Of the log that the producer writes to: another topic may have had the name before."""
+    """The topic to whose log the producer writes. Another topic may have had the name before."""
 
 
 _Questions = dict[_Question, list["asyncio.Future[ErrorCode]"]]
