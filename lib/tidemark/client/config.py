@@ -43,7 +43,7 @@ class ClientConfig:
     """Delays between attempts double from ``retry_backoff_ms`` up to this, with 20 % of jitter."""
     metadata_max_age_ms: int = 300_000
     unknown_topic_grace_ms: int = 5_000
-    """Time for which an unknown topic is retried: brokers learn of a new topic one by one."""
+    """Time for which an unknown topic is retried: a new topic reaches brokers one by one."""
     connections_setup_timeout_ms: int = 10_000
     response_bytes_max: int = 128 * MIB
     """Largest response frame; a longer one closes the connection, so that memory is bounded."""
@@ -159,7 +159,7 @@ class ConsumerConfig(ClientConfig):
     """Settings of a consumer."""
 
     auto_offset_reset: OffsetReset = "latest"
-    """Where to start without a position, or with a position outside the log."""
+    """Start of reading without a position, or with a position outside the log."""
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 50 * MIB

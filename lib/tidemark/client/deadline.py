@@ -20,5 +20,5 @@ class Deadline:
         return max(0.0, self.at_ms - now_ms)
 
     def passed(self, now_ms: float) -> bool:
-        """Return True once the deadline is reached."""
+        """True once the deadline is reached."""
         return now_ms >= self.at_ms

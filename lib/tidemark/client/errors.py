@@ -62,7 +62,7 @@ class ClientError(TidemarkError):
 
 
 class UnknownTopicOrPartitionError(ClientError):
-    """The topic or partition does not exist, or some brokers do not know it yet."""
+    """The topic or partition does not exist, or is not yet in the metadata of some brokers."""
 
     hint = "create the topic first (tidemark topic create) or check its name and partition count"
 
@@ -145,7 +145,7 @@ class ConcurrentTransactionsError(ClientError):
 
 
 class TransactionalIdNotFoundError(ClientError):
-    """The transactional id does not exist, or the producer id does not belong to it any longer."""
+    """The transactional id does not exist, or the producer id no longer belongs to it."""
 
     hint = "it never wrote, or expired (transactional.id.expiration.ms)"
 
@@ -178,7 +178,7 @@ class GroupNotFoundError(ClientError):
 
 
 class GroupNotEmptyError(ClientError):
-    """The group has members, which alone may move its offsets."""
+    """The group has members; only they may change its offsets."""
 
     hint = "stop the group's consumers first, and wait until their sessions ended"
 

@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Admin(GroupAdmin, TransactionAdmin):
-    """Manages a cluster: ``async with Admin("host:9092") as admin: await
+    """Client for administration: ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 
     A call for several resources raises the first failure, with the others as notes; successful

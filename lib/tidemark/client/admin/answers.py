@@ -1,4 +1,4 @@
-"""Reads admin responses: results by name, or the first failure. Pure."""
+"""Readers of admin responses: results by name, or the first failure. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
@@ -24,7 +24,7 @@ def error_codes(answer: long_tail.Struct) -> set[int]:
 
 
 def tolerated(code: int) -> bool:
-    """Return True for errors with which a topic can still be described: missing leaders."""
+    """True for errors with which a topic can still be described: missing leaders."""
     return code == ErrorCode.LEADER_NOT_AVAILABLE
 
 

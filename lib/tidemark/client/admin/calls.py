@@ -52,7 +52,7 @@ class AdminCalls(SessionClient):
             )
         return await super().start()
 
-    # -- within
+    # -- internals
 
     async def _brokers(self) -> Mapping[int, Any]:
         """Return the live brokers of the cached metadata, requested if there is none."""

@@ -1,4 +1,4 @@
-"""Reads responses about groups and transactions. Pure."""
+"""Readers of responses about groups and transactions. Pure."""
 
 import struct
 from collections.abc import Iterable

@@ -135,7 +135,7 @@ class GroupAdmin(AdminCalls):
 
         await self._ask_coordinator(group_id, ApiKey.OFFSET_DELETE, fields, problem_of)
 
-    # -- within
+    # -- internals
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
         """Describe by the API of KIP-848, which refuses classic groups, then by the older one."""

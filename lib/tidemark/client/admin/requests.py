@@ -1,4 +1,4 @@
-"""Converts admin requests and responses between the client's types and wire fields. Pure."""
+"""Conversion of admin requests and responses between the client's types and wire fields. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _KINDS: Final = {number: kind for kind, number in RESOURCE_TYPES.items()}
 
 
 def create_topics(topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool) -> Fields:
-    """CreateTopics. Assignments determine partition count and replication factor."""
+    """Build CreateTopics. Assignments determine partition count and replication factor."""
     return {
         "topics": [
             {
@@ -49,7 +49,7 @@ def create_topics(topics: Iterable[NewTopic], *, timeout_ms: int, validate_only:
 
 
 def delete_topics(topics: Sequence[str], *, timeout_ms: int) -> Fields:
-    """DeleteTopics by name, in the fields of all versions."""
+    """Build DeleteTopics by name, in the fields of all versions."""
     return {
         "topics": [{"name": topic} for topic in topics],
         "topic_names": list(topics),
@@ -58,7 +58,7 @@ def delete_topics(topics: Sequence[str], *, timeout_ms: int) -> Fields:
 
 
 def create_partitions(counts: Mapping[str, int], *, timeout_ms: int, validate_only: bool) -> Fields:
-    """CreatePartitions. ``counts`` are totals."""
+    """Build CreatePartitions; ``counts`` are totals."""
     return {
         "topics": [
             {"name": topic, "count": count, "assignments": None} for topic, count in counts.items()
@@ -69,7 +69,7 @@ def create_partitions(counts: Mapping[str, int], *, timeout_ms: int, validate_on
 
 
 def describe_configs(resources: Iterable[ConfigResource], *, with_documentation: bool) -> Fields:
-    """DescribeConfigs for all keys of each resource."""
+    """Build DescribeConfigs for all keys of each resource."""
     return {
         "resources": [
             {
@@ -112,7 +112,7 @@ def read_resource(result: Struct) -> ConfigResource:
 def alter_configs(
     changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool
 ) -> Fields:
-    """IncrementalAlterConfigs (KIP-339)."""
+    """Build IncrementalAlterConfigs (KIP-339)."""
     return {
         "resources": [
             {
@@ -134,7 +134,7 @@ def alter_configs(
 
 
 def delete_records(offsets: Mapping[TopicPartition, int], *, timeout_ms: int) -> Fields:
-    """DeleteRecords below each offset; -1 is the high watermark."""
+    """Build DeleteRecords below each offset; -1 is the high watermark."""
     by_topic: dict[str, list[Fields]] = defaultdict(list)
     for partition, offset in offsets.items():
         by_topic[partition.topic].append({"partition_index": partition.partition, "offset": offset})
@@ -145,7 +145,7 @@ def delete_records(offsets: Mapping[TopicPartition, int], *, timeout_ms: int) ->
 
 
 def describe_producers(partitions: Iterable[TopicPartition]) -> Fields:
-    """DescribeProducers."""
+    """Build DescribeProducers."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in partitions:
         by_topic[partition.topic].append(partition.partition)
@@ -175,7 +175,7 @@ def alter_partition_reassignments(
     allow_replication_factor_change: bool,
     timeout_ms: int,
 ) -> Fields:
-    """AlterPartitionReassignments (KIP-455). None as replicas cancels a move."""
+    """Build AlterPartitionReassignments (KIP-455). None as replicas cancels a move."""
     by_topic: dict[str, list[Fields]] = defaultdict(list)
     for (topic, partition), replicas in moves.items():
         wanted = None if replicas is None else list(replicas)
@@ -190,7 +190,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
 ) -> Fields:
-    """ListPartitionReassignments; None selects all partitions."""
+    """Build ListPartitionReassignments; None selects all partitions."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions or ():
         by_topic[topic].append(partition)

@@ -89,7 +89,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """True if no one has set the value."""
+        """True if the value is not set anywhere."""
         return self.source == "default"
 
 

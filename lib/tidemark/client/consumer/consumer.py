@@ -1,4 +1,4 @@
-"""Consumer: fetches records of partitions from their leaders, from any offset."""
+"""Consumer: records of partitions from their leaders, from any offset."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +36,8 @@ _LAUNCH_EVERY: Final = 256
 
 
 class Consumer:
-    """Reads records: ``async with Consumer("host:9092") as consumer: consumer.assign([("topic",
-    0)])`` and ``poll``.
+    """Reader of records: ``async with Consumer("host:9092") as consumer:
+    consumer.assign([("topic", 0)])`` and ``poll``.
 
     With a ``group_id`` the group stores its offsets. After ``subscribe`` the group divides the
     topics' partitions among its members and offsets are committed automatically; after ``assign``
@@ -329,7 +329,7 @@ class Consumer:
         known = self._state(partition).high_watermark
         return known if known >= 0 else None
 
-    # -- within
+    # -- internals
 
     async def _close(self, *, commits: bool) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Fetches assigned partitions ahead of ``poll``, and looks up their positions.
+"""Fetches of assigned partitions ahead of ``poll``, and lookups of their positions.
 
 One fetch is in flight for each group of partitions, and one lookup of positions.
 """
@@ -125,7 +125,7 @@ class Fetcher:
         return self._ahead_bytes_max if state.is_ahead else self._config.max_partition_fetch_bytes
 
     def _has_room(self) -> bool:
-        """Return True if there is room to fetch.
+        """True if there is room to fetch.
 
         Records held back until a transaction ends must not use up the room in which its marker is
         fetched. They are then dropped, and fetched again once stable.

@@ -75,7 +75,7 @@ class ConsumerGroup:
         self._listener: RebalanceListener = NoListener()
         self._storage: OffsetStorage = storage_for(config, self.coordinator, self, clock)
         self._committing = asyncio.Lock()
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._names: dict[bytes, str] = {}
         self._learning_names = False
         self._beating = False
@@ -128,7 +128,7 @@ class ConsumerGroup:
             self._beating = True
             self._want(self._membership.subscription.topics)
             self._session.spawn(self._beat(), name="consumer-group")
-        self._stirred.set()
+        self._woken.set()
 
     async def unsubscribe(self) -> None:
         """Commit, give back all partitions and leave the group."""
@@ -173,7 +173,7 @@ class ConsumerGroup:
         if not self._membership.to_revoke:
             await self._assign()
         if stirs:
-            self._stirred.set()
+            self._woken.set()
 
     # -- offsets
 
@@ -218,7 +218,7 @@ class ConsumerGroup:
     async def _beat(self) -> None:
         failures = 0
         while True:
-            self._stirred.clear()
+            self._woken.clear()
             now = self._clock.now_ms()
             member = self._membership
             idle_until = self._polled_at + self._config.max_poll_interval_ms
@@ -272,7 +272,7 @@ class ConsumerGroup:
     async def _sleep(self, allowed_ms: float | None) -> None:
         try:
             async with asyncio.timeout(None if allowed_ms is None else allowed_ms / 1_000):
-                await self._stirred.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
 

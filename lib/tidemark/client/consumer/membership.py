@@ -230,7 +230,7 @@ class Membership:
         self.state, self.failure = MemberState.FAILED, problem
 
     def passes(self, error_code: int) -> bool:
-        """Return True if the heartbeat is retried after this error."""
+        """True if the heartbeat is retried after this error."""
         return error_code in _PASSING
 
     def revoked(self, partitions: frozenset[TopicIdPartition], now: float) -> None:

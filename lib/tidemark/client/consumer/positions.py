@@ -283,7 +283,7 @@ class PartitionState:
             self.failures = 0
 
     def wants_fetch(self, now: float, bytes_ahead_max: int) -> bool:
-        """Return True if a fetch is due and there is room for its records."""
+        """True if a fetch is due and there is room for its records."""
         return (
             self.fetch_position is not None
             and not (self.fetching or self.paused)
@@ -293,7 +293,7 @@ class PartitionState:
         )
 
     def wants_lookup(self, now: float) -> bool:
-        """Return True if the position must be looked up."""
+        """True if the position must be looked up."""
         return self.reset is not None and self.error is None and now >= self.resume_at
 
     def on_fetched(self, generation: int, outcome: FetchOutcome, options: ReadOptions) -> None:

@@ -97,7 +97,7 @@ class RangeLostError(OffsetOutOfRangeError):
 
 
 class RangeReader(SessionClient):
-    """Reads ranges: ``async with RangeReader("host:9092") as reader: async for batch in
+    """Reader of ranges: ``async with RangeReader("host:9092") as reader: async for batch in
     reader.read(...)``.
 
     ``settings`` are fields of RangeReaderConfig by name. With transport="grpc" bootstrap servers
@@ -161,7 +161,7 @@ class RangeReader(SessionClient):
         )
         return RangeCursor(self._session, self.config, self._clock, asked, limits)
 
-    # -- within
+    # -- internals
 
     def _session_of(self, addresses: str | Sequence[str]) -> Session:
         return Session(addresses, replace(self.config, transport="kafka"), self._clock)
@@ -252,7 +252,7 @@ class RangeCursor:
         if self._fetching is not None:
             self._fetching.cancel()
 
-    # -- within
+    # -- internals
 
     def _fetch_ahead(self) -> "asyncio.Future[_Fetched]":
         future: asyncio.Future[_Fetched] = asyncio.get_running_loop().create_future()
@@ -364,7 +364,7 @@ class RangeCursor:
         return found[0][partition].offset, found[1][partition].offset
 
     async def _is_at_end(self, outcome: FetchOutcome, deadline: Deadline) -> bool:
-        """Return True if an empty fetch means the end of the range, not a lagging leader."""
+        """True if an empty fetch means the end of the range, not a lagging leader."""
         read_committed = self._limits.read_committed
         log_end = outcome.last_stable if read_committed else outcome.high_watermark
         if log_end >= self._asked.end:

@@ -17,7 +17,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 # Length, attributes, two deltas, two lengths and a header count, as they are in ordinary records:
-# two bytes each but for attributes and count. Batches are bounded by this estimate; a broker's
+# two bytes each except attributes and count. Batches are bounded by this estimate; a broker's
 # bound is far above batch_size.
 RECORD_OVERHEAD_BYTES: Final = 12
 _HEADER_OVERHEAD_BYTES: Final = 6
@@ -54,8 +54,8 @@ class Accumulator:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.buffered_bytes = 0
-        self.stirred = False
-        """True if something is due earlier than the last ``next_due``. Cleared by the sender."""
+        self.wakes_sender = False
+        """True if a batch is due earlier than the last ``next_due``. The sender clears it."""
         self.timer_set = False
         self.on_failed: Callable[[ClientError], None] | None = None
         """Called with the failure of a batch; a transaction can then no longer commit."""
@@ -154,22 +154,22 @@ class Accumulator:
         self.buffered_bytes += size_bytes
         self._records_unresolved += encoded.count
         queue.seal()
-        self.stirred = True
+        self.wakes_sender = True
         return Delivery(batch, 0)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return True if ``append`` would have room for this many bytes now."""
+        """True if ``append`` would have room for this many bytes now."""
         return self.buffered_bytes + size_bytes <= self._buffer_bytes_max
 
     def short_of_memory(self) -> None:
         """Send buffered records without lingering, because a caller waits for memory."""
         self._short_of_memory = True
-        self.stirred = True
+        self.wakes_sender = True
 
     def begin_flush(self) -> list[PendingBatch]:
         """Stop lingering until ``end_flush``; return the batches that a flush waits for."""
         self._flushing += 1
-        self.stirred = True
+        self.wakes_sender = True
         return [batch for batch in self._batches() if not batch.resolved]
 
     def end_flush(self) -> None:
@@ -250,7 +250,7 @@ class Accumulator:
 
     @property
     def has_in_flight(self) -> bool:
-        """Return True if a batch was sent and not answered."""
+        """True if a batch was sent and not answered."""
         return any(queue.in_flight for queue in self._active.values())
 
     def cut(self, error: ClientError) -> None:
@@ -305,7 +305,7 @@ class Accumulator:
 
     def _open(self, queue: PartitionQueue, now: float) -> None:
         if queue.open is not None or not self.timer_set:
-            self.stirred = True
+            self.wakes_sender = True
         self._active[queue.partition] = queue
         queue.open_batch(now)
 

@@ -205,7 +205,7 @@ class Delivery:
         return self._batch.partition
 
     def done(self) -> bool:
-        """Return True once the record was acknowledged or has failed."""
+        """True once the record was acknowledged or has failed."""
         return self._batch.resolved
 
     def result(self) -> RecordMetadata:

@@ -111,7 +111,7 @@ class PartitionQueue:
         return self._idempotent and self._identity is None
 
     def may_adopt(self, identity: ProducerIdentity) -> bool:
-        """Return True unless the leader fenced this identity, or its epochs are used up."""
+        """True unless the leader fenced this identity, or its epochs are used up."""
         return identity.producer_id != self._lost_producer_id
 
     def adopt(self, identity: ProducerIdentity) -> None:
@@ -163,7 +163,7 @@ class PartitionQueue:
             self.open = None
 
     def can_send(self, now: float) -> bool:
-        """Return True if ``take`` has a batch (an open batch counts once it is sealed)."""
+        """True if ``take`` has a batch (an open batch counts once it is sealed)."""
         if now < self.resume_at or self.failure is not None:
             return False
         if self.retries or self._renumber:
@@ -174,7 +174,7 @@ class PartitionQueue:
         return bool(self.sealed) and len(self.in_flight) < in_flight_max and not self.wants_identity
 
     def may_go_to(self, broker_id: int) -> bool:
-        """Return True unless an older batch is in flight to another broker."""
+        """True unless an older batch is in flight to another broker."""
         return not self.in_flight or self.sent_to == broker_id
 
     def peek(self) -> PendingBatch:
@@ -299,7 +299,7 @@ class PartitionQueue:
     def _on_overtaken(self, batch: PendingBatch, error: ClientError) -> None:
         """Handle a gap in the sequence numbers.
 
-        The missing batch is an older one under way, one that was given up, or a lost one.
+        The missing batch is an older one in flight, one that was given up, or a lost one.
         """
         if batch.resolved:
             self._give_up(batch, error)

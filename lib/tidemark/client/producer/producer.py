@@ -1,4 +1,4 @@
-"""Producer: collects records into batches, sends them to leaders, returns each record's place."""
+"""Producer: records in batches to the leaders of partitions, with the place of each record."""
 
 import asyncio
 import random
@@ -71,8 +71,8 @@ class _Route:
 
 
 class Producer:
-    """Sends records: ``async with Producer("host:9092") as producer: await producer.send("topic",
-    b"value")``.
+    """Sender of records: ``async with Producer("host:9092") as producer: await
+    producer.send("topic", b"value")``.
 
     ``settings`` are fields of ProducerConfig by name. ``partitioner`` replaces Kafka's rule for
     records without an explicit partition. A producer belongs to the event loop in which it was
@@ -233,8 +233,8 @@ class Producer:
         delivery = accumulator.append_open(queue, record, size_bytes)
         if delivery is None:
             delivery = accumulator.append(queue, record, size_bytes, self._now())
-        if accumulator.stirred:
-            self._stir()
+        if accumulator.wakes_sender:
+            self._wake_sender()
         return delivery
 
     async def send_encoded(
@@ -286,7 +286,7 @@ class Producer:
         """
         self._session.check_running()
         left = self._accumulator.begin_flush()
-        self._stir()
+        self._wake_sender()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
                 for batch in left:
@@ -326,12 +326,12 @@ class Producer:
         """Return the buffered amounts, and counters of the records so far."""
         return self._accumulator.statistics()
 
-    # -- within
+    # -- internals
 
     def _now(self) -> int:
         return self._clock.now_ms()
 
-    def _stir(self) -> None:
+    def _wake_sender(self) -> None:
         if self._sender is not None:
             self._sender.wake()
 
@@ -369,7 +369,7 @@ class Producer:
         if not 0 <= number < route.count:
             raise _no_such_partition(topic, number, route.count)
         delivery = self._accumulator.append_encoded(route.queues[number], encoded, self._now())
-        self._stir()
+        self._wake_sender()
         return delivery
 
     async def _load(self, topic: str, deadline: Deadline) -> None:

@@ -1,4 +1,4 @@
-"""Sends batches to leaders: one loop that decides, and one task for each request in flight."""
+"""Sender of batches to leaders: one loop that decides, one task for each request in flight."""
 
 import asyncio
 import random
@@ -37,7 +37,9 @@ _NO_LEADER: Final = "the partition has no leader, or too many requests to it are
 
 
 class Sender:
-    """Sends due batches, requests producer ids and metadata, wakes callers waiting for memory."""
+    """Sender of due batches. It also requests producer ids and metadata, and wakes callers that
+    wait for memory.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Sender:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                self._accumulator.stirred = False
+                self._accumulator.wakes_sender = False
                 now = self._clock.now_ms()
                 problem = self._cluster.problem
                 if self._accumulator.expire(now, problem.message if problem else _NO_LEADER):

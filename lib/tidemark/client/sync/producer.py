@@ -1,4 +1,4 @@
-"""The synchronous producer, and what all synchronous classes that send records share."""
+"""The synchronous producer, and methods of all synchronous classes that send records."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,11 +28,11 @@ class SyncDelivery:
         self._thread = thread
 
     def done(self) -> bool:
-        """Return True once the record was acknowledged or has failed."""
+        """True once the record was acknowledged or has failed."""
         return self._delivery.done()
 
     def result(self) -> RecordMetadata:
-        """Wait for the acknowledgement and return where the record is. Raises its failure."""
+        """Wait for the acknowledgement and return the record's place. Raises its failure."""
         if self._delivery.done():
             return self._delivery.result()
         return self._thread.call(_awaited(self._delivery))

@@ -52,7 +52,7 @@ class TransactionalProducer(SyncClient[AsyncProducer], SendsRecords[AsyncProduce
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """``begin``, and at the end of the block ``commit``, or ``abort`` if the block raised."""
+        """Begin a transaction; commit at the end of the block, or abort if the block raised."""
         self.begin()
         try:
             yield self

@@ -28,7 +28,7 @@ from tidemark.runtime.clock import Clock
 _NO_PRODUCER = ProducerIdentity(-1, -1)
 _CONCURRENT_MS = 20
 _LEFT_MS_MIN = 1
-"""With less time left nothing is tried again: there would be no answer, only a time-out."""
+"""No attempt with less time left than this: it would only time out."""
 
 
 class TransactionControl(Protocol):

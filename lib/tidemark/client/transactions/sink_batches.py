@@ -231,7 +231,7 @@ class SinkBatches(TransactionClient):
         )
         return bool(answer.forgotten)
 
-    # -- within
+    # -- internals
 
     async def _enlist(self, batch: BatchId, writer: str, timeout_ms: int) -> _Enlisted:
         request = txn_pb2.EnlistInBatchRequest(

@@ -39,7 +39,7 @@ _NO_HEADERS: tuple[Header, ...] = ()
 
 
 class TransactionalProducer(Producer):
-    """Writes transactions, one at a time.
+    """Producer of transactions, one at a time.
 
     ``async with TransactionalProducer("host:9092", transactional_id="pay-7") as producer: await
     producer.init()``, then ``async with producer.transaction(): await producer.enqueue(...)``.
@@ -178,7 +178,7 @@ class TransactionalProducer(Producer):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """``begin``, and at the end of the block ``commit``, or ``abort`` if the block raised."""
+        """Begin a transaction; commit at the end of the block, or abort if the block raised."""
         await self.begin()
         try:
             yield self
@@ -188,7 +188,7 @@ class TransactionalProducer(Producer):
         await self.commit_or_abort()
 
     async def commit_or_abort(self) -> None:
-        """``commit``; if that has certainly failed, ``abort`` before the failure is raised."""
+        """Commit; if that has certainly failed, abort before the failure is raised."""
         try:
             await self.commit()
         except ClientError:
@@ -197,7 +197,7 @@ class TransactionalProducer(Producer):
             raise
 
     async def abort_if_open(self) -> None:
-        """``abort``, unless nothing is open or its commit was requested before."""
+        """Abort, unless nothing is open or its commit was requested before."""
         if self._session.is_running and self._state.phase in _ABORTABLE:
             await self.abort()
 
@@ -230,7 +230,7 @@ class TransactionalProducer(Producer):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> Delivery:
-        """As ``Producer.enqueue``, in the open transaction."""
+        """Do as ``Producer.enqueue``, in the open transaction."""
         self._state.check_sendable()
         return await super().enqueue(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -246,7 +246,7 @@ class TransactionalProducer(Producer):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> Delivery:
-        """As ``Producer.send_nowait``, in the open transaction."""
+        """Do as ``Producer.send_nowait``, in the open transaction."""
         self._state.check_sendable()
         return super().send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -262,13 +262,13 @@ class TransactionalProducer(Producer):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> RecordMetadata:
-        """As ``Producer.send``. The record becomes visible when the transaction commits."""
+        """Do as ``Producer.send``. The record becomes visible when the transaction commits."""
         delivery = await self.enqueue(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
         return await delivery
 
-    # -- within
+    # -- internals
 
     def _check_sendable(self) -> None:
         self._state.check_sendable()

@@ -96,15 +96,15 @@ def test_records_that_were_never_sent_expire() -> None:
     accumulator.check()
 
 
-def test_the_sender_is_stirred_only_for_what_its_timer_does_not_cover() -> None:
+def test_the_sender_is_woken_only_for_what_its_timer_does_not_cover() -> None:
     accumulator = Accumulator(LIMITS)
     add(accumulator, ONE, 40, now=0)
-    assert accumulator.stirred
-    accumulator.stirred, accumulator.timer_set = False, True
+    assert accumulator.wakes_sender
+    accumulator.wakes_sender, accumulator.timer_set = False, True
     add(accumulator, TWO, 40, now=1)
-    assert not accumulator.stirred
+    assert not accumulator.wakes_sender
     add(accumulator, TWO, 80, now=1)
-    assert accumulator.stirred
+    assert accumulator.wakes_sender
 
 
 def test_a_failure_nobody_looked_at_is_kept_once() -> None:
