@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 async def serve(config: TxnCoordinatorConfig, stop: asyncio.Event) -> None:
-    """Run one replica until ``stop`` is set; then answer what is under way, and stop."""
+    """Run one replica until ``stop`` is set; then answer the requests under way, and stop."""
     metrics = Metrics(SERVICE)
     node = TxnCoordinatorNode(config, Clock(), metrics)
     zookeeper = ZkSession(
@@ -52,7 +52,7 @@ async def serve(config: TxnCoordinatorConfig, stop: asyncio.Event) -> None:
 
 
 async def _started(zookeeper: ZkSession, config: TxnCoordinatorConfig, stop: asyncio.Event) -> bool:
-    """Wait for ZooKeeper; False when told to stop before it is there. Raises ZkUnavailableError."""
+    """Wait for ZooKeeper. False if ``stop`` is set first. Raises ZkUnavailableError."""
     log.info("waiting for ZooKeeper", extra=fields(connect=zookeeper.connect))
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(
@@ -71,7 +71,7 @@ async def _started(zookeeper: ZkSession, config: TxnCoordinatorConfig, stop: asy
 async def _serve_until(
     stop: asyncio.Event, node: TxnCoordinatorNode, session: CoordinatorSession, grpc: GrpcServer
 ) -> None:
-    """Health follows readiness up, and is taken down first."""
+    """Run the node. gRPC health is up from readiness to the end."""
     async with asyncio.TaskGroup() as tasks:
         ready = tasks.create_task(_say_ready(node, grpc), name="grpc-health")
         try:

@@ -129,7 +129,7 @@ class Controller:
         self._term.check(is_idle=is_idle)
         assert not is_idle or not self._waiting, "requests wait only for a write"
 
-    # Roles.
+    # -- roles
 
     def _become_active(self, elected: Elected, now: InstantMs) -> list[Effect]:
         assert self._term is None, "elected twice"
@@ -147,7 +147,7 @@ class Controller:
         self._waiting.clear()
         return refused
 
-    # The store.
+    # -- the store
 
     def _begin(self, term: ActiveTerm, change: Change, reply: Reply | None) -> WriteStore:
         assert self._writing is None, "one change at a time"
@@ -175,7 +175,7 @@ class Controller:
             return []
         return [*self._become_standby(reason), Resign(reason)]
 
-    # Requests: decided one after the other, each on the state that the one before left.
+    # -- requests, decided one after the other
 
     def _on_asked(self, asked: Asked) -> list[Effect]:
         request_id = asked.request.request_id

@@ -69,7 +69,7 @@ class Coordinators:
             if one.kind in self._listings and not self._listings[one.kind].has(one)
         )
 
-    # Moves.
+    # -- moves
 
     def due(self, image: ClusterImage, now: InstantMs) -> Change | None:
         """Return a change that unregisters dead coordinators, assigns their shards, and moves
@@ -100,7 +100,7 @@ class Coordinators:
         self._move_at[kind] = InstantMs(now + self._move_interval_ms)
         return rebalance(owners, live, self._moves_max)
 
-    # Streams.
+    # -- streams
 
     def stream_lost(self, coordinator_epoch: int, now: InstantMs) -> None:
         """Note that a coordinator's feed stream broke."""
@@ -125,7 +125,7 @@ class Coordinators:
         return InstantMs(min(dues)) if dues else None
 
 
-# Requests.
+# -- requests
 
 
 def decide_register_coordinator(

@@ -29,7 +29,7 @@ class Request(NamedTuple):
     deadline: InstantMs
 
 
-# Events.
+# -- events
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Tick:
     """The time of ``Controller.next_deadline`` has come."""
 
 
-# Requests.
+# -- requests
 
 LogKey = tuple[TopicId, int]
 """Topic id and partition number."""

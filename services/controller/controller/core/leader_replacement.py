@@ -151,7 +151,7 @@ class LeaderReplacement:
             return True  # another process is registered: the one that led no longer holds a lease
         return self._acknowledged.get(broker.broker_epoch, START_OF_FEED) >= needed
 
-    # Streams.
+    # -- streams
 
     def stream_lost(self, broker_epoch: BrokerEpoch, now: InstantMs) -> None:
         """Note that a broker's feed stream broke."""

@@ -114,7 +114,7 @@ class ActiveTerm:
             assert not self._dead(), "the dead are fenced"
             assert not self._coordinators.vanished(self.image), "the dead own nothing"
 
-    # Inputs.
+    # -- inputs
 
     def see_brokers(self, listing: LiveListing) -> None:
         """Take a listing of the brokers that have a session, unless it is outdated."""
@@ -169,7 +169,7 @@ class ActiveTerm:
                 else:
                     self._replacement.elected(key)
 
-    # Decisions without a request.
+    # -- decisions without a request
 
     def store_ops(self, change: Change) -> tuple[StoreOp, ...]:
         """Return the writes that store a change, in order."""
@@ -241,7 +241,7 @@ class ActiveTerm:
         due = min((one for one in deadlines if one is not None), default=None)
         return None if due is None else max(due, now)
 
-    # Requests.
+    # -- requests
 
     def decide(self, asked: Asked, now: InstantMs) -> tuple[Change | None, Reply]:
         """Return the change that a request makes, if any, and the reply once it is written."""

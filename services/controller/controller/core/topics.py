@@ -113,7 +113,7 @@ def _change(topics: list[TopicImage], *, validate_only: bool) -> Change | None:
     return Change(ClusterDelta(topics_changed=tuple(topics)))
 
 
-# Creation.
+# -- creation
 
 
 def decide_create_topics(
@@ -244,7 +244,7 @@ def _check_replicas(draft: _Draft, assignment: list[Replicas]) -> None:
         )
 
 
-# Deletion.
+# -- deletion
 
 
 def decide_delete_topics(
@@ -300,7 +300,7 @@ def _unknown(ref: TopicRef) -> TopicResult:
     return TopicResult(ref.name, ref.topic_id, code, words)
 
 
-# Additional partitions.
+# -- additional partitions
 
 
 def decide_create_partitions(

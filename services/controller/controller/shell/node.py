@@ -120,7 +120,7 @@ class ControllerNode:
         self._draining = False
         self._broken: asyncio.Future[None] | None = None
 
-    # State.
+    # -- state
 
     @property
     def is_active(self) -> bool:
@@ -146,7 +146,7 @@ class ControllerNode:
             return None
         return "no controller is active yet"
 
-    # The driver.
+    # -- the driver
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand for election again and again until stopped; then resign.
@@ -320,7 +320,7 @@ class ControllerNode:
             self._timer.cancel()
             self._timer = None
 
-    # Listener of the feed.
+    # -- listener of the feed
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
         """Take news of a broker that has applied the feed up to ``position``."""

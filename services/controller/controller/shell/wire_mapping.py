@@ -214,7 +214,7 @@ def write_last_update(update: pb.MetadataUpdate, hint: str) -> pb.MetadataUpdate
     )
 
 
-# Responses. Without a result (an error of the whole request) its fields are empty.
+# -- responses; without a result (an error of the whole request) its fields are empty
 
 
 def _topics(reply: Reply) -> list[pb.TopicResult]:

@@ -202,7 +202,7 @@ class ZkStore:
         live = frozenset(_coordinators(kind, names))
         return CoordinatorListing(kind, stat.children_zxid, live)
 
-    # Writing.
+    # -- writing
 
     async def remove_live(self, live: zk_paths.LiveZnode) -> None:
         """Fence a process: remove its live znode, if that exists.

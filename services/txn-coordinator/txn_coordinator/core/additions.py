@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: what a transaction writes to is durable before it is
-written, so that a marker follows to wherever there may be data.
+"""AddPartitionsToTxn and AddOffsetsToTxn: the partitions of a transaction are durable before it
+writes to them, so that every partition that may have its data gets a marker.
 
-Partition leaders ask too: whether a partition is in the open transaction (KIP-890 part 1), and, for
-transactions v2, to add it.
+Partition leaders send requests too: to verify that a partition is in the open transaction (KIP-890
+part 1), and, for transactions v2, to add it.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _PARTITION_BYTES_MAX: Final = TOPIC_NAME_CHARS_MAX + 16
 
 
 def as_partitions(request: AddOffsets, settings: TxnSettings) -> AddPartitions:
-    """The partition where the group's offsets are."""
+    """Return the request that adds the partition with the group's offsets."""
     shard = shard_for_name(request.group_id, settings.offsets_partition_count)
     return AddPartitions(
         request.transactional_id,
@@ -39,14 +39,14 @@ def as_partitions(request: AddOffsets, settings: TxnSettings) -> AddPartitions:
 
 
 def as_offsets_reply(reply: AddPartitionsReply) -> AddOffsetsReply:
-    """The answer to ``as_partitions``, in the words of the other API."""
+    """Return the reply to AddOffsets that corresponds to the reply to ``as_partitions``."""
     return AddOffsetsReply(reply.error_code, reply.error_message)
 
 
 def identity_problem(
     record: TransactionRecord | None, request: AddPartitions
 ) -> AddPartitionsReply | None:
-    """Why this producer may not write for this transactional id; None: it may."""
+    """Return the refusal of a producer that may not write for its transactional id, else None."""
     if record is None or record.producer_id != request.producer_id:
         return unknown(request)
     if not transaction.may_write(record, request.producer_epoch):
@@ -55,7 +55,7 @@ def identity_problem(
 
 
 def verify(partitions: frozenset[TopicPartition], request: AddPartitions) -> AddPartitionsReply:
-    """Whether each partition is among those of the open transaction."""
+    """Return for each partition whether it is in the open transaction."""
     missing = (
         ErrorCode.TRANSACTION_ABORTABLE if request.transactions_v2 else ErrorCode.INVALID_TXN_STATE
     )
@@ -69,7 +69,7 @@ def verify(partitions: frozenset[TopicPartition], request: AddPartitions) -> Add
 def add_partitions(
     record: TransactionRecord, request: AddPartitions, wall_ms: int, settings: TxnSettings
 ) -> Ruling:
-    """Rule on a request of the present session."""
+    """Rule on a request of the current session."""
     if record.state in transaction.PREPARED:
         return Ruling(concurrent("the last transaction is being ended"))
     is_open = record.state is transaction.ONGOING
@@ -87,7 +87,7 @@ def add_partitions(
 
 
 def fits(record: TransactionRecord | WriterRecord, settings: TxnSettings) -> bool:
-    """Whether the record may be written; looks closely only where it is large."""
+    """True if the record fits into a batch. Only large records are encoded to find out."""
     bytes_at_most = len(record.partitions) * _PARTITION_BYTES_MAX
     return (
         bytes_at_most <= settings.record_bytes_max // 2
@@ -96,13 +96,13 @@ def fits(record: TransactionRecord | WriterRecord, settings: TxnSettings) -> boo
 
 
 def all_added(request: AddPartitions) -> AddPartitionsReply:
-    """Success."""
+    """Return a reply without errors."""
     results = tuple(PartitionResult(partition, ErrorCode.NONE) for partition in request.partitions)
     return AddPartitionsReply(ErrorCode.NONE, results=results)
 
 
 def unknown(request: AddPartitions) -> AddPartitionsReply:
-    """Nobody of that transactional id has that producer id."""
+    """Return the refusal of a producer id that the transactional id does not have."""
     return AddPartitionsReply(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"producer id {request.producer_id} is not that of {request.transactional_id!r}",
@@ -110,19 +110,19 @@ def unknown(request: AddPartitions) -> AddPartitionsReply:
 
 
 def fenced(producer_epoch: int) -> AddPartitionsReply:
-    """A newer session, or the end of the transaction, took the right to write."""
+    """Return the refusal of a producer that a newer session or the transaction's end has fenced."""
     return AddPartitionsReply(
         ErrorCode.PRODUCER_FENCED, f"the present producer epoch is {producer_epoch}"
     )
 
 
 def concurrent(message: str) -> AddPartitionsReply:
-    """Ask again soon."""
+    """Return a refusal that clients retry soon."""
     return AddPartitionsReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
 def too_large() -> AddPartitionsReply:
-    """The list of partitions no longer fits into one record."""
+    """Return the refusal of partitions that no longer fit into one record."""
     return AddPartitionsReply(
         ErrorCode.POLICY_VIOLATION, "a producer writes to too many partitions in one transaction"
     )

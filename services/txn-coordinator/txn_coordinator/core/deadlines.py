@@ -1,4 +1,4 @@
-"""Instants by which something is due, one for each key."""
+"""Deadlines of keys, one for each key."""
 
 import heapq
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ _STALE_KEPT: Final = 64
 
 
 class Deadlines:
-    """A heap in which what was discarded stays until it surfaces, or until it is the larger part.
+    """Heap of deadlines. Discarded ones stay in it until they surface, or become the majority.
 
-    Invariant: ``_due`` says what counts; the heap has each of its pairs.
+    Invariant: ``_due`` has the deadlines in force; the heap has each of its pairs.
     """
 
     __slots__ = ("_due", "_heap")
@@ -28,7 +28,7 @@ class Deadlines:
         return key in self._due
 
     def keys(self) -> Iterable[str]:
-        """All that have one."""
+        """All keys with a deadline."""
         return self._due
 
     def put(self, key: str, due: InstantMs) -> None:
@@ -40,11 +40,11 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def discard(self, key: str) -> None:
-        """Nothing is due for ``key`` any more."""
+        """Remove the deadline of ``key``, if it has one."""
         self._due.pop(key, None)
 
     def first(self) -> InstantMs | None:
-        """The earliest deadline."""
+        """Return the earliest deadline, if there is any."""
         heap = self._heap
         while heap and self._due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)

@@ -1,4 +1,4 @@
-"""What a shard of transactions asks its shell to do, once its log is committed."""
+"""Effects of a shard of transactions, which its shell performs once its log is committed."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from txn_coordinator.core.requests import Reply
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``to`` is the ``request_id`` given to ``decide``."""
+    """Reply to a request. ``to`` is the ``request_id`` given to ``decide``."""
 
     to: int
     reply: Reply
@@ -18,16 +18,16 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
     """Write one producer's marker to each of these partitions, however long it takes, and report
-    with ``MarkersWritten``. The same effect may come again (after a reload): markers may be written
-    twice. The coordinator epoch that they carry is the shard's owner epoch, which the shell knows.
+    with ``MarkersWritten``. After a reload the same effect may come again, and markers may be
+    written twice. Their coordinator epoch is the shard's owner epoch, which the shell adds.
     """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     prepared_at: int
-    """Wall ms of the record that decided; with the producer id it names the transaction, as in
-    transactions v1 several have the same epoch.
+    """Wall ms of the record that decided. With the producer id it identifies the transaction, since
+    in transactions v1 several have the same epoch.
     """
     commit: bool
     partitions: tuple[TopicPartition, ...]

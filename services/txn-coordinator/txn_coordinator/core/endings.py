@@ -1,12 +1,12 @@
 """EndTxn: the outcome is decided once, by the record that prepares it.
 
-Transactions v1 keep the epoch: a late request of one transaction looks like one of the next. Who
-asks again for what is decided hears the same answer at once, as the first did: markers may wait for
-a partition that nobody leads, long after the coordinator moved or its answer was lost.
-Transactions v2 (KIP-890) raise it with every transaction: a request with the epoch before is a
-repetition, and is answered as the first was.
+Transactions v1 keep the epoch: a late request of one transaction looks like one of the next. A
+repeated request for the decided outcome gets the same reply at once: markers may wait for a
+partition without a leader, long after the coordinator moved or its reply was lost.
+Transactions v2 (KIP-890) raise the epoch with every transaction: a request with the epoch before is
+a repetition, and gets the reply of the first.
 
-             of the epoch before          of the present epoch            (v2, nothing open)
+             of the epoch before          of the current epoch            (v2, nothing open)
                abort       commit           abort          commit
 Empty          fenced      fenced           epoch raised   refused
 CompleteAbort  repeated    refused          epoch raised   refused
@@ -35,8 +35,8 @@ def end_transaction(
 
 
 def abort_forced(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
-    """The abort of a transaction that ran out of time, or stands in the way. Its producer is
-    fenced: whatever it still sends has an old epoch.
+    """Return the record that aborts a transaction after its timeout, or in favour of another one.
+    It fences the producer, whose later requests have an old epoch.
     """
     return transaction.prepared_abort_of_fenced(transaction.fenced(record), wall_ms)
 
@@ -64,7 +64,7 @@ def _end_v2(record: TransactionRecord, request: EndTransaction, wall_ms: int) ->
     if not transaction.may_write(record, request.producer_epoch):
         return Ruling(_fenced(record))
     if record.state in transaction.PREPARED:
-        # Of the next transaction: a client that aborts it before anything was sent is this quick.
+        # The request is of the next transaction, which the client aborts before it sends anything.
         return Ruling(
             _refused(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is being ended")
         )
@@ -84,8 +84,8 @@ def _end_v2(record: TransactionRecord, request: EndTransaction, wall_ms: int) ->
 
 
 def _is_repeated(record: TransactionRecord, request: EndTransaction) -> bool:
-    """Whether the request already ended the transaction that ``record`` tells of. An abort that was
-    forced does not remember an epoch, so a producer that was fenced by it gets no other.
+    """True if the request is a repetition of the one that ended the transaction of ``record``. A
+    forced abort keeps no epoch of a request, so a producer that it fenced gets no other epoch.
     """
     if record.state not in transaction.PREPARED and record.state not in _COMPLETE:
         return False

@@ -1,8 +1,8 @@
-"""Patterns of ListTransactions (KIP-1152): which regular expressions an operator may send.
+"""Patterns of ListTransactions (KIP-1152): the regular expressions that an operator may send.
 
-Kafka reads them as RE2, which takes linear time. Python's engine backtracks, so what could make it
-take long is refused: a repetition of what repeats or branches, many repetitions in a row,
-references back, looking around. Ids beyond 1,024 characters match no pattern.
+Kafka reads them as RE2, which takes linear time. Python's engine backtracks, so everything that
+could take long is refused: a repetition of a part that repeats or branches, many repetitions,
+backreferences, lookaround. Ids longer than 1,024 characters match no pattern.
 """
 
 import re
@@ -20,11 +20,11 @@ _ESCAPE: Final = re.compile(r"\\(?:[dDsSwWbBnrtfv]|x[0-9a-fA-F]{2}|[^\w])")
 
 
 class IdPatternError(ValueError):
-    """The pattern is refused; the text says why."""
+    """The pattern is refused. The text is the reason."""
 
 
 def compile_id_pattern(text: str) -> re.Pattern[str]:
-    """The pattern, to be matched in full. Raises IdPatternError."""
+    """Return the pattern, which has to match whole ids. Raises IdPatternError."""
     if len(text) > PATTERN_CHARS_MAX:
         raise IdPatternError(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
     _check_linear(text)
@@ -35,13 +35,13 @@ def compile_id_pattern(text: str) -> re.Pattern[str]:
 
 
 def matches(pattern: re.Pattern[str], transactional_id: str) -> bool:
-    """Whether the pattern matches all of the id."""
+    """True if the pattern matches the whole id."""
     return len(transactional_id) <= ID_CHARS_MAX and pattern.fullmatch(transactional_id) is not None
 
 
 def _check_linear(text: str) -> None:
-    """``groups`` says of each open group whether something in it repeats or branches."""
-    groups, position = [False], 0
+    """Raise IdPatternError for a pattern that may take more than linear time."""
+    groups, position = [False], 0  # for each open group: a part of it repeats or branches
     repeats: list[str] = []
     closed_branches = False
     while position < len(text):
@@ -70,7 +70,7 @@ def _check_linear(text: str) -> None:
 
 
 def _atom_end(text: str, position: int, groups: list[bool]) -> int:
-    """Behind one character, class or escape, or the opening of a group."""
+    """Return the position after one character, class or escape, or after the start of a group."""
     kind = text[position]
     if kind == "(":
         opened = _GROUP.match(text, position)
@@ -83,7 +83,7 @@ def _atom_end(text: str, position: int, groups: list[bool]) -> int:
         groups[-1] = True
     if kind not in "[\\":
         return position + 1
-    found = (_CLASS if kind == "[" else _ESCAPE).match(text, position)
-    if found is None:
+    atom = (_CLASS if kind == "[" else _ESCAPE).match(text, position)
+    if atom is None:
         raise IdPatternError(f"not supported: {text[position : position + 2]}")
-    return found.end()
+    return atom.end()

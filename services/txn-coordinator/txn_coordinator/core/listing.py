@@ -1,4 +1,4 @@
-"""What operators see: DescribeTransactions and ListTransactions."""
+"""Views of transactions for operators: DescribeTransactions and ListTransactions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +24,9 @@ STATES_BY_TITLE: Final = {state.title: state for state in TransactionState}
 def view(
     transactional_id: str, record: TransactionRecord | None, txn: MultiWriterTransaction | None
 ) -> TransactionView:
-    """One id in full. An id may be used by Kafka's API and with handles in turn: what is open
-    counts, else what changed last. What is known of a sink's batches is a part of it either way.
+    """Return the full view of an id. If it was used by Kafka's API and for multi-writer
+    transactions in turn, the open transaction counts, otherwise the one that changed last. The
+    state of a sink's batches is always a part of the view.
     """
     sink = sink_rules.view(txn.record) if txn is not None and txn.record is not None else None
     if txn is not None and txn.record is not None and _multi_writer_counts(record, txn):
@@ -37,12 +38,12 @@ def view(
 
 
 def summary(full: TransactionView) -> TransactionView:
-    """What a listing says of it."""
+    """Return the part of a view that is in a listing."""
     return replace(full, partitions=(), writers=(), handle="", sink=None)
 
 
 def filter_of(request: ListTransactions, wall_ms: int) -> Callable[[TransactionView], bool]:
-    """Whether a listing includes an id. Raises IdPatternError."""
+    """Return the predicate of the ids that a listing includes. Raises IdPatternError."""
     states = {title for title in request.states if title in STATES_BY_TITLE}
     pattern = (
         compile_id_pattern(request.transactional_id_pattern)

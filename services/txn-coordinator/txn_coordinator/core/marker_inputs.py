@@ -12,7 +12,7 @@ from tidemark.model.topics import TopicPartition
 from txn_coordinator.core.effects import SendMarkers
 from txn_coordinator.core.requests import MarkersWritten
 
-# Inputs.
+# -- inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Tick:
 
 Input = Send | Forget | ImageChanged | Answered | CallFailed | Tick
 
-# Effects.
+# -- effects
 
 
 class MarkerPart(NamedTuple):

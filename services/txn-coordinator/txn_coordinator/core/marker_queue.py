@@ -95,7 +95,7 @@ class _Turn(NamedTuple):
 
     request: int
     position: FeedPosition
-    """Of the image that it was sent under."""
+    """Position of the image under which it was sent."""
     patience_ends: InstantMs
 
 
@@ -193,7 +193,7 @@ class MarkerQueue:
         return effects
 
     def next_deadline(self, now: InstantMs) -> InstantMs | None:
-        """When a Tick is due; None while nothing waits for time."""
+        """Return when a Tick is due; None while nothing waits for time."""
         requests_max = self._limits.requests_in_flight_max
         dues = [queue.next_deadline(now, requests_max) for queue in self._queues.values()]
         if self._parked:
@@ -229,7 +229,7 @@ class MarkerQueue:
             if not ending.is_over:
                 yield from ((ending, partition, state) for partition in partitions)
 
-    # Requests of the shards.
+    # -- requests of the shards
 
     def _send(self, send: Send) -> None:
         of_shard = self._endings.setdefault(send.shard, {})
@@ -262,10 +262,12 @@ class MarkerQueue:
         )
         self._effects.append(Report(ending.shard, report, self._now - ending.since))
 
-    # Places of markers.
+    # -- places of markers
 
     def _route(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
-        """Queue each for its leader. Those without one are parked; those gone are done."""
+        """Queue each marker for its leader. It is parked without one, and done if the partition is
+        gone.
+        """
         parked: list[TopicPartition] = []
         gone: list[TopicPartition] = []
         for partition in partitions:
@@ -312,7 +314,7 @@ class MarkerQueue:
             self._finish(ending)
 
     def _see(self, image: ClusterImage) -> None:
-        """Markers that wait for a leader may have one, or another."""
+        """Take a newer image, in which parked markers may have a leader."""
         self._image = image
         for queue in tuple(self._queues.values()):
             queue.pause_ends = None
@@ -339,7 +341,7 @@ class MarkerQueue:
         if not part.ending.is_over:
             self._route(part.ending, part.partitions)
 
-    # Requests to one broker.
+    # -- requests to one broker
 
     def _tick(self) -> None:
         while self._parked and self._parked[0][0] <= self._now:
@@ -348,8 +350,8 @@ class MarkerQueue:
             self._serve(queue)
 
     def _serve(self, queue: _Queue) -> None:
-        """One request at a time while answers come soon. One that waits for replicas that lag must
-        not delay all others: after ``patience_ms`` there are more, up to a bound.
+        """Send one request at a time while answers come soon. A request that waits for slow
+        replicas must not delay all others: after ``patience_ms`` there are more, up to a bound.
         """
         if queue.turn is not None and queue.turn.patience_ends <= self._now:
             self._end_turn(queue)
@@ -410,7 +412,7 @@ class MarkerQueue:
         for ending, partitions in parts:
             self._park(ending, partitions, Cause.UNANSWERED)
 
-    # Answers.
+    # -- answers
 
     def _on_failed(self, request: int, reason: str) -> None:
         queue = self._asked.get(request)

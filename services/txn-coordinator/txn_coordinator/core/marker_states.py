@@ -23,11 +23,11 @@ class MarkerState(Enum):
     QUEUED = "Queued"
     """Waits for a request to the broker that leads its partition."""
     SENT = "Sent"
-    """In a request that has no answer yet."""
+    """Part of a request that has no answer yet."""
     WRITTEN = "Written"
-    """In the partition, or no longer needed there."""
+    """Written to the partition, or no longer needed there."""
     DROPPED = "Dropped"
-    """The shard no longer asks for it."""
+    """No longer needed by the shard."""
 
 
 class Cause(Enum):
@@ -96,7 +96,7 @@ class Ending:
             self.unwritten -= after is WRITTEN
 
     def drop(self) -> None:
-        """Ask for none of the markers that are under way."""
+        """Drop the markers that are under way."""
         self.is_over = True
         under_way = [at for at, state in self.markers.items() if state in UNDER_WAY]
         self.move(under_way, Cause.CALLED_OFF)

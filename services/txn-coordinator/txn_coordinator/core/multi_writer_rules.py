@@ -1,7 +1,7 @@
-"""Transactions with several writers: begin, enlist, add, finish.
+"""Multi-writer transactions: begin, enlist writers, add partitions, finish.
 
-Any process that has the handle may enlist a writer or finish. A commit names the hand-outs that
-count; all other writers are aborted by the same record. Asked again, it is the same commit.
+Any process that has the handle may enlist a writer or finish the transaction. A commit names the
+writers that count, and the same record aborts all others. A repeated commit has the same result.
 """
 
 import zlib
@@ -30,15 +30,15 @@ from txn_coordinator.core.sessions import id_problem, timeout_problem
 from txn_coordinator.core.settings import TxnSettings
 
 OUTCOMES_KEPT: Final = 64
-"""Transactions of one id whose outcome a late FinishTransaction still hears."""
+"""Transactions of one id whose outcome is kept for a late FinishTransaction."""
 WRITER_NAME_BYTES_MAX: Final = 255
 _MARKER_STEP: Final = 1
-"""A writer's markers have its epoch and this."""
+"""Distance from the epoch of a writer to the epoch of its markers."""
 _HANDOUT_STEP: Final = 1 + _MARKER_STEP
-"""From a hand-out in one transaction to that in the next: past its markers."""
+"""Distance from the epoch of a slot in one transaction to that in the next, past its markers."""
 
 _BY_BATCH: Final = "enlist in its batches and finish them, or forget the sink first"
-_STORIES: Final = {
+_OUTCOMES: Final = {
     EndKind.COMMITTED: "was committed",
     EndKind.ABORTED: "was aborted by request",
     EndKind.TIMED_OUT: "was aborted: it ran longer than its timeout",
@@ -47,7 +47,7 @@ _STORIES: Final = {
 
 
 def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTransactionReply | None:
-    """What is wrong with the request itself, whatever the state; None when nothing is."""
+    """Return the refusal of a request that is invalid in any state, else None."""
     problem = id_problem(request.transactional_id)
     if problem is not None:
         return BeginTransactionReply(ErrorCode.INVALID_REQUEST, problem)
@@ -58,7 +58,7 @@ def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTran
 
 
 def begin(txn: MultiWriterTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
-    """Open the next transaction. The shard has made sure that Kafka's API has none open."""
+    """Open the next transaction. The caller has made sure that Kafka's API has none open."""
     last = txn.record if txn is not None else None
     if last is not None and last.sink is not None:
         message = f"{request.transactional_id!r} is a sink's: {_BY_BATCH}"
@@ -78,7 +78,7 @@ def begin(txn: MultiWriterTransaction | None, request: BeginTransaction, wall_ms
 def begun(
     last: HandleRecord | None, transactional_id: str, timeout_ms: int, wall_ms: int
 ) -> HandleRecord:
-    """The next transaction, open; ``last`` is complete, if there was any."""
+    """Return the record that opens the next transaction. ``last`` is complete, or None."""
     return HandleRecord(
         transactional_id,
         number=last.number + 1 if last is not None else 1,
@@ -92,14 +92,14 @@ def begun(
 
 
 def handle_of(record: HandleRecord) -> str:
-    """The name of the transaction that the record is about."""
+    """Return the handle of the record's transaction."""
     return format_handle(Handle(record.transactional_id, record.number, record.created_at))
 
 
 def enlist(
     txn: MultiWriterTransaction | None, request: EnlistWriter, settings: TxnSettings
 ) -> Ruling:
-    """Hand out a slot under a name."""
+    """Assign a slot to a writer."""
     problem = _enlist_problem(txn, request)
     if problem is not None:
         return Ruling(problem)
@@ -114,8 +114,8 @@ def enlist(
 def enlist_open(
     txn: MultiWriterTransaction, request: EnlistWriter, settings: TxnSettings
 ) -> Ruling:
-    """Hand out a slot of the transaction that is open. A name that has written already gets another
-    slot: the data of its first hand-out is aborted with that one, whatever comes of the second.
+    """Assign a slot of the open transaction to a writer. A writer whose slot has data already gets
+    another slot: the data of the first one is aborted, whatever happens with the second.
     """
     assert txn.state is transaction.ONGOING, txn.record
     held = txn.slot_of_writer.get(request.writer)
@@ -137,12 +137,12 @@ def add_partitions(
     request: AddPartitions,
     settings: TxnSettings,
 ) -> Ruling:
-    """Rule on what a writer's producer, or a partition's leader for it, asks."""
-    epoch = txn.present_epoch(slot)
+    """Rule on a request of a writer's producer, or of a partition's leader for it."""
+    epoch = txn.current_epoch(slot)
     if request.producer_epoch != epoch or epoch > transaction.CLIENT_EPOCH_MAX:
         return Ruling(additions.fenced(epoch))
     if txn.state is not transaction.ONGOING or epoch != slot.producer_epoch:
-        # The epoch of its markers, which nobody was given.
+        # The request has the epoch of the markers, which no producer was given.
         return Ruling(additions.fenced(epoch + 1))
     if request.verify_only:
         return Ruling(additions.verify(slot.partitions, request))
@@ -158,7 +158,7 @@ def add_partitions(
 
 
 def finish(txn: MultiWriterTransaction | None, request: FinishTransaction, wall_ms: int) -> Ruling:
-    """Decide, or tell what was decided."""
+    """Decide the outcome, or return the one that was decided."""
     handle = parse_handle(request.handle)
     problem = handle_problem(txn, handle)
     if problem is not None:
@@ -171,17 +171,17 @@ def finish(txn: MultiWriterTransaction | None, request: FinishTransaction, wall_
             message = f"{txn.transactional_id!r} is a sink's: {_BY_BATCH}"
             return Ruling(FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, message))
         return _decide(txn, request, wall_ms)
-    return Ruling(_told(txn.record, handle.number, request))
+    return Ruling(_decided(txn.record, handle.number, request))
 
 
 def force_abort(txn: MultiWriterTransaction, kind: EndKind, wall_ms: int) -> HandleRecord:
-    """End the open transaction, whatever its writers think of it."""
+    """Return the record that aborts the open transaction, for a reason other than a request."""
     assert txn.record is not None
     return ended(txn.record, kind, wall_ms)
 
 
 def completed(record: HandleRecord, wall_ms: int) -> HandleRecord:
-    """All markers are written."""
+    """Return the record of the transaction once all markers are written."""
     return replace(
         record,
         state=(
@@ -200,7 +200,7 @@ def _begin_later(message: str) -> BeginTransactionReply:
 def handle_problem(
     txn: MultiWriterTransaction | None, handle: Handle | None
 ) -> tuple[ErrorCode, str] | None:
-    """Why the handle names no transaction that is known here."""
+    """Return why the handle identifies no transaction; None if it does."""
     if handle is None:
         return ErrorCode.INVALID_REQUEST, "this is not a transaction handle"
     record = txn.record if txn is not None else None
@@ -223,22 +223,22 @@ def _enlist_problem(
     assert txn is not None
     assert txn.record is not None
     if handle.number != txn.record.number or txn.state is not transaction.ONGOING:
-        story = story_of(txn.record, handle.number)
-        message = f"transaction {handle.number} of {handle.transactional_id!r} {story}"
+        ending = ending_of(txn.record, handle.number)
+        message = f"transaction {handle.number} of {handle.transactional_id!r} {ending}"
         return EnlistWriterReply(ErrorCode.INVALID_TXN_STATE, message)
     wrong = name_problem(request.writer)
     return EnlistWriterReply(ErrorCode.INVALID_REQUEST, wrong) if wrong is not None else None
 
 
 def name_problem(writer: str) -> str | None:
-    """What is wrong with a writer's name."""
+    """Return why a writer's name is invalid; None if it is not."""
     if 0 < len(writer.encode()) <= WRITER_NAME_BYTES_MAX:
         return None
     return f"a writer's name has from 1 to {WRITER_NAME_BYTES_MAX} bytes"
 
 
 def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
-    """Nothing was written by the last hand-out: the next epoch fences it."""
+    """Assign a slot without data again. The next epoch fences its last holder."""
     return _hand_out(slot, slot.producer_epoch + 1, request)
 
 
@@ -250,7 +250,7 @@ def _hand_out_next(txn: MultiWriterTransaction, request: EnlistWriter) -> Ruling
 def hand_out_at(
     txn: MultiWriterTransaction | None, place: int, record: HandleRecord, request: EnlistWriter
 ) -> Ruling:
-    """Hand out the slot at ``place``, which nobody has in the transaction of ``record``."""
+    """Assign the slot at ``place``, which has no writer in the transaction of ``record``."""
     slot = txn.slots.get(place) if txn is not None else None
     if slot is not None:
         vacant = replace(
@@ -275,7 +275,7 @@ def hand_out_at(
 
 
 def _hand_out(slot: WriterRecord, producer_epoch: int, request: EnlistWriter) -> Ruling:
-    """The slot with this epoch; with a new producer id where the epochs are used up."""
+    """Assign the slot with this epoch, or with a new producer id if the epochs are used up."""
     record = replace(slot, producer_epoch=producer_epoch)
     if producer_epoch + _MARKER_STEP > transaction.EPOCH_MAX:
         if request.spare_producer_id == NO_PRODUCER_ID:
@@ -308,7 +308,7 @@ def _decide(txn: MultiWriterTransaction, request: FinishTransaction, wall_ms: in
 def committed(
     txn: MultiWriterTransaction, winners: tuple[CountedWriter, ...], wall_ms: int
 ) -> HandleRecord:
-    """Commit what these have written, with which there is no problem."""
+    """Return the record that commits these writers. ``winners_problem`` has found no problem."""
     assert txn.record is not None
     slots = tuple(sorted(txn.slot_of_writer[winner.writer] for winner in winners))
     crc = winners_crc(winners)
@@ -318,8 +318,8 @@ def committed(
 def winners_problem(
     txn: MultiWriterTransaction, winners: tuple[CountedWriter, ...]
 ) -> tuple[ErrorCode, str] | None:
-    """Why these hand-outs cannot be committed. Nothing is decided then: whoever asked can still
-    commit with others.
+    """Return why these writers cannot be committed; None if they can. A problem decides nothing:
+    the transaction can still be committed with other writers.
     """
     if len({winner.writer for winner in winners}) != len(winners):
         return ErrorCode.INVALID_REQUEST, "a writer is named twice"
@@ -336,7 +336,9 @@ def winners_problem(
 
 
 def winners_crc(winners: tuple[CountedWriter, ...]) -> int:
-    """Tells whether two commits name the same writers, once their records are gone."""
+    """Return a checksum of the writers of a commit, to compare commits after their records are
+    gone.
+    """
     lines = sorted(
         f"{winner.producer_id} {winner.producer_epoch} {winner.writer!r}" for winner in winners
     )
@@ -351,7 +353,7 @@ def ended(
     winners: tuple[int, ...] = (),
     winners_crc: int = 0,
 ) -> HandleRecord:
-    """The record that decides for all writers."""
+    """Return the record that decides the outcome of all writers."""
     assert record.state is transaction.ONGOING, record
     is_commit = kind is EndKind.COMMITTED
     state = transaction.PREPARE_COMMIT if is_commit else transaction.PREPARE_ABORT
@@ -369,29 +371,31 @@ def _outcome(record: HandleRecord, number: int) -> Outcome | None:
     return next((outcome for outcome in record.outcomes if outcome.number == number), None)
 
 
-def story_of(record: HandleRecord, number: int) -> str:
-    """How that transaction ended, for messages."""
-    return _story(_outcome(record, number))
+def ending_of(record: HandleRecord, number: int) -> str:
+    """Return how a transaction ended, for messages."""
+    return _ending(_outcome(record, number))
 
 
-def _story(outcome: Outcome | None) -> str:
+def _ending(outcome: Outcome | None) -> str:
     return (
-        _STORIES[outcome.kind]
+        _OUTCOMES[outcome.kind]
         if outcome is not None
         else "ended too long ago: its outcome is no longer known"
     )
 
 
-def _told(record: HandleRecord, number: int, request: FinishTransaction) -> FinishTransactionReply:
-    """What was decided. Whoever asks for something else hears it as an error."""
+def _decided(
+    record: HandleRecord, number: int, request: FinishTransaction
+) -> FinishTransactionReply:
+    """Return the outcome that was decided: an error, if the request has another one."""
     outcome = _outcome(record, number)
     prefix = f"transaction {number} of {record.transactional_id!r}"
     if outcome is None:
-        return FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, f"{prefix} {_story(outcome)}")
+        return FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, f"{prefix} {_ending(outcome)}")
     committed = outcome.kind is EndKind.COMMITTED
     if request.commit != committed:
         return FinishTransactionReply(
-            ErrorCode.INVALID_TXN_STATE, f"{prefix} {_story(outcome)}", committed
+            ErrorCode.INVALID_TXN_STATE, f"{prefix} {_ending(outcome)}", committed
         )
     if committed and winners_crc(request.writers) != outcome.winners_crc:
         message = f"{prefix} was committed with other writers"

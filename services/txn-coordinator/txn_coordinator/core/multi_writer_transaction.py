@@ -1,9 +1,9 @@
-"""The transactions of one transactional id that have several writers: what its records say.
+"""State of the multi-writer transactions of one transactional id, from its records.
 
-Writers are slots of the transactional id. Each keeps its producer id from transaction to
-transaction and raises its epoch at each hand-out; slots are handed out from the first on, so there
-are never more of them than one transaction had writers. One ``HandleRecord`` decides the outcome of
-all: from then on the writers' own records, which come before it in the log, cannot change.
+Writers have slots of the transactional id. A slot keeps its producer id from transaction to
+transaction, and raises its epoch each time it is assigned. Slots are assigned from the first on, so
+there are never more than one transaction had writers. One ``HandleRecord`` decides the outcome of
+all writers. From then on the writers' own records, which come before it in the log, cannot change.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class MultiWriterTransaction:
-    """Changed by replay, and by ``marker_written``, which the log need not know.
+    """State that changes by replay, and by ``markers_written``, which is not logged.
 
-    Invariant: the slots of the present transaction are the first ``enlisted_count`` ones.
+    Invariant: the slots of the current transaction are the first ``enlisted_count`` ones.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -35,49 +35,49 @@ class MultiWriterTransaction:
         self.record: HandleRecord | None = None
         self.slots: dict[int, WriterRecord] = {}
         self.slot_of_writer: dict[str, int] = {}
-        """Of the present transaction's names, those that are not superseded."""
+        """Slots of the writers of the current transaction, without superseded slots."""
         self.slot_of_producer: dict[int, int] = {}
         self.enlisted_count = 0
         self.pair_count = 0
-        """(writer, partition) pairs of the present transaction."""
+        """Number of (writer, partition) pairs of the current transaction."""
         self.outstanding: dict[int, set[TopicPartition]] = {}
-        """By producer id, while prepared: where markers are not known to be."""
+        """Partitions without a marker of each producer id, while prepared."""
 
     @property
     def state(self) -> TransactionState:
-        """Empty before the first transaction."""
+        """State of the current transaction; Empty before the first."""
         return self.record.state if self.record is not None else transaction.EMPTY
 
     @property
     def is_open(self) -> bool:
-        """Whether readers may be waiting for its end."""
+        """True if readers may be waiting for the end of the transaction."""
         return self.state in transaction.OPEN
 
     def enlisted(self) -> Iterator[WriterRecord]:
-        """The slots of the present transaction, in their order."""
+        """Return the slots of the current transaction, in order."""
         return (self.slots[slot] for slot in range(self.enlisted_count))
 
     def is_enlisted(self, slot: WriterRecord) -> bool:
-        """Whether the slot is part of the present transaction."""
+        """True if the slot is part of the current transaction."""
         return self.record is not None and slot.number == self.record.number
 
-    def present_epoch(self, slot: WriterRecord) -> int:
-        """The lowest epoch that is not fenced: a hand-out counts until its transaction is decided
-        or its name is handed out again.
+    def current_epoch(self, slot: WriterRecord) -> int:
+        """Return the lowest epoch that is not fenced. The epoch of a slot is valid until its
+        transaction is decided, or its writer gets another slot.
         """
         is_held = self.is_enlisted(slot) and not slot.superseded
         return slot.producer_epoch + (0 if is_held and self.state is transaction.ONGOING else 1)
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """Of all writers of the open transaction."""
+        """Return the partitions of all writers of the open transaction."""
         if not self.is_open:
             return NOTHING
         return NOTHING.union(*(slot.partitions for slot in self.enlisted()))
 
     def markers(self, decided: HandleRecord) -> list[SendMarkers]:
-        """What follows from a decision: every writer's marker to each of its partitions. Its epoch
-        exceeds the writer's (KIP-890). Of a transaction that begins and ends in one decision there
-        are none.
+        """Return the markers that a decision requires: of every writer, to each of its partitions.
+        Their epoch is above the writer's (KIP-890). A transaction that begins and ends in one
+        decision has none.
         """
         if self.record is None or decided.number != self.record.number:
             return []
@@ -97,7 +97,7 @@ class MultiWriterTransaction:
         ]
 
     def markers_written(self, producer_id: int, partitions: tuple[TopicPartition, ...]) -> bool:
-        """Whether no marker is outstanding now."""
+        """Note written markers of a producer. True if no marker is outstanding."""
         waiting = self.outstanding.get(producer_id)
         if waiting is not None:
             waiting.difference_update(partitions)
@@ -106,8 +106,8 @@ class MultiWriterTransaction:
         return not self.outstanding
 
     def load(self, record: HandleRecord | HandleTombstone | WriterRecord | WriterTombstone) -> None:
-        """A record read back. What follows from the records is only known at the end of the log:
-        compaction may have taken one of them and left an older one of another key.
+        """Take a record of the log. The state that follows from the records is found at the end of
+        the log: compaction may have removed one of them and left an older one of another key.
         """
         match record:
             case HandleRecord():
@@ -120,25 +120,25 @@ class MultiWriterTransaction:
                 self.slots.pop(record.slot, None)
 
     def loaded(self) -> None:
-        """All of the log is read: find what follows from it."""
+        """Find the state that follows from the records, once the whole log is read."""
         if self.record is None:
             self.slots.clear()
         self.slot_of_producer = {slot.producer_id: slot.slot for slot in self.slots.values()}
         if self.record is not None:
-            self._become_present(self.record.number)
+            self._become_current(self.record.number)
             self._expect_markers(self.record)
 
     def replay_handle(self, record: HandleRecord) -> None:
-        """The state of the present transaction, or the beginning of the next one."""
+        """Apply a new state of the current transaction, or the beginning of the next one."""
         is_next = self.record is None or record.number != self.record.number
         assert transaction.may_move(self.state, record.state), (self.record, record)
         self.record = record
         if is_next:
-            self._become_present(record.number)
+            self._become_current(record.number)
         self._expect_markers(record)
 
     def replay_writer(self, record: WriterRecord) -> None:
-        """A hand-out, or what was added to it."""
+        """Apply the assignment of a slot, or an addition of partitions to it."""
         assert self.record is not None, record
         assert self.state is transaction.ONGOING, record
         assert record.number == self.record.number, record
@@ -155,7 +155,7 @@ class MultiWriterTransaction:
         self._name(record)
 
     def replay_writer_tombstone(self, slot: int) -> None:
-        """The slot is forgotten, before the whole id is."""
+        """Remove a slot, before the whole id is removed."""
         assert not self.is_open, self.record
         gone = self.slots.pop(slot)
         del self.slot_of_producer[gone.producer_id]
@@ -166,8 +166,8 @@ class MultiWriterTransaction:
                 del self.slot_of_writer[gone.writer]
 
     def tombstones(self) -> tuple[HandleTombstone | WriterTombstone, ...]:
-        """Records that make the log forget this id. An append may stop in between: what is left
-        then is again the first slots and their handle.
+        """Return the records that remove this id from the log. If an append stops in between, the
+        first slots and their handle are left.
         """
         slots = sorted(self.slots, reverse=True)
         return (
@@ -189,7 +189,7 @@ class MultiWriterTransaction:
             assert partitions
             assert partitions <= self.slots[self.slot_of_producer[producer_id]].partitions
 
-    def _become_present(self, number: int) -> None:
+    def _become_current(self, number: int) -> None:
         enlisted = [slot for slot in self.slots.values() if slot.number == number]
         self.enlisted_count = len(enlisted)
         self.pair_count = sum(len(slot.partitions) for slot in enlisted)

@@ -1,9 +1,9 @@
-"""What is asked of a shard of transactions, and what it answers: one pair for each RPC of
-``TransactionCoordinator``, and ``MarkersWritten``, which the marker sender feeds back.
+"""Requests to a shard of transactions and their replies: one pair for each RPC of
+``TransactionCoordinator``, and ``MarkersWritten``, the report of the marker sender.
 
-``spare_producer_id`` is an id that nobody ever used, taken from the controller before asking: the
-shard cannot ask for one. It was taken into use only if the reply's ``producer_id`` is that id; any
-other answer leaves it free for another request (without an answer it must be counted as used).
+``spare_producer_id`` is an unused id from the controller, obtained before the request because the
+shard cannot request one. It is in use only if the reply's ``producer_id`` is that id. After any
+other reply it is free for another request; without a reply it counts as used.
 """
 
 from dataclasses import dataclass
@@ -26,15 +26,17 @@ class InitTransactionalId:
     transaction_timeout_ms: int
     spare_producer_id: int
     producer_id: int = NO_PRODUCER_ID
-    """-1: a new session; else the session that goes on after an error (KIP-360)."""
+    """-1: a new session; otherwise the session that continues after an error (KIP-360)."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     transactions_v2: bool = False
-    """No rule depends on it: what counts is how a transaction is written and ended."""
+    """True if the client uses transactions v2. No rule depends on it: the way in which a
+    transaction is written and ended counts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class InitTransactionalIdReply:
-    """The session's producer id and epoch; -1 and -1 with an error."""
+    """Producer id and epoch of the session; -1 and -1 with an error."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -51,16 +53,18 @@ class AddPartitions:
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
-    """By a partition's leader (KIP-890 part 1): is each a part of the open transaction?"""
+    """True if a partition's leader verifies that each partition is in the open transaction (KIP-890
+    part 1), and none is added.
+    """
     transactions_v2: bool = False
-    """The implicit add of a v2 producer, by the partition's leader; with ``verify_only``: the
+    """True if a partition's leader adds the partitions for a v2 producer. With ``verify_only``: the
     producer understands TRANSACTION_ABORTABLE.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """One partition's part of an AddPartitionsReply."""
+    """Result of one partition of AddPartitions."""
 
     partition: TopicPartition
     error_code: ErrorCode
@@ -68,8 +72,8 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsReply:
-    """``error_code`` is of the whole call; with NONE, ``results`` has each partition asked, in
-    that order.
+    """Reply to AddPartitions. ``error_code`` is of the whole request. With NONE, ``results`` has
+    each partition of the request, in its order.
     """
 
     error_code: ErrorCode
@@ -79,7 +83,7 @@ class AddPartitionsReply:
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
-    """Kafka's AddOffsetsToTxn: adds the partition of the group's offsets."""
+    """Kafka's AddOffsetsToTxn, which adds the partition with the group's offsets."""
 
     transactional_id: str
     producer_id: int
@@ -89,7 +93,7 @@ class AddOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsReply:
-    """Whether the group's offsets are a part of the transaction now."""
+    """Reply to AddOffsets. With NONE the group's offsets are a part of the transaction."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -104,13 +108,13 @@ class EndTransaction:
     producer_epoch: int
     commit: bool
     transactions_v2: bool = False
-    """EndTxn >= 5: answered with the next transaction's producer id and epoch."""
+    """True for EndTxn >= 5, whose reply has the next transaction's producer id and epoch."""
     spare_producer_id: int = NO_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionReply:
-    """With v2, who may write the next transaction; else -1 and -1."""
+    """With v2 the producer id and epoch of the next transaction; otherwise -1 and -1."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -120,7 +124,7 @@ class EndTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class WriterView:
-    """One producer of a transaction; ``writer`` is '' for the one of Kafka's API."""
+    """A producer of a transaction. ``writer`` is '' for that of Kafka's API."""
 
     writer: str
     producer_id: int
@@ -130,13 +134,13 @@ class WriterView:
 
 @dataclass(frozen=True, slots=True)
 class SinkView:
-    """What is known of a query's batches."""
+    """State of a query's batches."""
 
     query_id: str
     committed_batch_id: int
     """-1: this query has committed none."""
     note: str
-    """Of that commit."""
+    """Note of that commit."""
     retired_query_ids: tuple[str, ...]
     """Oldest first."""
     open_batch_id: int
@@ -145,7 +149,7 @@ class SinkView:
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """One transactional id. A listing leaves ``partitions``, ``writers`` and ``sink`` out."""
+    """View of a transactional id. A listing leaves ``partitions``, ``writers`` and ``sink`` out."""
 
     transactional_id: str
     error_code: ErrorCode
@@ -153,46 +157,46 @@ class TransactionView:
     state: str = ""
     timeout_ms: int = 0
     started_ms: int = NO_TIME
-    """Wall clock; -1: none is open."""
+    """Wall ms; -1: no transaction is open."""
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     partitions: tuple[TopicPartition, ...] = ()
     writers: tuple[WriterView, ...] = ()
     handle: str = ""
     sink: SinkView | None = None
-    """Of an id whose transactions are a query's batches."""
+    """Present if the transactions of the id are a query's batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactions:
-    """Of these ids, which are all of this shard."""
+    """Describe these ids, which all belong to this shard."""
 
     transactional_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsReply:
-    """In the order asked."""
+    """Views of the ids, in the order of the request."""
 
     transactions: tuple[TransactionView, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """All of this shard that match all of the filters; an empty filter matches everything."""
+    """List the ids of this shard that match all filters. An empty filter matches everything."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
     duration_ms_min: int = -1
-    """Open for at least this long; -1: all, open or not."""
+    """Time for which a transaction has been open at least; -1: all, open or not."""
     transactional_id_pattern: str = ""
-    """A regular expression that the whole id must match (KIP-1152)."""
+    """Regular expression that must match the whole id (KIP-1152)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsReply:
-    """``unknown_states`` are those asked that are no state's name; they match nothing. The wire has
-    no field for ``error_message``.
+    """Reply to ListTransactions. ``unknown_states`` are names in the request that no state has, and
+    that match nothing. The wire has no field for ``error_message``.
     """
 
     error_code: ErrorCode
@@ -203,7 +207,7 @@ class ListTransactionsReply:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransaction:
-    """Open a transaction that any process may finish and several writers may write."""
+    """Begin a transaction that several writers may write and any process may finish."""
 
     transactional_id: str
     transaction_timeout_ms: int
@@ -212,7 +216,7 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransactionReply:
-    """``handle`` names this very transaction, from any process."""
+    """Reply to BeginTransaction. ``handle`` identifies the transaction in any process."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -221,7 +225,7 @@ class BeginTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class EnlistWriter:
-    """Hand out a slot; ``txn_handle.transactional_id_of(handle)`` says which shard to ask."""
+    """Assign a slot to a writer, at the shard of ``txn_handle.transactional_id_of(handle)``."""
 
     handle: str
     writer: str
@@ -230,7 +234,7 @@ class EnlistWriter:
 
 @dataclass(frozen=True, slots=True)
 class EnlistWriterReply:
-    """Who the writer is: this hand-out of the slot."""
+    """Producer id and epoch of the writer, as its slot was assigned."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -240,7 +244,7 @@ class EnlistWriterReply:
 
 @dataclass(frozen=True, slots=True)
 class CountedWriter:
-    """A hand-out of a slot that counts in a commit."""
+    """A writer that counts in a commit, with the producer id and epoch of its slot."""
 
     writer: str
     producer_id: int
@@ -249,7 +253,7 @@ class CountedWriter:
 
 @dataclass(frozen=True, slots=True)
 class FinishTransaction:
-    """End the handle's transaction; in a commit all writers but ``writers`` are aborted."""
+    """End the handle's transaction. A commit aborts all writers but ``writers``."""
 
     handle: str
     commit: bool
@@ -258,9 +262,9 @@ class FinishTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FinishTransactionReply:
-    """``committed``: how the transaction ended, the same however often it is asked. Whoever asked
-    for another outcome, or for other winners, hears INVALID_TXN_STATE with it; with all other
-    errors nothing is said of the outcome.
+    """Reply to FinishTransaction. ``committed`` is the outcome, the same for every repetition. A
+    request for another outcome or with other writers gets it with INVALID_TXN_STATE. Any other
+    error says nothing about the outcome.
     """
 
     error_code: ErrorCode
@@ -269,49 +273,49 @@ class FinishTransactionReply:
 
 
 class BatchRefusal(IntEnum):
-    """Why a batch is refused for good, where the error code alone does not say it."""
+    """Reason why a batch is refused in any state, in addition to the error code."""
 
     NONE = 0
     STALE_BATCH = 1
-    """Older than what the query has committed, or has open."""
+    """The batch is older than one that the query has committed or has open."""
     RETIRED_QUERY = 2
-    """Another query took the sink over."""
+    """Another query has taken over the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnlistInBatch:
-    """Hand out a slot of the transaction of (sink, query, batch), which is opened if it is not."""
+    """Assign a slot of the transaction of (sink, query, batch id), and open it if it is not."""
 
     sink_id: str
     query_id: str
     batch_id: int
     writer: str
     transaction_timeout_ms: int
-    """Of the batch, if this opens it."""
+    """Timeout of the batch, if this request opens it."""
     spare_producer_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EnlistInBatchReply:
-    """Who the writer is; or, with ``committed``, that there is nothing to write any more."""
+    """Producer id and epoch of the writer; or ``committed``, if the batch is committed already."""
 
     error_code: ErrorCode
     error_message: str = ""
     refusal: BatchRefusal = BatchRefusal.NONE
     committed: bool = False
     note: str = ""
-    """Of the commit."""
+    """Note of the commit."""
     handle: str = ""
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     retired_query_id: str = ""
-    """Until the query's first commit: whom it took the sink over from, if anybody had it."""
+    """Until the query's first commit: the query that had the sink before; '' if none had."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepBatchAlive:
-    """The timeout of the open batch counts from now. Nothing is logged: a batch that is open when
-    its shard is loaded gets its whole timeout anew.
+    """Count the timeout of the open batch from now. This is not logged: when a shard is loaded, its
+    open batches get their whole timeout again.
     """
 
     handle: str
@@ -319,7 +323,7 @@ class KeepBatchAlive:
 
 @dataclass(frozen=True, slots=True)
 class KeepBatchAliveReply:
-    """INVALID_TXN_STATE: the batch has ended, and its writers with it."""
+    """Reply to KeepBatchAlive. INVALID_TXN_STATE: the batch has ended."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -327,7 +331,7 @@ class KeepBatchAliveReply:
 
 @dataclass(frozen=True, slots=True)
 class FinishBatch:
-    """End a batch; in a commit all writers but ``writers`` are aborted."""
+    """End a batch. A commit aborts all writers but ``writers``."""
 
     sink_id: str
     query_id: str
@@ -339,23 +343,25 @@ class FinishBatch:
 
 @dataclass(frozen=True, slots=True)
 class FinishBatchReply:
-    """``committed``: whether the batch is, by this or by an earlier commit; it stays so."""
+    """Reply to FinishBatch. ``committed``: the batch is committed, by this or an earlier request,
+    and stays so.
+    """
 
     error_code: ErrorCode
     error_message: str = ""
     refusal: BatchRefusal = BatchRefusal.NONE
     committed: bool = False
     first: bool = False
-    """By this very request."""
+    """True if this request committed it."""
     note: str = ""
-    """Of the first commit."""
+    """Note of the first commit."""
     same_writers: bool = False
-    """The first commit named the same writers."""
+    """True if the first commit named the same writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSink:
-    """Lose all that is known of a sink's batches: any query may write them again."""
+    """Remove the state of a sink's batches: any query may write them again."""
 
     sink_id: str
     abort_open: bool = False
@@ -363,7 +369,7 @@ class ForgetSink:
 
 @dataclass(frozen=True, slots=True)
 class ForgetSinkReply:
-    """``forgotten`` is False when nothing was known."""
+    """Reply to ForgetSink. ``forgotten`` is False if there was no state."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -372,9 +378,8 @@ class ForgetSinkReply:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """Some of the markers of a ``SendMarkers`` are in their partitions' logs, or their partitions
-    no longer exist. Fields but ``partitions`` repeat the effect's. Nobody waits for an answer, and
-    there is none.
+    """Report that some markers of a ``SendMarkers`` are in their partitions, or that the partitions
+    no longer exist. Other fields than ``partitions`` are those of the effect. There is no reply.
     """
 
     transactional_id: str

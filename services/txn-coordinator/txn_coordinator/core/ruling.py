@@ -1,4 +1,4 @@
-"""What a rule says of one request."""
+"""Result of a rule for one request."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from txn_coordinator.core.requests import Reply
 
 
 class Ruling(NamedTuple):
-    """Write these records, then answer; the shard adds the markers of what is decided by them."""
+    """Records to write and the reply to send then. The shard adds the markers of the records."""
 
     reply: Reply
     records: tuple[TxnRecord, ...] = ()

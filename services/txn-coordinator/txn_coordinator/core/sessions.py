@@ -1,8 +1,8 @@
-"""Sessions of a transactional id: InitProducerId, which fences all sessions before (KIP-98), or
-goes on with the present one after an error (KIP-360).
+"""Sessions of a transactional id: InitProducerId, which fences all earlier sessions (KIP-98), or
+continues the current one after an error (KIP-360).
 
-An open transaction of the session before is aborted first; meanwhile, and until its markers are
-written, the answer is CONCURRENT_TRANSACTIONS, and the client asks again.
+An open transaction of the session before is aborted first. Until its markers are written, the reply
+is CONCURRENT_TRANSACTIONS, and the client retries.
 """
 
 from typing import Final
@@ -21,11 +21,11 @@ from txn_coordinator.core.ruling import Ruling
 from txn_coordinator.core.settings import TxnSettings
 
 ID_BYTES_MAX: Final = 2**15 - 1
-"""What the key of a record can hold."""
+"""Longest transactional id that the key of a record can hold."""
 
 
 def timeout_problem(timeout_ms: int, settings: TxnSettings) -> str | None:
-    """What is wrong with the timeout that a client asks for."""
+    """Return why a requested timeout is invalid; None if it is not."""
     if 0 < timeout_ms <= settings.transaction_max_timeout_ms:
         return None
     most = settings.transaction_max_timeout_ms
@@ -33,7 +33,7 @@ def timeout_problem(timeout_ms: int, settings: TxnSettings) -> str | None:
 
 
 def id_problem(transactional_id: str) -> str | None:
-    """What is wrong with a transactional id."""
+    """Return why a transactional id is invalid; None if it is not."""
     if not transactional_id:
         return "the transactional id is empty"
     if len(transactional_id.encode()) > ID_BYTES_MAX:
@@ -44,7 +44,7 @@ def id_problem(transactional_id: str) -> str | None:
 def request_problem(
     request: InitTransactionalId, settings: TxnSettings
 ) -> InitTransactionalIdReply | None:
-    """What is wrong with the request itself, whatever the state; None when nothing is."""
+    """Return the refusal of a request that is invalid in any state, else None."""
     problem = id_problem(request.transactional_id)
     if problem is not None:
         return _refused(ErrorCode.INVALID_REQUEST, problem)
@@ -72,12 +72,12 @@ def init_session(
 
 
 def concurrent(message: str) -> InitTransactionalIdReply:
-    """Ask again soon."""
+    """Return a refusal that clients retry soon."""
     return _refused(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
 def _first_session(request: InitTransactionalId, wall_ms: int) -> Ruling:
-    """Also of one that names a producer id: it expired here."""
+    """Begin the first session. A producer id in the request is of an id that has expired here."""
     if request.spare_producer_id == NO_PRODUCER_ID:
         return Ruling(_no_producer_id())
     timeout_ms = request.transaction_timeout_ms
@@ -88,8 +88,8 @@ def _first_session(request: InitTransactionalId, wall_ms: int) -> Ruling:
 
 
 def _is_known(record: TransactionRecord, request: InitTransactionalId) -> bool:
-    """Whether the session that asks is the present one. Its request may be a repetition of one that
-    took a new producer id, of which it never heard.
+    """True if the request is of the current session. It may repeat a request that took a new
+    producer id, and whose reply was lost.
     """
     if request.producer_id == record.producer_id:
         return True
@@ -101,8 +101,8 @@ def _is_known(record: TransactionRecord, request: InitTransactionalId) -> bool:
 def _abort_previous(
     record: TransactionRecord, request: InitTransactionalId, wall_ms: int
 ) -> Ruling:
-    """The epoch of the abort is never given out, but to the very session whose transaction it was:
-    that one recovers by asking again.
+    """Abort the open transaction. The epoch of the abort is given only to the session whose
+    transaction it was, which recovers by repeating the request.
     """
     is_same = request.producer_id != NO_PRODUCER_ID
     if is_same and (request.producer_id, request.producer_epoch) != (
@@ -117,15 +117,15 @@ def _abort_previous(
 
 
 def _next_session(record: TransactionRecord, request: InitTransactionalId, wall_ms: int) -> Ruling:
-    """No transaction is open. Kafka's rules of TransactionMetadata.prepareIncrementProducerEpoch
-    and prepareProducerIdRotation.
+    """Begin the next session, while no transaction is open, by Kafka's rules of
+    TransactionMetadata.prepareIncrementProducerEpoch and prepareProducerIdRotation.
     """
-    asked = request.producer_epoch
+    epoch = request.producer_epoch
     is_same = request.producer_id != NO_PRODUCER_ID
-    if is_same and asked not in (record.producer_epoch, record.last_producer_epoch):
+    if is_same and epoch not in (record.producer_epoch, record.last_producer_epoch):
         return Ruling(_fenced(record))
-    timeout_ms, last = request.transaction_timeout_ms, asked if is_same else transaction.NO_EPOCH
-    is_repeated = is_same and asked != record.producer_epoch
+    timeout_ms, last = request.transaction_timeout_ms, epoch if is_same else transaction.NO_EPOCH
+    is_repeated = is_same and epoch != record.producer_epoch
     if is_repeated and record.producer_epoch <= transaction.CLIENT_EPOCH_MAX:
         return Ruling(_granted(record))
     if transaction.is_exhausted(record.producer_epoch):

@@ -1,8 +1,8 @@
-"""The transactions of one partition of ``__transaction_state``.
+"""Transactions of one partition of ``__transaction_state``.
 
-Every rule takes the record in force and gives the next ones; here they meet the state. Markers are
-asked for by the decision that prepares a transaction, and so sent only once that record is
-committed; which of them are written is not logged: after a reload all are sent again.
+Rules take the record in force and return the next ones; the shard applies them to its state. The
+decision that prepares a transaction has its markers as effects, so they are sent once its record is
+committed. Which markers are written is not logged: after a reload all are sent again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,31 +62,31 @@ from txn_coordinator.core.table import TxnStatistics, TxnTable
 from txn_coordinator.core.transaction_forms import Transaction
 
 TIMEOUTS_PER_WAKE: Final = 256
-"""What one decision aborts at most; the rest is due at once."""
+"""Transactions that one decision aborts at most. The rest is due at once."""
 EXPIRY_STEPS_PER_WAKE: Final = 4_096
-"""Ids that one decision looks at for expiry, and tombstones that it writes; the rest is due at
-once.
+"""Ids that one decision checks for expiry, and tombstones that it writes. The rest is due at once.
 """
 
 TxnDecision: TypeAlias = Decision[TxnRecord, Effect]
-"""For annotations. Python cannot make a frozen generic through its alias: call ``Decision``."""
+"""Alias for annotations. Python cannot create a frozen generic through its alias: use ``Decision``.
+"""
 
 
 class TxnShard:
-    """Implements ``tidemark.machine.shard.Shard``."""
+    """State and decisions of one shard; implements ``tidemark.machine.shard.Shard``."""
 
     def __init__(self, settings: TxnSettings) -> None:
         self._settings = settings
         self._table = TxnTable()
         self._now = Moment(InstantMs(0), WallMs(0))
-        """Of the decision whose records are replayed."""
+        """Time of the decision whose records are replayed."""
         self._serving = False
         self._expiry_at = InstantMs(0)
         self._to_expire: list[str] = []
-        """Ids that the look for expired ones has yet to come to."""
+        """Ids that are still to be checked for expiry."""
 
     def decide(self, request_id: int, request: Request, now: Moment) -> TxnDecision:
-        """Judge one request. MarkersWritten has no answer, whatever its ``request_id``."""
+        """Decide on a request. MarkersWritten has no reply, whatever its ``request_id``."""
         assert self._serving, request
         self._now = now
         match request:
@@ -105,7 +105,7 @@ class TxnShard:
                 return Decision(records, (Answer(request_id, ruling.reply), *markers))
 
     def wake(self, now: Moment) -> TxnDecision:
-        """Abort what ran out of time; forget ids that nobody used for long."""
+        """Abort transactions whose timeout is over, and remove ids that have expired."""
         assert self._serving
         self._now = now
         due = self._table.timeouts.pop_due(now.instant, TIMEOUTS_PER_WAKE)
@@ -118,14 +118,14 @@ class TxnShard:
         return Decision(records, markers)
 
     def next_deadline(self) -> InstantMs | None:
-        """The first timeout, or the next look for ids that expired."""
+        """Return the time of the first timeout or of the next check for expired ids."""
         if not self._serving:
             return None
         first = self._table.timeouts.first()
         return self._expiry_at if first is None else min(first, self._expiry_at)
 
     def replay(self, record: TxnRecord, writer: Writer | None) -> None:
-        """A record of the log."""
+        """Apply a record of the log."""
         assert writer is None, "no transaction writes to __transaction_state"
         if self._serving:
             self._table.replay(record, self._now)
@@ -133,11 +133,13 @@ class TxnShard:
             self._table.load(record)
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
-        """Never: no transaction writes to ``__transaction_state``."""
+        """Raise AssertionError: no transaction writes to ``__transaction_state``."""
         raise AssertionError(f"a transaction of {writer} ended here, commits={commits}")
 
     def loaded(self, now: Moment) -> TxnDecision:
-        """Markers of prepared transactions are sent again; open ones keep their timeout."""
+        """Begin to serve. Send the markers of prepared transactions again; open transactions keep
+        their timeout.
+        """
         assert not self._serving, "loaded twice"
         self._now = now
         self._serving = True
@@ -150,7 +152,7 @@ class TxnShard:
         return Decision(records, markers)
 
     def statistics(self) -> TxnStatistics:
-        """Counts for metrics."""
+        """Return counts for metrics."""
         return self._table.statistics()
 
     def check(self) -> None:
@@ -310,14 +312,14 @@ class TxnShard:
         return []
 
     def _expired(self) -> list[TxnRecord]:
-        """Tombstones of what expired among the next ids; all ids are come to in each interval."""
+        """Return tombstones of expired ids among the next ones. Each interval checks all ids."""
         if not self._to_expire:
             self._to_expire = list({**self._table.records, **self._table.multi_writer})
         tombstones: list[TxnRecord] = []
-        looked_at = 0
-        while self._to_expire and looked_at + len(tombstones) < EXPIRY_STEPS_PER_WAKE:
+        checked = 0
+        while self._to_expire and checked + len(tombstones) < EXPIRY_STEPS_PER_WAKE:
             tombstones += self._tombstones(self._to_expire.pop())
-            looked_at += 1
+            checked += 1
         if not self._to_expire:
             interval = self._settings.expiry_interval_ms
             self._expiry_at = InstantMs(self._now.instant + interval)

@@ -1,8 +1,8 @@
-"""Sinks: transactions that are the batches of a streaming query, each committed once.
+"""Sinks: multi-writer transactions that are the batches of a streaming query, each committed once.
 
-A batch is known by (sink, query, batch id). The record that commits its transaction is also the one
-that says that the batch is done, so that neither is without the other. A query that comes to a sink
-takes it over, and whoever had it never comes back. None of this expires.
+A batch is identified by (sink, query, batch id). One record commits its transaction and marks the
+batch as committed. A new query takes the sink over, and the query before is retired: its batches
+are refused from then on. None of this expires.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ from txn_coordinator.core.settings import TxnSettings
 NOTE_BYTES_MAX: Final = 4_096
 QUERY_ID_BYTES_MAX: Final = 255
 EMPTY_BATCH_TIMEOUT_MS: Final = 60_000
-"""Of a batch that is opened by its commit; it runs out only if the append of both was torn."""
+"""Timeout of a batch that its commit opens. It runs out only if the append of both was torn."""
 _BEING_ENDED: Final = "the last transaction is being ended"
 _ABORTED_FIRST: Final = "the open batch is aborted first"
 _IN_USE: Final = "a transaction of another kind is open under the sink's id"
@@ -47,7 +47,7 @@ _Refused = tuple[ErrorCode, str, BatchRefusal]
 def enlist(
     txn: MultiWriterTransaction | None, request: EnlistInBatch, wall_ms: int, settings: TxnSettings
 ) -> Ruling:
-    """Hand out a slot of the batch's transaction, and open that where it is not."""
+    """Assign a slot of the batch's transaction, and open the transaction if it is not."""
     problem = _enlist_request_problem(request, settings)
     if problem is not None:
         return Ruling(EnlistInBatchReply(*problem))
@@ -71,7 +71,7 @@ def enlist(
 def keep_alive_problem(
     txn: MultiWriterTransaction | None, request: KeepBatchAlive
 ) -> KeepBatchAliveReply | None:
-    """Why there is nothing to keep alive; None: the batch is open."""
+    """Return the refusal if there is no open batch to keep alive, else None."""
     handle = parse_handle(request.handle)
     problem = multi_writer_rules.handle_problem(txn, handle)
     if problem is not None:
@@ -81,8 +81,8 @@ def keep_alive_problem(
     record = txn.record
     assert record is not None
     if handle.number != record.number or record.state is not transaction.ONGOING:
-        story = multi_writer_rules.story_of(record, handle.number)
-        return KeepBatchAliveReply(ErrorCode.INVALID_TXN_STATE, f"the batch {story}")
+        ending = multi_writer_rules.ending_of(record, handle.number)
+        return KeepBatchAliveReply(ErrorCode.INVALID_TXN_STATE, f"the batch {ending}")
     if record.sink is None:
         return KeepBatchAliveReply(ErrorCode.INVALID_REQUEST, "this transaction is not a batch")
     return None
@@ -91,7 +91,9 @@ def keep_alive_problem(
 def finish(
     txn: MultiWriterTransaction | None, request: FinishBatch, wall_ms: int, settings: TxnSettings
 ) -> Ruling:
-    """Decide, or tell what was decided. The first commit of a batch is its only one."""
+    """Decide the outcome of a batch, or return the one that was decided. The first commit of a
+    batch is its only one.
+    """
     problem = _finish_request_problem(request)
     if problem is not None:
         return Ruling(FinishBatchReply(ErrorCode.INVALID_REQUEST, problem))
@@ -120,7 +122,7 @@ def finish(
 
 
 def forget(txn: MultiWriterTransaction | None, request: ForgetSink, wall_ms: int) -> Ruling:
-    """Lose all that is known of the sink, its slots included."""
+    """Remove the state of the sink, with its slots."""
     record = txn.record if txn is not None else None
     if txn is None or record is None:
         return Ruling(ForgetSinkReply(ErrorCode.NONE))
@@ -142,7 +144,7 @@ def forget(txn: MultiWriterTransaction | None, request: ForgetSink, wall_ms: int
 def in_use(
     request: EnlistInBatch | FinishBatch,
 ) -> EnlistInBatchReply | FinishBatchReply:
-    """Ask again soon: Kafka's API has a transaction open under the id."""
+    """Return a refusal that clients retry soon: Kafka's API has a transaction open under the id."""
     code = ErrorCode.CONCURRENT_TRANSACTIONS
     if isinstance(request, EnlistInBatch):
         return EnlistInBatchReply(code, _IN_USE)
@@ -150,7 +152,7 @@ def in_use(
 
 
 def view(record: HandleRecord) -> SinkView | None:
-    """What operators see; None: the id is no sink's."""
+    """Return the view for operators; None if the id is not a sink's."""
     sink = record.sink
     if sink is None:
         return None
@@ -193,7 +195,7 @@ def _names_problem(request: EnlistInBatch | FinishBatch) -> str | None:
 
 
 def _refused(record: HandleRecord | None, query_id: str, batch_id: int) -> _Refused | None:
-    """Why this batch will never be taken, whatever is done about it; None: it may be."""
+    """Return why this batch is refused for all time; None if it is not."""
     sink = record.sink if record is not None else None
     if record is None or sink is None:
         return None
@@ -205,20 +207,20 @@ def _refused(record: HandleRecord | None, query_id: str, batch_id: int) -> _Refu
         return ErrorCode.PRODUCER_FENCED, message, BatchRefusal.RETIRED_QUERY
     if query_id != sink.query_id:
         return None
-    newest, what = sink.committed_batch_id, "was committed"
+    newest, state = sink.committed_batch_id, "was committed"
     if record.state is transaction.ONGOING and sink.batch_id > newest:
-        newest, what = sink.batch_id, "is open"
+        newest, state = sink.batch_id, "is open"
     if batch_id >= newest or batch_id == sink.committed_batch_id:
         return None
     message = (
-        f"batch {batch_id} is older than batch {newest} of query {query_id!r}, which {what}:"
+        f"batch {batch_id} is older than batch {newest} of query {query_id!r}, which {state}:"
         " the checkpoint is older than what the sink has"
     )
     return ErrorCode.INVALID_TXN_STATE, message, BatchRefusal.STALE_BATCH
 
 
 def _taken_over(record: HandleRecord | None, query_id: str, settings: TxnSettings) -> SinkState:
-    """The sink as this query's, which is not a retired one."""
+    """Return the state of the sink once this query, which is not retired, has it."""
     sink = record.sink if record is not None else None
     if sink is None:
         return SinkState(query_id)
@@ -241,8 +243,8 @@ def _is_open(record: HandleRecord | None, query_id: str, batch_id: int) -> bool:
 def _make_room(
     txn: MultiWriterTransaction | None, sink: SinkState, wall_ms: int
 ) -> tuple[str, tuple[HandleRecord, ...]] | None:
-    """Why the next transaction cannot begin yet, and what is done about it: an older batch, or one
-    of a query that is retired by this, is aborted. None: it can.
+    """Return why the next transaction cannot begin yet, and the records that make room for it: they
+    abort an older batch, or one of the query that this retires. None if it can begin.
     """
     record = txn.record if txn is not None else None
     if txn is None or record is None:
@@ -269,7 +271,7 @@ def _join(
 def _open(
     txn: MultiWriterTransaction | None, sink: SinkState, request: EnlistInBatch, wall_ms: int
 ) -> Ruling:
-    """The batch with its first writer."""
+    """Open the batch with its first writer."""
     begun = _begun(txn, sink, request, request.transaction_timeout_ms, wall_ms)
     handle = multi_writer_rules.handle_of(begun)
     ruling = multi_writer_rules.hand_out_at(txn, 0, begun, _as_enlist(request, handle))
@@ -295,7 +297,7 @@ def _as_enlist(request: EnlistInBatch, handle: str) -> EnlistWriter:
 
 
 def _enlisted(ruling: Ruling, sink: SinkState, handle: str) -> Ruling:
-    """A hand-out, in the words of batches."""
+    """Return the ruling on EnlistInBatch that corresponds to one on EnlistWriter."""
     reply = ruling.reply
     assert isinstance(reply, EnlistWriterReply)
     if reply.error_code is not ErrorCode.NONE:
@@ -327,7 +329,7 @@ def _decide(
 def _commit_empty(
     txn: MultiWriterTransaction | None, sink: SinkState, request: FinishBatch, wall_ms: int
 ) -> Ruling:
-    """A batch that nobody wrote anything in: its transaction begins and ends at once."""
+    """Commit a batch without data: its transaction begins and ends at once."""
     waiting = _make_room(txn, sink, wall_ms)
     if waiting is not None:
         message, records = waiting
@@ -357,8 +359,8 @@ def _committed(committing: HandleRecord, request: FinishBatch) -> Ruling:
 
 
 def _why_not_open(record: HandleRecord | None, sink: SinkState, request: FinishBatch) -> str:
-    """A commit that names writers, where their transaction is gone."""
+    """Return why a commit that names writers finds no open transaction."""
     batch = f"batch {request.batch_id} of query {request.query_id!r}"
     if record is not None and sink.batch_id == request.batch_id:
-        return f"{batch} {multi_writer_rules.story_of(record, record.number)}: write it again"
+        return f"{batch} {multi_writer_rules.ending_of(record, record.number)}: write it again"
     return f"{batch} is not open: no writer enlisted in it, or it was aborted"

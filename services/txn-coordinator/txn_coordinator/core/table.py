@@ -104,7 +104,7 @@ class TxnTable:
             case WriterTombstone():
                 self.multi_writer[record.transactional_id].replay_writer_tombstone(record.slot)
 
-    # Transactions of either form.
+    # -- transactions of either form
 
     def ids(self) -> set[str]:
         """All transactional ids."""

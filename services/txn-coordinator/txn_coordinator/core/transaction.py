@@ -1,7 +1,7 @@
-"""One producer's transaction: its states, as Kafka names them, and each move between them.
+"""Transaction of one producer: its states, with Kafka's names, and the moves between them.
 
-A move takes the record that is in force and gives the next one; nothing changes until that is
-replayed. ``docs/states/transaction.mmd`` is drawn from the table.
+A move takes the record in force and returns the next one; nothing changes until that is replayed.
+``docs/states/transaction.mmd`` is drawn from the table.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
     EMPTY:               frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     ONGOING:             frozenset({EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_COMMIT:      frozenset({ONGOING}),
-    # From Empty and Complete: a v2 client that does not know whether it wrote anything aborts.
+    # From Empty and Complete: a v2 client aborts if it is uncertain whether it wrote anything.
     PREPARE_ABORT:       frozenset({ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT,
                                     COMPLETE_ABORT}),
     COMPLETE_COMMIT:     frozenset({PREPARE_COMMIT}),
@@ -45,28 +45,28 @@ OPEN: Final = frozenset({ONGOING, *PREPARED})
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 CLIENT_EPOCH_MAX: Final = EPOCH_MAX - 1
-"""No client gets the highest epoch: whoever is to be fenced can be."""
+"""Highest epoch of a client. The one above is kept, so that every client can be fenced."""
 
 
 def may_move(previous: TransactionState, following: TransactionState) -> bool:
-    """Whether the table has this move."""
+    """True if the table has this move."""
     return previous in VALID_PREVIOUS[following]
 
 
 def later(record_updated_at: int, wall_ms: int) -> int:
-    """The time of the next record: now, but later than the last one's even if the clock stands or
-    goes back, because the time names the record.
+    """Return the time of the next record: now, but later than the last one's even if the clock
+    stands still or goes back, because the time identifies the record.
     """
     return max(wall_ms, record_updated_at + 1)
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a client with this epoch cannot be followed by one with the next."""
+    """True if no client can get the epoch after this one."""
     return producer_epoch >= CLIENT_EPOCH_MAX
 
 
 def may_write(record: TransactionRecord, producer_epoch: int) -> bool:
-    """Whether the epoch is that of the present session. The highest one is nobody's: it only
+    """True if the epoch is that of the current session. The highest epoch has no session: it only
     fences.
     """
     return producer_epoch == record.producer_epoch <= CLIENT_EPOCH_MAX
@@ -75,14 +75,16 @@ def may_write(record: TransactionRecord, producer_epoch: int) -> bool:
 def new_session(
     transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: int
 ) -> TransactionRecord:
-    """The first session of a transactional id."""
+    """Return the first session of a transactional id."""
     return TransactionRecord(transactional_id, producer_id, 0, timeout_ms, EMPTY, wall_ms)
 
 
 def next_session(
     record: TransactionRecord, timeout_ms: int, wall_ms: int, *, last_producer_epoch: int
 ) -> TransactionRecord:
-    """The same producer id with the next epoch, which fences all before."""
+    """Return the next session, with the same producer id and the next epoch, which fences all
+    sessions before.
+    """
     assert not is_exhausted(record.producer_epoch), record
     return _moved(
         record,
@@ -107,7 +109,7 @@ def rotated_session(
     *,
     last_producer_epoch: int,
 ) -> TransactionRecord:
-    """A new producer id, because the epochs of the old one are used up."""
+    """Return the next session with a new producer id: the epochs of the old one are used up."""
     return _moved(
         record,
         replace(
@@ -131,7 +133,7 @@ def extended(
     *,
     client_version: int,
 ) -> TransactionRecord:
-    """With these partitions too; opens a transaction where none is."""
+    """Return the transaction with these partitions too. Opens a transaction if none is open."""
     return _moved(
         record,
         replace(
@@ -146,8 +148,8 @@ def extended(
 
 
 def fenced(record: TransactionRecord, *, last_producer_epoch: int = NO_EPOCH) -> TransactionRecord:
-    """Nobody may write with the present epoch any more. ``last_producer_epoch``: whose request this
-    was, if it came from the present session itself.
+    """Return the record with the current epoch fenced. ``last_producer_epoch`` is the epoch of the
+    request, if it came from the current session itself.
     """
     assert record.producer_epoch < EPOCH_MAX, record
     return _moved(
@@ -162,7 +164,7 @@ def fenced(record: TransactionRecord, *, last_producer_epoch: int = NO_EPOCH) ->
 
 
 def prepared_v1(record: TransactionRecord, wall_ms: int, *, commit: bool) -> TransactionRecord:
-    """The outcome, by the rules before KIP-890: the epoch stays."""
+    """Return the decided outcome by the rules before KIP-890: the epoch stays."""
     return _moved(
         record,
         replace(
@@ -177,8 +179,8 @@ def prepared_v1(record: TransactionRecord, wall_ms: int, *, commit: bool) -> Tra
 def prepared_v2(
     record: TransactionRecord, wall_ms: int, *, commit: bool, next_producer_id: int
 ) -> TransactionRecord:
-    """The outcome, and the epoch raised: markers fence whatever of this transaction is still under
-    way. ``next_producer_id`` takes over when that was the last epoch; -1 otherwise.
+    """Return the decided outcome with the epoch raised: markers fence writes of this transaction
+    that are still under way. ``next_producer_id`` takes over after the last epoch; otherwise -1.
     """
     return _moved(
         record,
@@ -196,7 +198,9 @@ def prepared_v2(
 
 
 def prepared_abort_of_fenced(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
-    """The abort that ``fenced`` began: its epoch is raised already, so by the rules of v2."""
+    """Return the abort that ``fenced`` began. Its epoch is raised already, as the rules of v2 have
+    it.
+    """
     assert record.state is PREPARE_EPOCH_FENCE, record
     updated_at = later(record.updated_at, wall_ms)
     following = replace(record, state=PREPARE_ABORT, updated_at=updated_at, client_version=2)
@@ -204,7 +208,7 @@ def prepared_abort_of_fenced(record: TransactionRecord, wall_ms: int) -> Transac
 
 
 def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
-    """All markers are written."""
+    """Return the record of the transaction once all markers are written."""
     producer_id, producer_epoch = successor(record)
     return _moved(
         record,
@@ -221,7 +225,7 @@ def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
 
 
 def successor(record: TransactionRecord) -> tuple[int, int]:
-    """Producer id and epoch of the transaction after this one."""
+    """Return producer id and epoch of the transaction after this one."""
     if record.next_producer_id != -1:
         return record.next_producer_id, 0
     return record.producer_id, record.producer_epoch

@@ -1,19 +1,19 @@
-"""Who may do what. Every RPC passes here; until there are ACLs everyone may."""
+"""Authorization of RPCs. Until there are ACLs everything is allowed."""
 
 from enum import Enum
 
 
 class Operation(Enum):
-    """Kafka's operations, as far as a transaction coordinator is asked for them."""
+    """Kafka's operations that requests to a transaction coordinator need."""
 
     WRITE = "write"
     DESCRIBE = "describe"
 
 
 class Authorizer:
-    """Allows everything."""
+    """Authorizer that allows everything."""
 
     def authorize(self, principal: str, operation: Operation, resource: str) -> bool:
-        """Whether ``principal`` may; ``resource`` is "transactional-id:<id>" or "cluster"."""
+        """True if ``principal`` is allowed. ``resource``: "transactional-id:<id>" or "cluster"."""
         del principal, operation, resource
         return True

@@ -1,7 +1,7 @@
-"""Sends the markers of ended transactions to the brokers that lead their partitions.
+"""Sending of the markers of ended transactions to the leaders of their partitions.
 
-``core/marker_queue.py`` decides which markers go where and when. Here are its calls, its timer and
-its log.
+``core/marker_queue.py`` decides which markers are sent where and when. This module has its calls,
+its timer and its log.
 """
 
 import asyncio
@@ -165,7 +165,7 @@ class MarkerSender:
                 _log(effect)
 
     async def _call(self, effect: WriteMarkers, image: ClusterImage) -> None:
-        """One request; its answer, or its failure, goes to the queue."""
+        """Send a request, and give its response or failure to the queue."""
         endpoint = image.brokers[effect.broker_id].grpc_endpoint
         request = write_markers(effect, image)
         stub: Any = txn_pb2_grpc.TransactionMarkersStub(await self._channels.channel(endpoint))

@@ -1,4 +1,4 @@
-"""What a txn-coordinator counts."""
+"""Metrics of a txn-coordinator."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _PREFIX = "tidemark_txn"
 
 
 class RequestStats:
-    """Requests by RPC and error, seconds by RPC; how long markers and loads take."""
+    """Counts of requests by RPC and error, and times of requests, markers and loads."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._requests: TallyFamily = metrics.counter(
@@ -46,18 +46,18 @@ class RequestStats:
         ).at()
 
     def count(self, rpc: str, response: Any, seconds: float) -> None:
-        """One answer. A DescribeTransactions has no error of its own."""
+        """Count a response. DescribeTransactions has no error of the whole request."""
         code = read_error_code(getattr(response, "error_code", 0))
         self._requests.at(rpc, code.name).value += 1
         self._seconds.at(rpc).observe(seconds)
 
     def count_enlisted(self, reply: EnlistInBatchReply) -> None:
-        """One answer to a writer of a batch."""
+        """Count a reply to a writer of a batch."""
         if reply.refusal is not BatchRefusal.NONE:
             self._refusals.at(_reason(reply.refusal)).value += 1
 
     def count_finished(self, reply: FinishBatchReply) -> None:
-        """One answer to who finishes a batch."""
+        """Count a reply to the end of a batch."""
         if reply.refusal is not BatchRefusal.NONE:
             self._refusals.at(_reason(reply.refusal)).value += 1
         elif reply.error_code is ErrorCode.NONE:
@@ -70,7 +70,7 @@ def _reason(refusal: BatchRefusal) -> str:
 
 
 def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
-    """What is read off when /metrics is."""
+    """Register the metrics that are computed when /metrics is read."""
     shards, markers = node.shards, node.markers
     metrics.computed(
         f"{_PREFIX}_transactions",
@@ -132,8 +132,8 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
 
 
 def _statistics(node: "TxnCoordinatorNode") -> Iterable[TxnStatistics]:
-    found = (life.statistics() for life in node.shards.serving().values())
-    return [one for one in found if one is not None]
+    all_shards = (life.statistics() for life in node.shards.serving().values())
+    return [one for one in all_shards if one is not None]
 
 
 def _by_state(node: "TxnCoordinatorNode") -> Iterable[tuple[LabelValues, float]]:

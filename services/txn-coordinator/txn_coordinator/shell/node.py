@@ -1,4 +1,4 @@
-"""One txn-coordinator replica at work: a member of the cluster, serving the shards given to it."""
+"""One txn-coordinator replica: a member of the cluster that serves the shards assigned to it."""
 
 import asyncio
 import logging
@@ -34,37 +34,37 @@ log = logging.getLogger(__name__)
 
 SHARDS: Final = "shards"
 _METADATA_WAIT_S: Final = 1.0
-"""How long a request waits for metadata that its sender may have seen before us."""
+"""Time for which a request waits for metadata that its sender may have seen already."""
 _DRAIN_SHARE: Final = 0.4
-"""Of the shutdown deadline: how long requests under way may take to be answered."""
+"""Share of the shutdown deadline that requests under way may take."""
 
 
 class Membership(Protocol):
-    """As much of ``CoordinatorSession`` as a node needs."""
+    """The part of ``CoordinatorSession`` that a node needs."""
 
     async def run(self, metadata: MetadataCache) -> None:
-        """Join, and follow the metadata, until cancelled."""
+        """Join the cluster and follow the metadata, until cancelled."""
         ...
 
     def problem(self) -> str | None:
-        """Why this replica is no member; None when it is one."""
+        """Return why this replica is no member; None if it is one."""
         ...
 
     def owned_shards(self) -> frozenset[int]:
-        """The shards that are this incarnation's, by the last image."""
+        """Return the shards of this process in the newest image."""
         ...
 
     async def acquire(self, shard: int) -> int:
-        """A new owner epoch. Raises TidemarkError."""
+        """Return a new owner epoch of a shard. Raises TidemarkError."""
         ...
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Raises TidemarkError."""
+        """Return a block of producer ids. Raises TidemarkError."""
         ...
 
 
 class TxnCoordinatorNode:
-    """The object graph of one replica, between its server and its membership."""
+    """Object graph of one replica, between its server and its membership."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TxnCoordinatorNode:
         channels: ChannelPool | None = None,
         dice: Dice = random.random,
     ) -> None:
-        """``channels`` to brokers; this node closes them. ``dice`` spreads retries."""
+        """The node closes ``channels``, which go to brokers. ``dice`` spreads retries."""
         self.config = config
         self.metrics = metrics
         self.authorizer = Authorizer()
@@ -121,7 +121,7 @@ class TxnCoordinatorNode:
         measure(self, metrics)
 
     def problem(self) -> str | None:
-        """Why this replica is not ready; None when it is. Owning no shard is no problem."""
+        """Return why this replica is not ready; None if it is, with or without shards."""
         if self._is_stopping:
             return "stopping"
         if self._session is None:
@@ -133,9 +133,9 @@ class TxnCoordinatorNode:
         await self._ready.wait()
 
     async def run(self, session: Membership, stop: asyncio.Event) -> None:
-        """Serve until ``stop``; then answer what is under way, and let go of the shards.
+        """Serve until ``stop``; then answer the requests under way, and drop the shards.
 
-        Raises ServiceError when this replica may not join.
+        Raises ServiceError if this replica may not join.
         """
         self._session = session
         try:
@@ -168,7 +168,7 @@ class TxnCoordinatorNode:
             log.info("ready", extra=fields(coordinator_id=self.config.coordinator_id))
             self._ready.set()
 
-    # What shards need.
+    # -- seams of the shards
 
     async def _acquire(self, shard: int) -> int:
         assert self._session is not None, "a shard without a session"
@@ -181,7 +181,9 @@ class TxnCoordinatorNode:
         self.markers.forget(shard)
 
     async def _allocate(self) -> ProducerIdBlock:
-        """Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+        """Return a block of producer ids. Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS, which
+        clients retry.
+        """
         assert self._session is not None, "a request without a session"
         try:
             return await self._session.allocate_producer_ids()
@@ -189,7 +191,7 @@ class TxnCoordinatorNode:
             words = f"no producer id: {failure.message}"
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words) from failure
 
-    # What requests need.
+    # -- seams of requests
 
     async def shows_topics(self, topics: Collection[tuple[str, TopicId]]) -> bool:
         """Return True once the metadata shows these topics, by name and id; False if it does not
@@ -200,7 +202,7 @@ class TxnCoordinatorNode:
     async def unknown_partitions(
         self, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Those that the metadata does not show, after a short wait for it to catch up."""
+        """Return the partitions that the metadata does not have, even after a short wait."""
 
         def unknown(image: ClusterImage) -> frozenset[TopicPartition]:
             return frozenset(at for at in partitions if find_partition(image, at) is None)
@@ -219,7 +221,7 @@ class TxnCoordinatorNode:
         return True
 
     async def offsets_settings(self) -> TxnSettings:
-        """The settings with the number of partitions of groups' offsets, as it is. Raises
+        """Return the settings with the present number of partitions of groups' offsets. Raises
         TidemarkError COORDINATOR_NOT_AVAILABLE while there are none.
         """
         if await self.unknown_partitions([TopicPartition(CONSUMER_OFFSETS, 0)]):
@@ -235,7 +237,7 @@ def _has_topics(image: ClusterImage, topics: Collection[tuple[str, TopicId]]) ->
 
 
 def settings_of(config: TxnCoordinatorConfig) -> TxnSettings:
-    """What the shards are told of the configuration."""
+    """Return the settings of shards that a configuration has."""
     return TxnSettings(
         transaction_max_timeout_ms=config.transaction_max_timeout_ms,
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,

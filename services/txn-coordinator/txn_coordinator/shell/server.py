@@ -1,4 +1,4 @@
-"""The coordinator's gRPC service: the handlers of rpc/table.py, timed and counted."""
+"""gRPC service of the coordinator: the handlers of rpc/table.py, timed and counted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["TransactionCoordinator"].f
 
 
 class TransactionCoordinatorService:
-    """One method for each handler of the table, by its name on the wire."""
+    """Service with a method for each handler of the table, by its name on the wire."""
 
     def __init__(self, node: TxnCoordinatorNode) -> None:
         for rpc, handle in HANDLERS.items():
@@ -40,6 +40,6 @@ def _counted(
 
 
 def make_server(listen: str, node: TxnCoordinatorNode) -> GrpcServer:
-    """The gRPC server of one replica; enter it to listen."""
+    """Return the gRPC server of one replica. It listens once it is entered."""
     service = TransactionCoordinatorService(node)
     return make_grpc_server(listen, [SERVICE_NAME], lambda server: add_service(service, server))

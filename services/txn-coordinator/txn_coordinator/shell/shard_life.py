@@ -1,4 +1,4 @@
-"""One shard's life under one owner epoch: the log, the state, and the runtime between them."""
+"""One owner epoch of a shard: its log, its state, and the ``ShardRuntime`` that runs both."""
 
 import logging
 from collections.abc import Callable
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShardWorld:
-    """What all shards of one replica share."""
+    """Objects that all shards of one replica share."""
 
     metadata: MetadataCache
     channels: ChannelPool
@@ -42,20 +42,20 @@ class ShardWorld:
 
 
 class _AnnouncedShard(TxnShard):
-    """Tells when all of its log is replayed."""
+    """Shard that calls ``on_loaded`` when its whole log is replayed."""
 
     def __init__(self, settings: TxnSettings, on_loaded: Callable[[], None]) -> None:
         super().__init__(settings)
         self._on_loaded = on_loaded
 
     def loaded(self, now: Moment) -> TxnDecision:
-        """As of any shard."""
+        """Begin to serve."""
         self._on_loaded()
         return super().loaded(now)
 
 
 class ShardLife:
-    """See the module. One task runs ``run``; ``close`` follows it."""
+    """One owner epoch of a shard. One task runs ``run``; ``close`` follows it."""
 
     def __init__(self, shard: int, owner_epoch: int, world: ShardWorld) -> None:
         config = world.config
@@ -84,27 +84,27 @@ class ShardLife:
 
     @property
     def is_serving(self) -> bool:
-        """Whether all of the log is replayed."""
+        """True if the whole log is replayed."""
         return self._runtime.is_serving
 
     @property
     def waiting_count(self) -> int:
-        """Requests that are not answered yet."""
+        """Number of requests that are not answered yet."""
         return self._runtime.waiting_count
 
     def statistics(self) -> TxnStatistics | None:
-        """Counts of the state; None while it is not served."""
+        """Return counts of the state; None while it is not served."""
         state = self._runtime.shard
         return state.statistics() if isinstance(state, TxnShard) else None
 
     async def run(self) -> None:
         """Load, then serve until cancelled. Raises TidemarkError, or a group of them, when the
-        state was dropped.
+        state is dropped.
         """
         await self._runtime.run()
 
     async def ask(self, request: Request) -> Reply:
-        """Raises TidemarkError."""
+        """Return the reply to a request. Raises TidemarkError."""
         if self._runtime.waiting_count >= self._requests_max:
             raise TidemarkError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -114,11 +114,11 @@ class ShardLife:
         return reply
 
     def submit(self, request: Request) -> None:
-        """A request that has no answer."""
+        """Take a request that has no reply."""
         self._runtime.submit(request)
 
     def close(self) -> None:
-        """End what the log has open."""
+        """Close the log."""
         self._log.close()
 
     def _loaded(self) -> None:

@@ -1,9 +1,8 @@
-"""The shards that the metadata gives to this replica, each loaded and served for as long as it is
-ours.
+"""Shards that the metadata assigns to this replica, each loaded and served while it is assigned.
 
-Per shard: acquire a new owner epoch from the controller, take the log over (which fences whoever
-had it), replay it, serve. When an append fails, or a later owner has written, the state is dropped
-and all of it begins anew; when the metadata gives the shard to another, it ends.
+For each shard: acquire a new owner epoch from the controller, take over the log (which fences the
+last owner), replay it, serve. When an append fails, or a later owner has written, the state is
+dropped and everything begins again. It ends when the metadata assigns the shard to another replica.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ log = logging.getLogger(__name__)
 
 _BACKOFF: Final = Backoff(50, 5_000)
 _STEADY_MS: Final = 10_000
-"""A shard that served for so long did not fail at once: the next pause is a short one again."""
+"""After a shard served for so long, the pause before its next load is a short one again."""
 
 
 class Runtime(Protocol):
-    """One shard's life under one owner epoch."""
+    """Runtime of one shard under one owner epoch."""
 
     async def run(self) -> None:
         """Load, then serve until cancelled. Raises TidemarkError, or a group of them, when the
@@ -41,62 +40,62 @@ class Runtime(Protocol):
         ...
 
     async def ask(self, request: Request) -> Reply:
-        """Raises TidemarkError."""
+        """Return the reply to a request. Raises TidemarkError."""
         ...
 
     def submit(self, request: Request) -> None:
-        """A request that has no answer."""
+        """Take a request that has no reply."""
         ...
 
     @property
     def is_serving(self) -> bool:
-        """Whether all of the log is replayed."""
+        """True if the whole log is replayed."""
         ...
 
     @property
     def waiting_count(self) -> int:
-        """Requests that are not answered yet."""
+        """Number of requests that are not answered yet."""
         ...
 
     def statistics(self) -> TxnStatistics | None:
-        """Counts of the state; None while it is not served."""
+        """Return counts of the state; None while it is not served."""
         ...
 
     def close(self) -> None:
-        """After ``run``."""
+        """Release resources. Called after ``run``."""
         ...
 
 
 OpenRuntime = Callable[[int, int], Runtime]
-"""Makes the runtime of a shard under an owner epoch: ``open_runtime(shard, owner_epoch)``."""
+"""Creates the runtime of a shard under an owner epoch: ``open_runtime(shard, owner_epoch)``."""
 
 Acquire = Callable[[int], Awaitable[int]]
-"""A new owner epoch of a shard. Raises TidemarkError."""
+"""Returns a new owner epoch of a shard. Raises TidemarkError."""
 
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """A shard that is ours, or was."""
+    """A shard that is, or was, assigned to this replica."""
 
     shard: int
     owned: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while the metadata says that it is ours."""
+    """Set while the metadata assigns the shard to this replica."""
     owner_epoch: int = 0
     """0 while it is being acquired."""
     runtime: Runtime | None = None
     serving: asyncio.Task[None] | None = None
     was_fenced: bool = False
-    """Of the last life: its markers were refused."""
+    """True if markers of the last runtime were refused."""
 
     def drop(self) -> None:
-        """End what is served, if anything is."""
+        """Stop serving the shard, if it is served."""
         if self.serving is not None:
             self.serving.cancel()
 
 
 @dataclass(slots=True)
 class ShardStats:
-    """Counted since the start; replaced by the metrics' own."""
+    """Counts since the start. Metrics replace the tallies by their own."""
 
     loads: Tally = field(default_factory=Tally)
     failures: Tally = field(default_factory=Tally)
@@ -114,7 +113,7 @@ class Shards:
         on_dropped: Callable[[int], None] = lambda _: None,
         dice: Dice = random.random,
     ) -> None:
-        """``on_dropped`` hears of each shard whose state is no longer served."""
+        """``on_dropped`` is called with each shard whose state is no longer served."""
         self.stats = ShardStats()
         self._clock = clock
         self._acquire = acquire
@@ -129,14 +128,14 @@ class Shards:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    # What others may see.
+    # -- state
 
     def owned(self) -> list[int]:
-        """The shards that are ours by the metadata, loaded or not."""
+        """Return the shards that are assigned to this replica, loaded or not."""
         return sorted(held.shard for held in self._held.values() if held.owned.is_set())
 
     def serving(self) -> Mapping[int, Runtime]:
-        """The runtimes of those that are loaded."""
+        """Return the runtimes of the loaded shards."""
         return {
             held.shard: held.runtime
             for held in self._held.values()
@@ -144,15 +143,17 @@ class Shards:
         }
 
     def shard_of(self, transactional_id: str) -> int:
-        """Raises TidemarkError COORDINATOR_NOT_AVAILABLE while there are no shards."""
+        """Return the shard of an id. Raises TidemarkError COORDINATOR_NOT_AVAILABLE while there are
+        no shards.
+        """
         if self._shard_count == 0:
             words = "the topic of transactions' state does not exist yet"
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
         return shard_for_name(transactional_id, self._shard_count)
 
     def check(self, shard: int) -> Runtime:
-        """The shard's runtime. Raises TidemarkError NOT_COORDINATOR: ask another replica;
-        COORDINATOR_LOAD_IN_PROGRESS: ask again soon.
+        """Return the runtime of a shard. Raises TidemarkError: NOT_COORDINATOR if another replica
+        has the shard, COORDINATOR_LOAD_IN_PROGRESS if the client is to retry soon.
         """
         held = self._held.get(shard)
         if held is None or not held.owned.is_set() or self._is_draining:
@@ -163,10 +164,12 @@ class Shards:
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words)
         return held.runtime
 
-    # What callers ask for.
+    # -- requests
 
     async def ask(self, shard: int, request: Request, timeout_s: float) -> Reply:
-        """Raises TidemarkError as ``check``, and REQUEST_TIMED_OUT: it may yet happen."""
+        """Return the reply to a request. Raises TidemarkError as ``check``, and REQUEST_TIMED_OUT,
+        after which the request may still take effect.
+        """
         runtime = self.check(shard)
         self._asking_count += 1
         self._idle.clear()
@@ -182,33 +185,31 @@ class Shards:
                 self._idle.set()
 
     async def drain(self) -> None:
-        """Take no more requests; return when those under way are answered."""
+        """Refuse further requests. Return when those under way are answered."""
         self._is_draining = True
         await self._idle.wait()
 
-    # What the marker sender tells.
+    # -- listener of the marker sender
 
     def markers_written(self, shard: int, report: MarkersWritten) -> None:
-        """For the shard's state, if it is still served."""
+        """Give a report to the shard, if it is still served."""
         held = self._held.get(shard)
         if held is not None and held.runtime is not None:
             held.runtime.submit(report)
 
     def fenced(self, shard: int, owner_epoch: int) -> None:
-        """What is served under this epoch or an older one is stale: load it anew, if it is still
-        ours.
+        """Drop the state under this owner epoch or an older one. It is loaded again, if the shard
+        is still assigned to this replica.
         """
         held = self._held.get(shard)
         if held is not None and held.owner_epoch <= owner_epoch:
             held.was_fenced = True
             held.drop()
 
-    # Which shards are ours.
+    # -- assignment
 
     def assign(self, owners: Sequence[ShardOwner], ours: Collection[int]) -> None:
-        """The metadata as it is now: every shard's owner, and the numbers of those that are this
-        incarnation's.
-        """
+        """Take the owners of all shards from the metadata, and the shards of this process."""
         self._shard_count = len(owners)
         for held in self._held.values():
             if held.owned.is_set() and held.shard not in ours:
@@ -228,10 +229,10 @@ class Shards:
         if not held.owned.is_set():
             held.owned.set()
         elif 0 < held.owner_epoch < owner.owner_epoch:
-            held.drop()  # it went away and came back while we did not look
+            held.drop()  # the shard was another's in between, in metadata that was skipped
 
     async def run(self) -> None:
-        """Hold shards until cancelled."""
+        """Serve shards until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 for held in self._held.values():
@@ -245,7 +246,7 @@ class Shards:
         self._tasks.create_task(self._hold(held), name=f"shard-{held.shard}")
 
     async def _hold(self, held: _Held) -> None:
-        """Serve the shard whenever it is ours."""
+        """Serve the shard whenever it is assigned to this replica."""
         delays = RetryDelays(_BACKOFF, self._dice)
         while True:
             await held.owned.wait()
@@ -258,7 +259,7 @@ class Shards:
             await asyncio.sleep(delays.next_s())
 
     async def _serve_until_dropped(self, held: _Held) -> bool:
-        """Whether it ended because the metadata said so."""
+        """Serve the shard. True if it ended because of the metadata."""
         held.was_fenced = False
         async with asyncio.TaskGroup() as tasks:
             held.serving = serving = tasks.create_task(self._serve(held))
@@ -269,7 +270,7 @@ class Shards:
         return serving.cancelled() and not held.was_fenced
 
     async def _serve(self, held: _Held) -> None:
-        """One life, from its owner epoch to its end; returns when it failed."""
+        """Serve the shard under one owner epoch, from its acquisition. Return after a failure."""
         words = {"shard": held.shard}
         try:
             held.owner_epoch = 0
@@ -282,11 +283,11 @@ class Shards:
             reasons = "; ".join(map(str, causes(failures)))
             log.warning("shard dropped", extra=fields(**words, reason=reasons))
         except* ValueError as damage:
-            # A record of a later release, or a damaged one: nothing of the shard may be guessed.
+            # A record of a later release, or a damaged one: the shard cannot be served without it.
             self.stats.failures.value += 1
             reasons = "; ".join(map(str, causes(damage)))
-            said = fields(**words, reason=reasons)
-            log.error("shard cannot be loaded", extra=said, exc_info=damage)
+            details = fields(**words, reason=reasons)
+            log.error("shard cannot be loaded", extra=details, exc_info=damage)
         except* AssertionError as bugs:
             self.stats.failures.value += 1
             log.critical("shard dropped: internal error", extra=fields(**words), exc_info=bugs)
@@ -302,7 +303,7 @@ class Shards:
 
 
 def causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """The exceptions within a group of groups."""
+    """Return the exceptions within nested groups."""
     return [
         cause
         for inner in group.exceptions

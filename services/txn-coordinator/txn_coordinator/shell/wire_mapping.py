@@ -1,6 +1,6 @@
 """Wire to model and back: the only module that reads the fields of the coordinator's messages.
 
-Reading raises TidemarkError INVALID_REQUEST where a message makes no sense by itself.
+Readers raise TidemarkError INVALID_REQUEST for a message that is invalid by itself.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.core import requests as core
 from txn_coordinator.core.marker_inputs import WriteMarkers
 
-# Requests.
+# -- requests
 
 
 class FromCaller(Protocol):
@@ -43,7 +43,7 @@ class OfSink(Protocol):
 
 
 class OfHandle(Protocol):
-    """Request about one transaction of several writers."""
+    """Request about one multi-writer transaction."""
 
     handle: str
 
@@ -189,7 +189,7 @@ def read_keep_alive(request: pb.KeepBatchAliveRequest) -> core.KeepBatchAlive:
 
 
 def read_described(request: pb.DescribeTransactionsRequest) -> tuple[str, ...]:
-    """Wire to model: the transactional ids, in the order asked."""
+    """Wire to model: the transactional ids, in the order of the request."""
     return tuple(request.transactional_ids)
 
 
@@ -199,7 +199,7 @@ def read_forget_sink(request: pb.ForgetSinkRequest) -> core.ForgetSink:
 
 
 def read_handle(handle: str) -> str:
-    """The transactional id that a handle is of."""
+    """Transactional id in a handle."""
     transactional_id = transactional_id_of(handle)
     if transactional_id is None:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, f"{handle!r} is not a transaction handle")
@@ -227,7 +227,7 @@ def _read_partition(wire: pb.Partition) -> TopicPartition:
     return TopicPartition(wire.topic, wire.partition)
 
 
-# Replies.
+# -- replies
 
 
 def write_init(reply: core.InitTransactionalIdReply) -> pb.InitTransactionalIdResponse:
@@ -401,7 +401,7 @@ def _write_partition(partition: TopicPartition) -> pb.Partition:
     return pb.Partition(topic=partition.topic, partition=partition.partition)
 
 
-# Markers.
+# -- markers
 
 
 def write_markers(effect: WriteMarkers, image: ClusterImage) -> pb.WriteMarkersRequest:

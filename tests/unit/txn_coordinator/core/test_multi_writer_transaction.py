@@ -61,9 +61,9 @@ def test_the_epoch_of_a_hand_out_counts_until_the_decision() -> None:
     txn = MultiWriterTransaction(ID)
     txn.replay_handle(a_handle())
     txn.replay_writer(a_writer(0, producer_epoch=4, partitions=frozenset({P0})))
-    assert txn.present_epoch(txn.slots[0]) == 4
+    assert txn.current_epoch(txn.slots[0]) == 4
     txn.replay_handle(a_handle(1, transaction.PREPARE_ABORT))
-    assert txn.present_epoch(txn.slots[0]) == 5
+    assert txn.current_epoch(txn.slots[0]) == 5
 
 
 def test_a_superseded_hand_out_is_fenced() -> None:
@@ -73,7 +73,7 @@ def test_a_superseded_hand_out_is_fenced() -> None:
     txn.replay_writer(a_writer(0, producer_epoch=4, superseded=True))
     txn.replay_writer(a_writer(1, writer="w0"))
     txn.check()
-    assert txn.present_epoch(txn.slots[0]) == 5
+    assert txn.current_epoch(txn.slots[0]) == 5
     assert txn.slot_of_writer == {"w0": 1}
 
 

@@ -22,7 +22,7 @@ async def handle(
     async def work() -> AddOffsetsReply:
         name = transaction_named(request)
         check_allowed(node, request, Operation.WRITE, name)
-        # The number of partitions is the topic's, which a shard does not know.
+        # The number of partitions is in the metadata, which a shard does not have.
         asked = as_partitions(read_add_offsets(request), await node.offsets_settings())
         return as_offsets_reply(await ask(node, name, asked, AddPartitionsReply, context))
 

@@ -46,7 +46,7 @@ def _not_shown(topic_ids: Collection[tuple[str, TopicId]]) -> str:
 
 
 def _unknown(asked: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPartitionsReply:
-    """All or nothing, as in Kafka. What our metadata does not show could not be sent a marker."""
+    """Refuse all partitions, as Kafka does, if one is unknown: no marker could be sent to it."""
     return AddPartitionsReply(
         ErrorCode.NONE,
         results=tuple(

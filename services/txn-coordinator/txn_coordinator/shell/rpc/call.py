@@ -1,4 +1,4 @@
-"""Steps that all RPCs share: authorize, find the shard, ask it within the caller's deadline."""
+"""Steps that all RPCs share: authorization, the shard of a request, the caller's deadline."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -17,11 +17,11 @@ ReplyT = TypeVar("ReplyT")
 
 
 class WithProducerId(Protocol):
-    """A reply that says which producer id it gives."""
+    """Reply that may give a producer id."""
 
     @property
     def producer_id(self) -> int:
-        """-1: none."""
+        """Producer id that is given; -1: none."""
         ...
 
 
@@ -29,7 +29,7 @@ GivingT = TypeVar("GivingT", bound=WithProducerId)
 
 
 async def answered(work: Awaitable[ReplyT], refusal: Callable[[ErrorCode, str], ReplyT]) -> ReplyT:
-    """The reply, or what a refusal on the way to the shard makes of it."""
+    """Return the reply of ``work``, or the one that ``refusal`` makes of a TidemarkError."""
     try:
         return await work
     except TidemarkError as refused:
@@ -39,7 +39,7 @@ async def answered(work: Awaitable[ReplyT], refusal: Callable[[ErrorCode, str], 
 def check_allowed(
     node: TxnCoordinatorNode, request: FromCaller, operation: Operation, transactional_id: str
 ) -> None:
-    """Raises TidemarkError for a caller that is not allowed."""
+    """Raise TidemarkError for a caller that is not allowed."""
     principal = read_principal(request)
     resource = f"transactional-id:{transactional_id}"
     if not node.authorizer.authorize(principal, operation, resource):
@@ -50,7 +50,7 @@ def check_allowed(
 
 
 def budget_s(node: TxnCoordinatorNode, context: Any) -> float:
-    """What is left of the call's deadline, or what a request may take when that is less."""
+    """Return the time for a request: what is left of the call's deadline, but bounded."""
     left_s: float | None = context.time_remaining()
     longest_s: float = node.config.request_timeout_ms / 1_000
     return longest_s if left_s is None else max(0.001, min(left_s, longest_s))
@@ -63,7 +63,7 @@ async def ask(
     kind: type[ReplyT],
     context: Any,
 ) -> ReplyT:
-    """The reply of the shard that the transactional id belongs to. Raises TidemarkError."""
+    """Return the reply of the transactional id's shard. Raises TidemarkError."""
     shard = node.shards.shard_of(transactional_id)
     return await ask_shard(node, shard, request, kind, context)
 
@@ -71,7 +71,7 @@ async def ask(
 async def ask_shard(
     node: TxnCoordinatorNode, shard: int, request: Request, kind: type[ReplyT], context: Any
 ) -> ReplyT:
-    """The reply of one shard. Raises TidemarkError."""
+    """Return the reply of one shard. Raises TidemarkError."""
     reply = await node.shards.ask(shard, request, budget_s(node, context))
     assert isinstance(reply, kind), f"{type(reply).__name__} to {type(request).__name__}"
     return reply
@@ -84,8 +84,8 @@ async def ask_with_spare(
     kind: type[GivingT],
     context: Any,
 ) -> GivingT:
-    """As ``ask``, with a producer id that nobody ever used for the shard to take. One that it did
-    not take serves another request; without an answer it may have been taken.
+    """Return the reply as ``ask``, with an unused producer id that the shard may take. If it is not
+    taken, it serves another request. Without a reply it counts as taken.
     """
     node.shards.check(node.shards.shard_of(transactional_id))
     spare: ProducerId = await node.producer_ids.next()

@@ -19,20 +19,20 @@ from txn_coordinator.shell.wire_mapping import read_described, write_described
 async def handle(
     node: TxnCoordinatorNode, request: pb.DescribeTransactionsRequest, context: Context
 ) -> pb.DescribeTransactionsResponse:
-    """Each transactional id by itself, with an error of its own, in the order asked."""
+    """Describe each transactional id, with an error of its own, in the order of the request."""
     by_shard: dict[int, list[str]] = {}
-    found: dict[str, TransactionView] = {}
+    views: dict[str, TransactionView] = {}
     asked = read_described(request)
     for name in dict.fromkeys(asked):
         try:
             check_allowed(node, request, Operation.DESCRIBE, name)
             by_shard.setdefault(node.shards.shard_of(name), []).append(name)
         except TidemarkError as refused:
-            found[name] = TransactionView(name, refused.code, refused.message)
+            views[name] = TransactionView(name, refused.code, refused.message)
     for shard, names in by_shard.items():
         for view in await _describe(node, shard, tuple(names), context):
-            found[view.transactional_id] = view
-    return write_described(found[name] for name in asked)
+            views[view.transactional_id] = view
+    return write_described(views[name] for name in asked)
 
 
 async def _describe(

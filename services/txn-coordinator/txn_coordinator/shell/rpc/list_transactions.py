@@ -13,8 +13,8 @@ from txn_coordinator.shell.wire_mapping import read_list, read_principal, write_
 async def handle(
     node: TxnCoordinatorNode, request: pb.ListTransactionsRequest, context: Context
 ) -> pb.ListTransactionsResponse:
-    """What the shards of this coordinator know; others know of others. While one of them is
-    loading there is no answer, as a part of it would be missing.
+    """List the transactions of this coordinator's shards. While one of them is loading, the reply
+    is its error, because a part of the list would be missing.
     """
 
     async def work() -> ListTransactionsReply:

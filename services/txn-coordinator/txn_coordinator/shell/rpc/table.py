@@ -1,6 +1,6 @@
 """Handlers of the TransactionCoordinator's RPCs, by their names on the wire.
 
-Most RPCs ask the shard of one transactional id, and differ in the rows below only: the
+Most requests go to the shard of one transactional id, and differ in the rows below only: the
 transactional id of the request, its reader, the kind of reply, and the writer of the reply. The
 others have a module of their own.
 """
@@ -127,7 +127,7 @@ def _asking_with_spare(
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {
-    # A session of a transactional id: its producer id and epoch, fencing all before.
+    # A session of a transactional id: producer id and epoch, which fence all earlier sessions.
     "InitTransactionalId": _asking_with_spare(
         transaction_named, read_init, core.InitTransactionalIdReply, write_init
     ),
@@ -139,19 +139,19 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     ),
     "DescribeTransactions": describe_transactions.handle,
     "ListTransactions": list_transactions.handle,
-    # A transaction of several writers; its handle serves any process.
+    # A multi-writer transaction, whose handle any process can use.
     "BeginTransaction": _asking(
         transaction_named, read_begin, core.BeginTransactionReply, write_begun
     ),
-    # A slot of such a transaction, fencing an earlier holder.
+    # A slot of such a transaction, which fences an earlier holder.
     "EnlistWriter": _asking_with_spare(
         handle_named, read_enlist, core.EnlistWriterReply, write_enlisted
     ),
-    # Its end; asked again, the same answer.
+    # Its end. A repeated request gets the same reply.
     "FinishTransaction": _asking(
         handle_named, read_finish, core.FinishTransactionReply, write_finished
     ),
-    # A slot of a batch of a sink, which is opened if it is not; or the answer that it is done.
+    # A slot of a batch of a sink, which is opened if it is not; or its committed state.
     "EnlistInBatch": _asking_with_spare(
         sink_named,
         read_enlist_in_batch,
@@ -159,11 +159,11 @@ HANDLERS: Final[Mapping[str, Handler]] = {
         write_enlisted_in_batch,
         count=RequestStats.count_enlisted,
     ),
-    # The timeout of an open batch counts from now.
+    # A new start of an open batch's timeout.
     "KeepBatchAlive": _asking(
         handle_named, read_keep_alive, core.KeepBatchAliveReply, write_kept_alive
     ),
-    # Commit or abort of a batch; the first commit counts.
+    # Commit or abort of a batch. The first commit counts.
     "FinishBatch": _asking(
         sink_named,
         read_finish_batch,
