@@ -27,6 +27,7 @@ CLUSTER_FAULTS = (
     *sim.cluster.disk_faults.DISK_FAULTS,
     *sim.cluster.rivals.RIVAL_FAULTS,
     *sim.cluster.faults.FEED_FAULTS,
+    *sim.cluster.faults.OLD_DISK_FAULTS,
 )
 FAULTS: Mapping[str, Iterable[str]] = {
     "node": sim.faults.FAULTS,

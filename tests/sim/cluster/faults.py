@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TOPIC: Final = 2
 REPLICAS: Final = 3
+PUT_BACK_MS: Final = (400, 1_200, 2_000)
+"""How long a disk is away; after the last it stays away."""
 LONG_MS: Final = (100, 400, 1_000, 2_500)
 """Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
 QUESTION_LATE_MS: Final = 80
@@ -447,6 +449,41 @@ FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
 }
 """By name, with how often each strikes compared with the others."""
 
+
+def put_back(world: "World") -> None:
+    """Replace one disk of a broker by an empty one, and put the old one back later, with the logs
+    that it had then. With two log directories the other one stays.
+    """
+    machine = up(world)
+    if machine is None or not may_lose(world, machine):
+        return
+    at = world.dice.between(0, len(machine.disks) - 1)
+    old, old_id = machine.disks[at], machine.directory_ids[at]
+    world.note(machine.host.name, f"has disk {at} replaced")
+    world.end_broker(machine)
+    machine.replace_disk(at)
+    machine.is_lossy = True
+    world.restart_later(machine, 10)
+    new, deadline = machine.disks[at], world.now + PUT_BACK_MS[-1]
+
+    def put() -> None:
+        if world.is_draining or machine.disks[at] is not new or world.now > deadline:
+            return
+        if machine.process is None or not may_lose(world, machine):
+            world.after(20, put)
+            return
+        world.note(machine.host.name, f"has its old disk {at} put back")
+        world.end_broker(machine)
+        machine.disks[at], machine.directory_ids[at] = old, old_id
+        machine.is_lossy = True
+        world.restart_later(machine, 10)
+
+    world.after(world.dice.pick(PUT_BACK_MS[:-1]), put)
+
+
+OLD_DISK_FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
+    "put_back": (put_back, 2),
+}
 FEED_FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
     "delay_feed": (delay_feed, 2),
 }

@@ -123,6 +123,10 @@ def _same_epoch(partition: Any, leader: Any) -> Any:
 _soundness = Holdings.soundness
 
 
+def _in_any_directory(holdings: Holdings, topic: Any, partition: Any) -> Soundness:
+    return _soundness(replace(holdings, new_directories=frozenset()), topic, partition)
+
+
 def _never_made(holdings: Holdings, topic: Any, partition: Any) -> Soundness:
     logs, key = holdings.logs, (topic.topic_id, partition.partition)
     if logs is None or key in logs.damaged or key in logs.lost or holdings.nothing_kept:
@@ -173,6 +177,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "registers damaged logs as sound": ((held_logs, "worth", lambda *_: "sound"),),
     "forgets over a restart that a disk failed": ((DiskFailures, "reason", lambda *_: None),),
     "takes a log that is gone for one that was never made": ((Holdings, "soundness", _never_made),),
+    "takes the logs of an old disk for sound": ((Holdings, "soundness", _in_any_directory),),
     "cuts a damaged log while it counts": ((hosting, "may_repair", _cut_it_at_once),),
     "keeps the leader epoch when an unsound member leaves": (
         (soundness, "next_epoch", _same_epoch),
@@ -200,6 +205,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "registers damaged logs as sound": ("damage_leader",),
     "forgets over a restart that a disk failed": ("fail_leader",),
     "takes a log that is gone for one that was never made": ("lose_disk",),
+    "takes the logs of an old disk for sound": ("put_back", "kill"),
     "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
     "lets a broker id change hands within a lease": ("rival",),
@@ -238,6 +244,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "takes a log that is gone for one that was never made": (
         "a member of the ISR has all that is committed",
     ),
+    "takes the logs of an old disk for sound": ("a member of the ISR has all that is committed",),
     "cuts a damaged log while it counts": (
         "a member of the ISR has all that is committed",
         "ELR has all that is committed",

@@ -67,11 +67,14 @@ ROOM_DICE: Final = 1_000_003
 CHECKPOINT_DICE: Final = 2_000_003
 RIVAL_DICE: Final = 3_000_003
 FEED_DICE: Final = 5_000_011
+OLD_DISK_DICE: Final = 6_000_011
 """Dice of their own: what they decide leaves everything else of a seed as it was."""
 RIVALS: Final = 0.5
 """In which share of the seeds a second process may take a broker id."""
 LATE_FEEDS: Final = 0.4
 """In which share of the seeds what controllers send may be late."""
+OLD_DISKS: Final = 0.3
+"""In which share of the seeds an old disk may be put back."""
 RARE_CHECKPOINTS: Final = 0.3
 """How many worlds write high watermarks down hardly ever: a start knows little of what it lost."""
 
@@ -145,7 +148,7 @@ class World:
     ) -> None:
         """``brokers`` 0: as many as the dice say."""
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
-        from sim.cluster.faults import FAULTS, FEED_FAULTS, Injector
+        from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS, Injector
         from sim.cluster.fleeting import FLEETING_FAULTS
         from sim.cluster.rivals import RIVAL_FAULTS
 
@@ -194,7 +197,12 @@ class World:
         asked = options.faults
         self.alters_minimum = self.dice.chance(0.4) if asked is None else "alter_minimum" in asked
         self.fault_table = {**FAULTS, **DISK_FAULTS, **self._faults_of_its_own()}
-        self.faults_apart = {**RIVAL_FAULTS, **FEED_FAULTS, **FLEETING_FAULTS}
+        self.faults_apart = {
+            **RIVAL_FAULTS,
+            **FEED_FAULTS,
+            **OLD_DISK_FAULTS,
+            **FLEETING_FAULTS,
+        }
         self.drawn_apart = self._draw_apart(seed)
         self.injector = Injector(self)
         self._lose_dropped: Callable[[Machine], None] = lambda machine: process_ended(self, machine)
@@ -212,7 +220,8 @@ class World:
     def _draw_apart(self, seed: int) -> list[str]:
         """Faults of ``faults_apart`` that this seed has, by dice of their own."""
         drawn = ["rival"] if Dice(RIVAL_DICE + seed).chance(RIVALS) else []
-        return drawn + (["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else [])
+        drawn += ["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else []
+        return drawn + (["put_back"] if Dice(OLD_DISK_DICE + seed).chance(OLD_DISKS) else [])
 
     def _machine(self, number: int) -> Machine:
         rate = self.dice.pick((960, 1_000, 1_040))

@@ -1,7 +1,7 @@
 """Inputs of the controller: plain values. Random numbers are part of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -128,6 +128,8 @@ class HeldLogs:
     """The end of the log may be missing: its directory failed, or it was truncated."""
     missing: frozenset[tuple[str, int]] = frozenset()
     """Partitions, by topic name, that a checkpoint names and that have no log."""
+    directory_of: Mapping[LogKey, bytes] = field(default_factory=dict)
+    """Id of the directory of each log; empty for a broker of an older release."""
 
 
 @dataclass(frozen=True, slots=True)

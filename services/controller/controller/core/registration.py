@@ -70,6 +70,7 @@ def _holdings(last: BrokerImage | None, asked: RegisterBroker) -> Holdings:
         asked.held,
         nothing_kept=all_others or not has_kept_its_page_cache(last, asked),
         directory_gone=not before <= now,
+        new_directories=frozenset(now - before if before else ()),
     )
 
 

@@ -59,13 +59,21 @@ class Holdings:
     """
     directory_gone: bool
     """True if one of its log directories is missing."""
+    new_directories: frozenset[bytes] = frozenset()
+    """Directories that its last registration did not have. Logs there are not those that it had
+    then: an old disk that was put back, for example.
+    """
 
     def soundness(self, topic: TopicImage, partition: PartitionImage) -> Soundness:
         """Return the soundness of the broker's replica of a partition."""
         if self.nothing_kept:
             return Soundness.LOST
         logs, key = self.logs, (topic.topic_id, partition.partition)
-        if logs is None or key in logs.sound:
+        if logs is None:
+            return Soundness.SOUND
+        if logs.directory_of.get(key) in self.new_directories:
+            return Soundness.LOST
+        if key in logs.sound:
             return Soundness.SOUND
         if key in logs.damaged:
             return Soundness.DAMAGED

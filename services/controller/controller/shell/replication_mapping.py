@@ -118,7 +118,13 @@ def read_held(held: pb.HeldLogs) -> HeldLogs:
         )
 
     missing = frozenset((one.topic, number) for one in held.missing for number in one.partitions)
-    return HeldLogs(keys("sound"), keys("damaged"), keys("lost"), missing)
+    directory_of = {
+        (TopicId(topic.topic_id), number): topic.log_dir_id
+        for topic in held.topics
+        if topic.log_dir_id
+        for number in (*topic.sound, *topic.damaged, *topic.lost)
+    }
+    return HeldLogs(keys("sound"), keys("damaged"), keys("lost"), missing, directory_of)
 
 
 def read_registering(request: pb.RegisterBrokerRequest) -> BrokerImage:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from broker.core.partition import Role
 from broker.shell.cluster.held_logs import held_logs
+from broker.shell.start import directory_id
 from broker.storage.disk_failures import DiskFailures
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TopicImage
@@ -137,6 +138,7 @@ def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
     (held,) = (told := held_logs((first, second))).topics
     assert (list(held.sound), list(held.damaged), list(held.lost)) == ([0, 2], [1], [3])
     assert [(one.topic, list(one.partitions)) for one in told.missing] == [("orders", [7])]
+    assert held.log_dir_id == directory_id(first.stamp.directory_id)
     first.fence(EIO)
     (held,) = held_logs((first, second)).topics
     assert sorted(held.lost) == sorted({3, *(key.partition for key in first.logs)})

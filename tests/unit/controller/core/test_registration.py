@@ -128,6 +128,15 @@ def test_a_log_on_a_disk_that_was_put_back_is_not_sound() -> None:
     assert registered(used(1, 2, 3), SOUND, log_dir_ids=(b"e" * 16,)).isr == (2, 3)
 
 
+@pytest.mark.feature("Y09")
+@pytest.mark.parametrize(("directory", "isr"), [(DISKS[0], (1, 2, 3)), (b"e" * 16, (2, 3))])
+def test_a_log_in_one_of_two_disks_that_was_put_back_is_not_sound(
+    directory: bytes, isr: tuple[int, ...]
+) -> None:
+    held = replace(SOUND, directory_of={(ID, 0): directory})
+    assert registered(used(1, 2, 3), held, log_dir_ids=(*DISKS, b"e" * 16)).isr == isr
+
+
 @pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
 def test_the_only_replica_goes_on_with_what_there_is(held: HeldLogs) -> None:
     after = registered(used(1), held)

@@ -80,11 +80,17 @@ def test_a_refused_shutdown_counts_nothing() -> None:
 
 
 def test_what_a_broker_holds_comes_by_topic_and_kind() -> None:
-    topic = pb.HeldLogs.Topic(topic_id=topic_id("a"), sound=[0, 2], damaged=[1], lost=[3])
+    topic = pb.HeldLogs.Topic(
+        topic_id=topic_id("a"), sound=[0, 2], damaged=[1], lost=[3], log_dir_id=b"d" * 16
+    )
     missing = pb.HeldLogs.Missing(topic="b", partitions=[4])
     a, (two, one) = topic_id("a"), ({(topic_id("a"), 0), (topic_id("a"), 2)}, {(topic_id("a"), 1)})
     assert mapping.read_held(pb.HeldLogs(topics=[topic], missing=[missing])) == HeldLogs(
-        frozenset(two), frozenset(one), frozenset({(a, 3)}), frozenset({("b", 4)})
+        frozenset(two),
+        frozenset(one),
+        frozenset({(a, 3)}),
+        frozenset({("b", 4)}),
+        dict.fromkeys([(a, number) for number in range(4)], b"d" * 16),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from broker.shell.start import directory_id
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 
@@ -14,15 +15,17 @@ Kind = Literal["sound", "damaged", "lost"]
 
 def held_logs(managers: Iterable[LogManager]) -> pb.HeldLogs:
     """Every log by what it is worth, and those that only a checkpoint names."""
-    topics: dict[bytes, pb.HeldLogs.Topic] = {}
+    topics: dict[tuple[bytes, bytes], pb.HeldLogs.Topic] = {}
     missing: dict[str, pb.HeldLogs.Missing] = {}
     lacking: set[TopicPartition] = set()
     there: set[TopicPartition] = set()
     for manager in managers:
         lacking |= manager.missing
         there |= manager.logs.keys()
+        log_dir_id = directory_id(manager.stamp.directory_id)
         for topic_partition, one in manager.logs.items():
-            topic = topics.setdefault(one.topic_id, pb.HeldLogs.Topic(topic_id=one.topic_id))
+            new = pb.HeldLogs.Topic(topic_id=one.topic_id, log_dir_id=log_dir_id)
+            topic = topics.setdefault((one.topic_id, log_dir_id), new)
             getattr(topic, worth(manager, one)).append(topic_partition.partition)
     for name, number in sorted(lacking - there):
         missing.setdefault(name, pb.HeldLogs.Missing(topic=name)).partitions.append(number)
