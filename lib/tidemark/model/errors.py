@@ -5,7 +5,9 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes (org.apache.kafka.common.protocol.Errors)."""
+    """Kafka's error codes (org.apache.kafka.common.protocol.Errors). ``ErrorCode(number)`` is
+    UNKNOWN_SERVER_ERROR for a code of a later release.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -142,6 +144,10 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
     def retriable(self) -> bool:

@@ -29,3 +29,9 @@ def test_an_error_says_what_and_its_code() -> None:
 def test_retriable_is_kafkas() -> None:
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
     assert not ErrorCode.INVALID_CONFIG.retriable
+
+
+def test_a_code_of_a_later_release_is_an_unknown_error() -> None:
+    assert ErrorCode(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(ValueError, match="NONE"):
+        ErrorCode("NONE")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -213,6 +214,22 @@ class ColdFile(OsFile):
         return False
 
 
+class HeldFile(ColdFile):
+    """A file whose sends wait in their thread until they may go on."""
+
+    __slots__ = ("is_sending", "may_send")
+
+    def __init__(self, descriptor: int, path: str, disk: OsDisk) -> None:
+        super().__init__(descriptor, path, disk)
+        self.is_sending, self.may_send = threading.Event(), threading.Event()
+
+    def send_to(self, socket: int, position: int, length: int) -> int:
+        """Send once the test allows it."""
+        self.is_sending.set()
+        self.may_send.wait()
+        return super().send_to(socket, position, length)
+
+
 def cold(directory: Path) -> ColdFile:
     return ColdFile(os.open(directory / "f", os.O_RDONLY), "f", OsDisk(directory))
 
@@ -232,11 +249,14 @@ def test_cold_slices_go_through_a_thread(tmp_path: Path, executor: ThreadPoolExe
 
 def test_closing_while_a_thread_sends_is_safe(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     async def scenario(world: World) -> None:
-        file = cold(tmp_path)
+        file = HeldFile(os.open(tmp_path / "f", os.O_RDONLY), "f", OsDisk(tmp_path))
         world.queue.send_parts([(file, 0, len(CONTENT))])
+        await asyncio.to_thread(file.is_sending.wait)
         world.queue.close()
         world.queue.close()
+        file.may_send.set()
         received = await world.receive(len(CONTENT))
+        assert CONTENT[:1] == received[:1]
         assert received == CONTENT[: len(received)]
         file.close()
 
