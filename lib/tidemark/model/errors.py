@@ -146,8 +146,9 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
     @classmethod
-    def _missing_(cls, value: object) -> "ErrorCode | None":
-        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+    def _missing_(cls, value: object) -> "ErrorCode":
+        assert isinstance(value, int), value
+        return cls.UNKNOWN_SERVER_ERROR
 
     @property
     def retriable(self) -> bool:

@@ -33,5 +33,3 @@ def test_retriable_is_kafkas() -> None:
 
 def test_a_code_of_a_later_release_is_an_unknown_error() -> None:
     assert ErrorCode(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
-    with pytest.raises(ValueError, match="NONE"):
-        ErrorCode("NONE")
