@@ -5,14 +5,15 @@ nothing in them is written by hand but their first lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.shell.apis import make_router
+from broker.shell.broker_server import BrokerServer
 from broker.shell.metrics.collector import BrokerCollector
-from broker.shell.node import BrokerNode
-from broker.shell.transactions.producer_ids import from_controller
+from broker.shell.seams import machine_seams
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 from controller.shell.rest import measure
@@ -28,7 +29,6 @@ from tidemark.runtime.exit_codes import MEANING
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.service_config import ServiceConfig, config_keys
 from tidemark.runtime.watchdog import Watchdog
-from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from txn_coordinator.config import TxnCoordinatorConfig
 from txn_coordinator.shell.node import TxnCoordinatorNode
@@ -159,7 +159,7 @@ def exit_codes() -> str:
 
 def kafka_apis() -> str:
     """What the Kafka listeners answer."""
-    served = set(make_router(a_broker()).served())
+    served = set(a_broker().listeners[0].router.served())
     rows = [_api_row(key, is_served=key in served) for key in ApiKey if key not in INTERNAL_APIS]
     return page(
         "Kafka APIs",
@@ -208,18 +208,12 @@ def metric_rows(families: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
         yield f"`{name}`", family.type, ", ".join(labels), family.documentation
 
 
-def a_broker() -> BrokerNode:
-    """A broker without disks, listeners or a cluster."""
+def a_broker() -> BrokerServer:
+    """A broker without disks or a cluster, which never starts."""
     controller = ControllerClient(endpoints=[_NOWHERE])
-    return BrokerNode(
-        BrokerConfig(broker_id=0),
-        (),
-        clock=Clock(),
-        controller=controller,
-        producer_ids=from_controller(controller, lambda: (0, 0)),
-        workers=WorkerPool(),
-        draw_session_id=lambda: 1,
-    )
+    seams = machine_seams(ZkSession(_NOWHERE), controller)
+    unstarted = replace(seams, make_threads=ThreadPoolExecutor)
+    return BrokerServer(BrokerConfig(broker_id=0), (), unstarted)
 
 
 def metrics_of(service: str) -> Metrics:
@@ -232,7 +226,7 @@ def metrics_of(service: str) -> Metrics:
 def broker_registry() -> CollectorRegistry:
     """What a broker measures."""
     registry = metrics_of("broker").registry
-    registry.register(BrokerCollector(a_broker()))
+    registry.register(BrokerCollector(a_broker().measured()))
     return registry
 
 

@@ -6,12 +6,10 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
 from bench.report import Row
 from broker.config import BrokerConfig
-from broker.shell.node import BrokerNode
-from broker.shell.partitions.hosting import Hosting
 from broker.storage.log_manager import LogManager
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from tidemark.model import ids
@@ -27,6 +25,8 @@ from tidemark.runtime.event_loop import collect_young_garbage_only
 from tidemark.runtime.metadata_wire import apply_update, delta_update, snapshot_update
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.broker_parts import BrokerParts
+from unit.broker.shell.node_worlds import hosting_of
 
 WIDE: Final = 5_000
 LOADED: Final = 10_000
@@ -42,7 +42,7 @@ def bench_deltas() -> list[Row]:
     collect_young_garbage_only()
     group = "metadata: CPU of a loop"
     image = image_of(WIDE)
-    node = node_with(image)
+    parts = broker_with(image)
     broker_ms, controller_ms, sent_bytes = [], [], 0
     for number in range(EVENTS):
         changed, delta = one_isr_change(image, number)
@@ -50,7 +50,7 @@ def bench_deltas() -> list[Row]:
         wire = update.SerializeToString()
         sent_bytes = len(wire)
         started = time.process_time()
-        exhaust(take(node, pb.MetadataUpdate.FromString(wire)))
+        exhaust(take(parts, pb.MetadataUpdate.FromString(wire)))
         broker_ms.append((time.process_time() - started) * 1_000)
         controller_ms.append(encode_ms)
         image = changed
@@ -107,9 +107,9 @@ def published(
     return delta_update(delta.narrowed(image), changed.position, CONTROLLER), took_ms
 
 
-def node_with(image: ClusterImage | None) -> BrokerNode:
+def broker_with(image: ClusterImage | None) -> BrokerParts:
     """A broker over a disk in memory, that hosts all of an image."""
-    clock, nobody = Clock(), cast("Any", None)
+    clock = Clock()
     manager = LogManager.open(
         MemDisk(),
         cluster_id="bench",
@@ -118,35 +118,18 @@ def node_with(image: ClusterImage | None) -> BrokerNode:
         boot_id="b",
         now_ms=clock.wall_ms(),
     )
-    node = BrokerNode(
-        BrokerConfig(broker_id=int(US)),
-        (manager,),
-        clock=clock,
-        controller=nobody,
-        producer_ids=nobody,
-        workers=nobody,
-        draw_session_id=lambda: 1,
-    )
-    Hosting(
-        node.facts,
-        metadata=node.metadata,
-        table=node.table,
-        disks=node.disks,
-        parked=node.parked,
-        group_commits=node.group_commits,
-        counters=node.counters,
-        on_new_log=lambda *_: None,
-    )
+    parts = BrokerParts(BrokerConfig(broker_id=int(US)), (manager,), clock=clock)
+    hosting_of(parts)
     if image is not None:
-        node.metadata.take(image)
-    return node
+        parts.metadata.take(image)
+    return parts
 
 
-def take(node: BrokerNode, update: pb.MetadataUpdate) -> Iterator[None]:
+def take(parts: BrokerParts, update: pb.MetadataUpdate) -> Iterator[None]:
     """What the metadata follower does with an update, in its steps."""
-    image, delta = yield from apply_update(node.image, update)
+    image, delta = yield from apply_update(parts.metadata.image, update)
     yield
-    yield from node.metadata.steps(image, delta)
+    yield from parts.metadata.steps(image, delta)
 
 
 def exhaust(steps: Iterator[None]) -> None:
@@ -157,10 +140,10 @@ def exhaust(steps: Iterator[None]) -> None:
 
 def step_times(image: ClusterImage) -> list[float]:
     """Milliseconds of each step of taking a first image."""
-    node, times = node_with(None), []
+    parts, times = broker_with(None), []
     update = pb.MetadataUpdate.FromString(snapshot_update(image).SerializeToString())
     started = time.process_time()
-    for _ in take(node, update):
+    for _ in take(parts, update):
         now = time.process_time()
         times.append((now - started) * 1_000)
         started = time.process_time()

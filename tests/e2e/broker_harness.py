@@ -145,7 +145,6 @@ class RunningBroker:
         self, server: BrokerServer, controller: FixedController, stop: asyncio.Event
     ) -> None:
         self.server = server
-        self.node = server.node
         self.controller = controller
         self.port = server.listeners[0].port
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -194,10 +193,10 @@ async def serve(
     session = ZkSession(config.zookeeper_connect)  # never started: there is no ZooKeeper
     seams = machine_seams(session, cast("ControllerClient", controller))
     server = BrokerServer(config, directories.managers, seams)
-    controller.on_image = server.node.metadata.take
+    controller.on_image = server.metadata.take
     try:
         endpoints = await server.open()
-        server.node.registration.broker_epoch = 1
+        server.cluster.registration.broker_epoch = 1
         image = ClusterImage(
             position=FeedPosition(ControllerEpoch(1), 0),
             cluster_id=CLUSTER_ID,

@@ -103,14 +103,14 @@ def test_connections_beyond_the_limit_are_refused(tmp_path: Path) -> None:
             assert one.metadata("t").topics[0].error_code == 0
             assert two.metadata("t").topics[0].error_code == 0
             assert three.is_closed()
-        assert small.node.counters.connections_refused == 1
+        assert small.server.counters.connections_refused == 1
 
 
 def test_idle_connections_are_closed(tmp_path: Path) -> None:
     with running_broker(tmp_path, {"t": 1}, connections_max_idle_ms=1_000) as small:
         with Wire(small.port) as quiet:
             assert quiet.is_closed()
-        assert small.node.counters.closed_idle == 1
+        assert small.server.counters.closed_idle == 1
 
 
 def test_large_frames_take_turns_when_buffers_are_full(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_large_frames_take_turns_when_buffers_are_full(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(PATIENCE_S)
         assert results == [0] * 16
-        wait_for(lambda: small.node.limits.connections == 0, "all are closed")
-        assert not small.node.limits.contended
+        wait_for(lambda: small.server.limits.connections == 0, "all are closed")
+        assert not small.server.limits.contended
 
 
 def test_frames_that_never_end_do_not_keep_others_out(tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_frames_that_never_end_do_not_keep_others_out(tmp_path: Path) -> None:
         for one in slow:
             one.socket.sendall(struct.pack(">i", 2 << 20))
             threading.Thread(target=trickle, args=(one, bytes((2 << 20) - 1_000))).start()
-        wait_for(lambda: small.node.limits.contended, "the buffers are taken")
+        wait_for(lambda: small.server.limits.contended, "the buffers are taken")
         wait_for(lambda: produced(small, os.urandom(1_500_000)), "a large frame is answered")
-        wait_for(lambda: small.node.counters.closed_late_frame == len(slow), "all are closed")
-        wait_for(lambda: small.node.limits.buffered_bytes == 0, "the buffers are free")
+        wait_for(lambda: small.server.counters.closed_late_frame == len(slow), "all are closed")
+        wait_for(lambda: small.server.limits.buffered_bytes == 0, "the buffers are free")
 
 
 def trickle(wire: Wire, begun: bytes) -> None:
@@ -196,7 +196,7 @@ def test_stopping_answers_what_is_open_and_restarts_clean(tmp_path: Path) -> Non
         wire.receive(ApiKey.FETCH, 12, parked)
         stopper.join()
     with running_broker(tmp_path, {"t": 1}) as again, Wire(again.port) as wire:
-        assert again.node.disks.log_managers[0].clean_start
+        assert again.server.partitions.disks.log_managers[0].clean_start
         assert records_of(wire.fetch(("t", 0, 0))) == [b"kept"]
         repeat = wire.produce("t", batch(b"kept", producer_id=3, producer_epoch=0, base_sequence=0))
         assert (repeat.error_code, repeat.base_offset) == (0, 0)

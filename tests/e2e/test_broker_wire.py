@@ -131,7 +131,7 @@ def test_other_refusals(wire: Wire) -> None:
 def test_group_commit_answers_once_synced(wire: Wire, broker: RunningBroker, acks: int) -> None:
     result = wire.produce("group", batch(b"safe"), acks=acks)
     assert result.error_code == 0
-    log = broker.node.table.by_name["group", 0].log
+    log = broker.server.partitions.table.by_name["group", 0].log
     assert broker.call(lambda: log.synced_end) > result.base_offset
 
 

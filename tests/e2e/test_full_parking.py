@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from broker.core.parked import READ, WRITE
-from broker.shell.node import BrokerNode
+from broker.shell.broker_server import BrokerServer
 from e2e.broker_harness import BROKER, RunningBroker, running_broker, topic_id_of
 from e2e.kafka_wire import Wire, batch, fetch_body, produce_body, records_of
 from tidemark.kafka import fetch, produce
@@ -44,8 +44,8 @@ def narrow_broker(directory: Path, **settings: Any) -> Iterator[tuple[RunningBro
         yield broker, [wires.enter_context(Wire(broker.port)) for _ in range(3)]
 
 
-def until(broker: RunningBroker, holds: Callable[[BrokerNode], bool]) -> None:
-    wait_for(lambda: broker.call(lambda: holds(broker.node)), "the broker gets there")
+def until(broker: RunningBroker, holds: Callable[[BrokerServer], bool]) -> None:
+    wait_for(lambda: broker.call(lambda: holds(broker.server)), "the broker gets there")
 
 
 def write(wire: Wire) -> int:
@@ -75,18 +75,18 @@ def reset(wire: Wire) -> None:
 def write_three(broker: RunningBroker, wires: list[Wire]) -> list[int]:
     """One on each connection, in order; there is room for two."""
     numbers = [write(wires[0])]
-    until(broker, lambda node: node.parked.counts[WRITE] == 1)
+    until(broker, lambda server: server.partitions.parked.counts[WRITE] == 1)
     numbers.append(write(wires[1]))
-    until(broker, lambda node: node.parked.is_full)
+    until(broker, lambda server: server.partitions.parked.is_full)
     numbers.append(write(wires[2]))
-    until(broker, lambda node: len(node.parked._room_wanted) == 1)
+    until(broker, lambda server: len(server.partitions.parked._room_wanted) == 1)
     return numbers
 
 
 def test_a_write_without_room_is_appended_once_another_is_answered(tmp_path: Path) -> None:
     with narrow_broker(tmp_path, parked_writes_max=2) as (broker, wires):
         numbers = write_three(broker, wires)
-        assert broker.node.table.by_name["held", 0].partition.log_end == 2
+        assert broker.server.partitions.table.by_name["held", 0].partition.log_end == 2
         broker.publish(ClusterDelta(topics_changed=(held(1, (BROKER,)),)))
         answers = [written(*one) for one in zip(wires, numbers, strict=True)]
         assert answers == [(0, 0), (0, 1), (0, 2)]
@@ -96,10 +96,17 @@ def test_a_client_that_goes_gives_its_room_to_the_next(tmp_path: Path) -> None:
     with narrow_broker(tmp_path, parked_writes_max=2) as (broker, wires):
         write_three(broker, wires)
         reset(wires[0])
-        until(broker, lambda node: node.table.by_name["held", 0].partition.log_end == 3)
+        until(
+            broker, lambda server: server.partitions.table.by_name["held", 0].partition.log_end == 3
+        )
         reset(wires[2])
         reset(wires[1])
-        until(broker, lambda node: not node.parked.count and not node.parked._room_wanted)
+        until(
+            broker,
+            lambda server: (
+                not server.partitions.parked.count and not server.partitions.parked._room_wanted
+            ),
+        )
 
 
 def test_full_writes_hold_up_no_write_that_need_not_wait_and_no_read(tmp_path: Path) -> None:
@@ -115,11 +122,11 @@ def test_long_polls_beyond_their_room_are_answered_at_once_and_writes_wait(tmp_p
     with narrow_broker(tmp_path, parked_requests_max=2) as (broker, wires):
         for wire in wires[:2]:
             poll(wire)
-        until(broker, lambda node: node.parked.counts[READ] == 2)
+        until(broker, lambda server: server.partitions.parked.counts[READ] == 2)
         body = wires[2].receive(ApiKey.FETCH, 12, poll(wires[2]))
         assert records_of(fetch.read_fetch_response(body, 12)) == []
         number = write(wires[2])
-        until(broker, lambda node: node.parked.counts[WRITE] == 1)
+        until(broker, lambda server: server.partitions.parked.counts[WRITE] == 1)
         broker.publish(ClusterDelta(topics_changed=(held(1, (BROKER,)),)))
         assert written(wires[2], number) == (0, 0)
 
@@ -128,7 +135,7 @@ def test_a_broker_that_is_full_of_all_stops_in_order(tmp_path: Path) -> None:
     settings = {"parked_writes_max": 2, "parked_requests_max": 1}
     with narrow_broker(tmp_path, **settings) as (broker, wires), Wire(broker.port) as reader:
         poll(reader)
-        until(broker, lambda node: node.parked.counts[READ] == 1)
+        until(broker, lambda server: server.partitions.parked.counts[READ] == 1)
         write_three(broker, wires)
         broker.stop()
         assert wires[2].is_closed()

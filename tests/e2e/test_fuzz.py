@@ -320,8 +320,8 @@ def test_a_long_poll_does_not_outlive_its_client(tmp_path: Path) -> None:
     with running_broker(tmp_path, {"t": 1}, connections_max_idle_ms=1_000) as broker:
         with Wire(broker.port) as wire:
             wire.send(ApiKey.FETCH, 12, fetch_body(("t", 0, 0), wait_ms=2**31 - 1))
-        wait_for(lambda: broker.node.limits.connections == 0)
-        assert broker.node.parked.count == 0
+        wait_for(lambda: broker.server.limits.connections == 0)
+        assert broker.server.partitions.parked.count == 0
 
 
 def test_a_client_that_does_not_read_is_idle(tmp_path: Path) -> None:
@@ -332,4 +332,4 @@ def test_a_client_that_does_not_read_is_idle(tmp_path: Path) -> None:
         with contextlib.suppress(TimeoutError):
             while True:
                 wire.send(ApiKey.METADATA, 12, b"\0\0\0\0")
-        wait_for(lambda: broker.node.limits.connections == 0)
+        wait_for(lambda: broker.server.limits.connections == 0)

@@ -39,7 +39,7 @@ class Follower:
 
     def __init__(self, broker: RunningBroker) -> None:
         self.wire = Wire(broker.port)
-        self.topic_id = broker.node.table.by_name["r", 0].topic_id
+        self.topic_id = broker.server.partitions.table.by_name["r", 0].topic_id
         self.session = (0, 0)
 
     def ask(self, offset: int | None, *, wait_ms: int = 0, **fields: Any) -> int:
@@ -106,14 +106,14 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
     waiting = follower.ask(None, wait_ms=30_000)
     with Wire(broker.port) as other:  # answered: the fetch was taken
         other.metadata("r")
-    while not broker.call(lambda: broker.node.parked.count):
+    while not broker.call(lambda: broker.server.partitions.parked.count):
         pass
     broker.publish(ClusterDelta(topics_changed=(two_replicas("s"),)))
     with Wire(broker.port) as producer:
         body = produce_body("s", batch(b"one"), acks=-1, timeout_ms=30_000)
         produced = producer.send(ApiKey.PRODUCE, 9, body)
         assert follower.hear(waiting).topics == []
-        follower.topic_id = broker.node.table.by_name["s", 0].topic_id
+        follower.topic_id = broker.server.partitions.table.by_name["s", 0].topic_id
         assert records_of(follower.fetch(0)) == [b"one"]
         waiting = follower.ask(1, wait_ms=30_000)
         answer = produce.read_produce_response(producer.receive(ApiKey.PRODUCE, 9, produced), 9)
@@ -122,7 +122,9 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
         # Whoever has fetched is called no more: an append waits for bytes as ever.
         waiting = follower.ask(None, wait_ms=300)
         follower.hear(waiting)
-    assert broker.call(lambda: broker.node.table.by_name["s", 0].partition.unheard) == ()
+    assert (
+        broker.call(lambda: broker.server.partitions.table.by_name["s", 0].partition.unheard) == ()
+    )
 
 
 @pytest.mark.feature("G22")
@@ -144,7 +146,7 @@ def test_a_parked_produce_hears_at_once_who_leads_now(broker: RunningBroker) -> 
         number = wire.send(ApiKey.PRODUCE, 10, body)
         with Wire(broker.port) as other:  # answered: the first was taken
             other.metadata("r")
-        while not broker.call(lambda: broker.node.parked.count):
+        while not broker.call(lambda: broker.server.partitions.parked.count):
             pass
         broker.publish(
             ClusterDelta(topics_changed=(two_replicas("r", leader=2, epoch=1, version=1),))

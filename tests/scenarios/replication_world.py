@@ -47,7 +47,7 @@ class ScriptClient(Client):
             process = machine.process
             if process is None or ("client", machine.host.name) in world.network.cuts:
                 continue
-            topic = process.node.image.topics_by_id.get(self.topic.topic_id)
+            topic = process.broker.metadata.image.topics_by_id.get(self.topic.topic_id)
             if topic is not None:
                 state = topic.partitions[0]
                 found = max(found, (int(state.leader_epoch), int(state.leader)))
@@ -197,7 +197,7 @@ class ReplicationWorld:
         if leader is None or leader.process is None:
             self._output.append("read <- LEADER_NOT_AVAILABLE")
             return
-        hosted = leader.process.node.table.by_name[topic.name, 0]
+        hosted = leader.process.broker.partitions.table.by_name[topic.name, 0]
         batches = log_of(hosted, 0, hosted.partition.log_end)
         there = {value for batch in batches for value in batch.values}
         acknowledged = self._acknowledged.get(topic.name, [])
@@ -347,7 +347,7 @@ class ReplicationWorld:
         process = machine.process
         if process is None:
             return f"  {machine.host.name} down"
-        hosted = process.node.table.by_name.get((topic.name, 0))
+        hosted = process.broker.partitions.table.by_name.get((topic.name, 0))
         if hosted is None:
             return f"  {machine.host.name} hosts nothing"
         one = hosted.partition

@@ -38,7 +38,7 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     )
     service = BrokerService(config, directories, machine_seams(session, ControllerClient(session)))
     metrics = Metrics(SERVICE)
-    metrics.registry.register(BrokerCollector(service.server.node))
+    metrics.registry.register(BrokerCollector(service.server.measured()))
     try:
         watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
         async with watchdog, _ops(config, service.server, metrics.registry):

@@ -114,14 +114,14 @@ class Client:
         link = world.network.cuts
         if process is None or ("client", broker.host.name) in link or broker.host.is_paused:
             raise ConnectionRefusedError("no broker answers")
-        image = process.node.image.topics_by_id.get(self.topic.topic_id)
+        image = process.broker.metadata.image.topics_by_id.get(self.topic.topic_id)
         if image is None:
             raise ConnectionRefusedError("no metadata yet")
         state = image.partitions[self.topic.partition]
         if state.leader < 0 or state.leader_epoch < self.leader_epoch:
             raise ConnectionRefusedError("no leader is known")
         self.leader_epoch = state.leader_epoch
-        shown = process.node.image.brokers.get(state.leader)
+        shown = process.broker.metadata.image.brokers.get(state.leader)
         if shown is None:
             raise ConnectionRefusedError("the leader is not registered")
         return shown.node

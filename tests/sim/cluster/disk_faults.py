@@ -179,12 +179,12 @@ def rot(world: "World") -> None:
     if machine is None or machine.process is None or not may_lose(world, machine):
         return
     topic = world.dice.pick(world.topics)
-    hosted = machine.process.node.table.by_name.get(topic.place)
+    hosted = machine.process.broker.partitions.table.by_name.get(topic.place)
     if hosted is None or machine.is_failing or machine.is_exhausted or machine.has_fenced:
         return
     disk = cast("MemDisk", hosted.manager.disk)
     if len(hosted.log.segments()) == 1:
-        hosted.log.roll(machine.process.node.clock.wall_ms())
+        hosted.log.roll(machine.process.broker.facts.clock.wall_ms())
     places = _batches(disk, [one for one in hosted.log.segments() if not one.active])
     places = [one for one in places if one.end <= topic.ledger.end]
     if not places:
@@ -255,7 +255,7 @@ def fail(
     dice, name, process = world.dice, machine.host.name, machine.process
     if machine.is_failing or process is None or world.is_draining:
         return
-    hosted = None if topic is None else process.node.table.by_name.get(topic.place)
+    hosted = None if topic is None else process.broker.partitions.table.by_name.get(topic.place)
     disk = dice.pick(machine.disks) if hosted is None else cast("MemDisk", hosted.manager.disk)
     failed_before = disk.failures
     disk.fails_under = "" if topic is None else f"{topic.title}/"
@@ -318,7 +318,7 @@ def _die_damaged(
 ) -> None:
     process = machine.process
     assert process is not None
-    hosted = process.node.table.by_name.get(topic.place)
+    hosted = process.broker.partitions.table.by_name.get(topic.place)
     if hosted is None or machine.is_failing or machine.is_exhausted:
         return
     disk = cast("MemDisk", hosted.manager.disk)
@@ -396,10 +396,10 @@ def roll_rotten(machine: "Machine") -> None:
     paths = {path for _, path in machine.rotten}
     if machine.process is None or not paths:
         return
-    node = machine.process.node
-    for hosted in node.table.by_name.values():
+    broker = machine.process.broker
+    for hosted in broker.partitions.table.by_name.values():
         if hosted.log.segments()[-1].path in paths and hosted.manager.fenced is None:
-            hosted.log.roll(node.clock.wall_ms())
+            hosted.log.roll(broker.facts.clock.wall_ms())
 
 
 # -- moments
@@ -409,7 +409,7 @@ def leader_of(world: "World", topic: "SimTopic") -> "Machine | None":
     """The machine that leads and knows it."""
     for machine in world.machines:
         if machine.number == topic.ledger.state.leader and machine.process is not None:
-            hosted = machine.process.node.table.by_name.get(topic.place)
+            hosted = machine.process.broker.partitions.table.by_name.get(topic.place)
             if hosted is not None and hosted.partition.role is Role.LEADER:
                 return machine
     return None

@@ -333,7 +333,7 @@ def when_one_joins(
 def _joining(world: "World", leader: "Machine") -> "Machine | None":
     if leader.process is None:
         return None
-    for hosted in leader.process.node.table.by_name.values():
+    for hosted in leader.process.broker.partitions.table.by_name.values():
         pending = hosted.partition.pending
         if pending is None:
             continue

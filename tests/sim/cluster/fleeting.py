@@ -66,7 +66,11 @@ def has_open_transactions(world: "World") -> bool:
     topic = living(world)
     if topic is None:
         return False
-    tables = [one.process.node.table.by_name for one in world.machines if one.process is not None]
+    tables = [
+        one.process.broker.partitions.table.by_name
+        for one in world.machines
+        if one.process is not None
+    ]
     hosted = [table[topic.place] for table in tables if topic.place in table]
     return any(
         len(one.partition.producers.txns) for one in hosted if one.topic_id == topic.topic_id

@@ -104,7 +104,7 @@ class Machine:
         """Whether its process has a log directory out of service, or has started without it."""
         if self.process is None:
             return False
-        managers = self.process.node.disks.log_managers
+        managers = self.process.broker.partitions.disks.log_managers
         return len(managers) < len(self.disks) or any(one.fenced is not None for one in managers)
 
     def boot(self) -> None:

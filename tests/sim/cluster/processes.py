@@ -211,7 +211,7 @@ class BrokerProcess:
 
     def _build(self, config: BrokerConfig, directories: OpenedDirectories, seams: Seams) -> None:
         self.service = BrokerService(config, directories, seams)
-        self.node = self.service.server.node
+        self.broker = self.service.server
         self.keeper = self.service.keeper
 
     async def _run(self) -> None:
@@ -224,11 +224,11 @@ class BrokerProcess:
     @property
     def has_joined(self) -> bool:
         """Whether it is registered, and has seen it in the feed."""
-        shown = self.node.image.brokers.get(self.node.broker_id)
+        shown = self.broker.metadata.image.brokers.get(self.broker.facts.broker_id)
         return (
             shown is not None
             and not shown.fenced
-            and shown.broker_epoch == self.node.registration.broker_epoch
+            and shown.broker_epoch == self.broker.cluster.registration.broker_epoch
         )
 
     def _listen(self, make_protocol: Callable[[], Any], port: int) -> SimServer:

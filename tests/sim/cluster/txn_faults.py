@@ -120,7 +120,7 @@ def mark_unheard(world: "TxnWorld") -> None:
         (machine, hosted)
         for machine in world.machines
         if machine.process is not None and not machine.host.is_paused
-        for hosted in machine.process.node.table.by_name.values()
+        for hosted in machine.process.broker.partitions.table.by_name.values()
         if hosted.partition.role is Role.LEADER and len(hosted.partition.producers.txns)
     ]
     if not open_there or world.network.cuts:
@@ -152,12 +152,14 @@ def compact_state(world: "TxnWorld") -> None:
     topic = world.dice.pick([one for one in world.topics if one.name in names])
     for machine in world.machines:
         process = machine.process
-        hosted = None if process is None else process.node.table.by_name.get(topic.place)
+        hosted = (
+            None if process is None else process.broker.partitions.table.by_name.get(topic.place)
+        )
         if process is not None and hosted is not None and hosted.manager.fenced is None:
             try:
-                hosted.log.roll(process.node.clock.wall_ms())
+                hosted.log.roll(process.broker.facts.clock.wall_ms())
             except DiskError as failure:
-                process.node.disks.fence_directory(hosted.manager, failure)
+                process.broker.partitions.disks.fence_directory(hosted.manager, failure)
     world.note("cleaners", "compact soon", topic)
 
 

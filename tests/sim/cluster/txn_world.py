@@ -155,8 +155,10 @@ class TxnWorld(World):
 
     def _is_rolled(self, topic: SimTopic) -> bool:
         """True once a replica has a rolled segment, which its cleaner may have come to."""
-        nodes = [one.process.node for one in self.machines if one.process is not None]
-        hosted = [one for node in nodes if (one := node.table.by_name.get(topic.place)) is not None]
+        tables = [
+            one.process.broker.partitions.table for one in self.machines if one.process is not None
+        ]
+        hosted = [one for table in tables if (one := table.by_name.get(topic.place)) is not None]
         return any(len(one.log.segments()) > 1 for one in hosted)
 
     # -- processes
@@ -411,10 +413,11 @@ class TxnWorld(World):
         leader = self.offsets_topic.ledger.state.leader
         process = next(one.process for one in self.machines if one.number == leader)
         assert process is not None, "after healing it runs"
-        node = process.node
-        held = node.groups._held[self.offsets_topic.partition]
+        broker = process.broker
+        groups = broker.groups.coordinator
+        held = groups._held[self.offsets_topic.partition]
         assert held.runtime is not None, "after healing it serves"
-        told = GroupShard(node.config.group_settings(), lambda: node.groups._topics)
+        told = GroupShard(broker.config.group_settings(), lambda: groups._topics)
         for batch, _ in _batches(held.hosted, 0, held.hosted.partition.high_watermark):
             held.runtime._replay(told, batch)
         state = held.runtime.shard
@@ -454,7 +457,7 @@ class TxnWorld(World):
     def _look_at_transactions(self) -> None:
         for machine in self.machines:
             assert machine.process is not None
-            for hosted in machine.process.node.table.by_name.values():
+            for hosted in machine.process.broker.partitions.table.by_name.values():
                 check_transactions(machine.number, hosted)
 
 

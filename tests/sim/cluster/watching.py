@@ -107,7 +107,7 @@ class Watch:
         if not machine.is_failing and not machine.has_fenced:
             machine.is_hurt = False
         for topic in self._world.topics:
-            hosted = process.node.table.by_name.get(topic.place)
+            hosted = process.broker.partitions.table.by_name.get(topic.place)
             state = topic.ledger.state
             if hosted is not None and machine.number in (*state.isr, *state.elr):
                 self._check_content(machine, hosted)
@@ -135,7 +135,7 @@ class Watch:
                 continue
             process.loop.has_run = False
             seen = machine.seen
-            for name, hosted in process.node.table.by_name.items():
+            for name, hosted in process.broker.partitions.table.by_name.items():
                 partition = hosted.partition
                 now = (
                     partition.log_end,
@@ -198,7 +198,7 @@ class Watch:
     def _note_all_deposed(self, topic: SimTopic) -> None:
         for machine in self._world.brokers:
             if machine.process is not None:
-                hosted = machine.process.node.table.by_name.get(topic.place)
+                hosted = machine.process.broker.partitions.table.by_name.get(topic.place)
                 if hosted is not None:
                     self._note_deposed(machine, hosted)
 
@@ -207,7 +207,7 @@ class Watch:
             process = machine.process
             if (
                 process is None
-                or process.node.table.by_name.get(hosted.topic_partition) is not hosted
+                or process.broker.partitions.table.by_name.get(hosted.topic_partition) is not hosted
             ):
                 del self._deposed[place]
             elif not machine.host.is_paused and process.keeper.holds():
@@ -249,7 +249,7 @@ class Watch:
             process = machine.process
             if process is None:
                 continue
-            hosted = process.node.table.by_name.get(topic.place)
+            hosted = process.broker.partitions.table.by_name.get(topic.place)
             if hosted is not None:
                 found.append((machine, hosted))
         return found

@@ -388,7 +388,7 @@ class World:
             self.note(machine.host.name, f"does not start: {failure}")
             self.restart_later(machine, RETRY_MS)
             return
-        self.parked.append(machine.process.node.parked)
+        self.parked.append(machine.process.broker.partitions.parked)
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")
 
@@ -591,7 +591,7 @@ class World:
         ends = set()
         for machine in self._hosting(topic):
             assert machine.process is not None
-            hosted = machine.process.node.table.by_name.get(topic.place)
+            hosted = machine.process.broker.partitions.table.by_name.get(topic.place)
             if hosted is None or hosted.partition.leader_epoch != state.leader_epoch:
                 return False
             ends |= {hosted.partition.log_end, hosted.partition.high_watermark}
@@ -605,7 +605,7 @@ class World:
             logs = {}
             for machine in self._hosting(topic):
                 assert machine.process is not None
-                hosted = machine.process.node.table.by_name[topic.place]
+                hosted = machine.process.broker.partitions.table.by_name[topic.place]
                 logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)
             topic.ledger.ends(logs)
 

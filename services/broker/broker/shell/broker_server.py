@@ -1,8 +1,8 @@
-"""BrokerServer: one broker's object graph without its membership: disks, node, listeners,
-replication, maintenance.
+"""BrokerServer: the composition root of one broker, without its membership.
 
-Images, from the feed or from a test, are given to ``node.metadata``; the first one opens the
-listeners.
+The constructor builds the rooms (``rooms.py``) in order of dependency and the listeners over them;
+``run`` starts their tasks. Images, from the feed or from a test, are given to ``metadata``; the
+first one opens the listeners.
 """
 
 import asyncio
@@ -14,19 +14,25 @@ from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import SSL, BrokerConfig
-from broker.shell.apis import make_router
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.apis import make_router
+from broker.shell.limits import connection_limits
 from broker.shell.listener import KafkaListener
-from broker.shell.node import BrokerNode, no_lease_needed
-from broker.shell.partitions.hosting import Hosting
-from broker.shell.replication.manager import ReplicationManager
-from broker.shell.replication.replica_reports import ReplicaReports
+from broker.shell.metrics.collector import Measured
+from broker.shell.rooms import (
+    WorkerPools,
+    build_cluster,
+    build_groups,
+    build_partitions,
+    build_replication,
+    build_transactions,
+    build_upkeep,
+    make_metadata,
+)
+from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.subscribers import LISTENERS
-from broker.shell.transactions import producer_ids
-from broker.shell.transactions.txn_relay import TxnRelay
-from broker.shell.transactions.txn_verifier import TxnVerifier
-from broker.shell.upkeep.cleaning import Cleaning
-from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
@@ -45,8 +51,13 @@ and for closing the logs.
 """
 
 
+def no_lease_needed() -> bool:
+    """Return True: without a controller, no other broker could lead."""
+    return True
+
+
 class BrokerServer:
-    """One broker; the subscribers of its metadata act on each image."""
+    """One broker without its membership. Built by BrokerService, and handed to nobody else."""
 
     def __init__(
         self,
@@ -56,109 +67,99 @@ class BrokerServer:
         failed_directories: Sequence[str] = (),
         has_lease: Callable[[], bool] = no_lease_needed,
     ) -> None:
-        """``failed_directories``: those of log.dirs that could not be opened. ``has_lease``:
-        whether no other broker can lead what this one leads.
+        """``failed_directories``: directories of log.dirs that could not be opened. ``has_lease``
+        returns True while no other broker can lead what this one leads.
         """
         self.config = config
-        self.workers, self.lookups = _record_workers(config, seams), _record_workers(config, seams)
-        self._after_load = seams.after_load
-        self.node = BrokerNode(
-            config,
-            log_managers,
-            clock=seams.clock,
-            controller=seams.controller,
-            channels=seams.channels,
-            producer_ids=producer_ids.from_controller(seams.controller, self._registration),
-            workers=self.workers,
-            lookups=self.lookups,
-            draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
-            failed_directories=failed_directories,
-            dice=seams.dice.random,
-            has_lease=has_lease,
-            make_verifier=self._make_verifier,
-        )
-        self.node.counters.damage_found = sum(
+        self.facts = BrokerFacts.of(config, seams.clock, seams.dice.random)
+        self.counters = BrokerCounters()
+        self.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
-        self.replication = ReplicationManager(self.node.fetcher_parts(), seams.connect_leader)
-        self.cleaning = Cleaning(
-            self.node.facts,
-            seams.make_workers(jobs_max=1),
-            seams.opener,
-            table=self.node.table,
-            disks=self.node.disks,
+        self.metadata = make_metadata()
+        self._pools = WorkerPools(_record_workers(config, seams), _record_workers(config, seams))
+        known = self.facts, self.metadata
+        counted = *known, self.counters
+        self.cluster = build_cluster(*counted, seams.controller)
+        self.partitions = build_partitions(
+            *counted,
+            self._pools,
+            log_managers=log_managers,
+            failed_directories=failed_directories,
+            draw_session_id=lambda: seams.dice.randint(1, SESSION_ID_MAX),
+            has_lease=has_lease,
         )
-        self.hosting = self._make_hosting()
-        self.maintenance = self._make_maintenance()
+        self.replication = build_replication(
+            *counted, self.cluster, self.partitions, seams.connect_leader
+        )
+        self.transactions = build_transactions(*known, self.cluster, seams.channels)
+        self.groups = build_groups(*known, self.partitions, self.transactions)
+        self.upkeep = build_upkeep(
+            *counted,
+            self.cluster,
+            self.partitions,
+            self.replication,
+            cleaners=seams.make_workers(jobs_max=1),
+            opener=seams.opener,
+        )
+        self.limits = connection_limits(config)
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
-        router = make_router(self.node)
+        self.listeners = self._make_listeners()
+        self._after_load = seams.after_load
+        self._has_image = asyncio.Event()
+        self.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
+
+    def _make_listeners(self) -> list[KafkaListener]:
+        config = self.config
+        router = make_router(
+            self.facts,
+            self.metadata,
+            self.counters,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            replication=self.replication,
+            transactions=self.transactions,
+            groups=self.groups,
+        )
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
-        self.listeners = [
+        return [
             KafkaListener(
                 listener,
                 router,
                 self._cold_readers,
                 config=config,
-                limits=self.node.limits,
-                counters=self.node.counters,
-                parked=self.node.parked,
-                on_unreadable=self.node.disks.read_failed,
+                limits=self.limits,
+                counters=self.counters,
+                parked=self.partitions.parked,
+                on_unreadable=self.partitions.disks.read_failed,
                 tls=tls if listener.security_protocol == SSL else None,
             )
             for listener in config.parsed_listeners()
         ]
-        self._has_image = asyncio.Event()
-        self.node.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
 
-    def _make_hosting(self) -> Hosting:
-        node = self.node
-        return Hosting(
-            node.facts,
-            self.replication,
-            metadata=node.metadata,
-            table=node.table,
-            disks=node.disks,
-            parked=node.parked,
-            group_commits=node.group_commits,
-            counters=node.counters,
-            on_new_log=self.cleaning.forget,
+    def grpc_services(self) -> GrpcServices:
+        """Make the servicers of this broker's gRPC server."""
+        return make_services(
+            self.facts,
+            self.metadata,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            transactions=self.transactions,
+            groups=self.groups,
         )
 
-    def _make_maintenance(self) -> Maintenance:
-        node = self.node
-        reports = ReplicaReports(
-            node.facts,
-            node.registration,
-            node.controller,
-            metadata=node.metadata,
-            live=node.live,
-            table=node.table,
-            disks=node.disks,
-            suspects=node.suspects,
-            hosting=self.hosting,
+    def measured(self) -> Measured:
+        """Return the objects whose counters and state ``/metrics`` shows."""
+        return Measured(
+            counters=self.counters,
+            metadata=self.metadata,
+            table=self.partitions.table,
+            disks=self.partitions.disks,
+            parked=self.partitions.parked,
+            fetch_sessions=self.partitions.fetch_sessions,
+            limits=self.limits,
+            has_lease=self.partitions.has_lease,
         )
-        return Maintenance(
-            node.facts,
-            self.hosting,
-            reports,
-            table=node.table,
-            disks=node.disks,
-            log_moves=node.log_moves,
-            group_commits=node.group_commits,
-            on_replica_synced=self.replication.synced,
-        )
-
-    def _make_verifier(self, relay: TxnRelay) -> TxnVerifier | None:
-        config = self.config
-        if not config.transaction_partition_verification_enable:
-            return None
-        return relay.make_verifier(
-            config.add_partitions_to_txn_retry_backoff_ms,
-            config.add_partitions_to_txn_retry_backoff_max_ms,
-        )
-
-    def _registration(self) -> tuple[int, int]:
-        return self.node.registration.current()
 
     async def open(self) -> tuple[Endpoint, ...]:
         """Bind every listener; answers what is to be advertised. Nothing is accepted yet."""
@@ -172,11 +173,11 @@ class BrokerServer:
 
     def not_ready(self) -> str | None:
         """Why clients are not served yet; None when they are."""
-        if self.node.registration.broker_epoch < 0:
+        if self.cluster.registration.broker_epoch < 0:
             return "not registered with a controller yet"
         if not all(listener.serving.is_set() for listener in self.listeners):
             return "no metadata from the controller yet"
-        if all(manager.fenced is not None for manager in self.node.disks.log_managers):
+        if all(manager.fenced is not None for manager in self.partitions.disks.log_managers):
             return "every log directory is fenced"
         return None
 
@@ -190,16 +191,18 @@ class BrokerServer:
         drain_s = self.config.shutdown_deadline_ms / 1_000 * DRAIN_SHARE
         async with asyncio.TaskGroup() as tasks:
             loops = [
-                *self.maintenance.start(tasks),
-                *self.cleaning.start(tasks),
-                tasks.create_task(self.node.isr_sender.run(), name="isr-sender"),
+                *self.upkeep.maintenance.start(tasks),
+                *self.upkeep.cleaning.start(tasks),
+                tasks.create_task(self.replication.isr_sender.run(), name="isr-sender"),
             ]
-            groups = tasks.create_task(self.node.groups.run(), name="groups")
-            if self.node.txn_verifier is not None:
-                verifying = self.node.txn_verifier.run()
+            groups = tasks.create_task(self.groups.coordinator.run(), name="groups")
+            if self.transactions.verifier is not None:
+                verifying = self.transactions.verifier.run()
                 loops.append(tasks.create_task(verifying, name="txn-verifier"))
             stopping = asyncio.Event()
-            following = tasks.create_task(self.replication.run(stopping), name="replication")
+            following = tasks.create_task(
+                self.replication.manager.run(stopping), name="replication"
+            )
             serving = [
                 tasks.create_task(
                     listener.run(self._has_image, stopping, drain_s=drain_s),
@@ -215,27 +218,27 @@ class BrokerServer:
             # Before nothing parks any more: a shard that waits for replicas would wait again.
             groups.cancel()
             await asyncio.wait((groups,))
-            self.node.parked.wake_all()
+            self.partitions.parked.wake_all()
             await asyncio.wait((*serving, following))
             for loop in loops:
                 loop.cancel()
 
     async def close(self) -> None:
         """After ``run``: end workers and threads, then close the logs cleanly."""
-        await self.node.txn.close()
-        await self.workers.close()
-        await self.lookups.close()
-        await self.cleaning.close()
+        await self.transactions.relay.close()
+        await self._pools.inspection.close()
+        await self._pools.lookups.close()
+        await self.upkeep.cleaning.close()
         await asyncio.to_thread(self._cold_readers.shutdown, wait=True)
         high_watermarks = {
             hosted.topic_partition: hosted.partition.high_watermark
-            for hosted in self.node.table.by_name.values()
+            for hosted in self.partitions.table.by_name.values()
         }
-        for manager in self.node.disks.log_managers:
+        for manager in self.partitions.disks.log_managers:
             if manager.fenced is None:
                 manager.checkpoint(high_watermarks)
             manager.close(
-                clean=manager.fenced is None, broker_epoch=self.node.registration.broker_epoch
+                clean=manager.fenced is None, broker_epoch=self.cluster.registration.broker_epoch
             )
 
 

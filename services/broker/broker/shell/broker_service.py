@@ -7,7 +7,7 @@ and controlled shutdown.
 import asyncio
 import contextlib
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Final
 
 from tidemark.model.metadata import Endpoint
 from tidemark.runtime.service import ServiceError
@@ -18,7 +18,7 @@ from broker.shell.broker_server import BrokerServer
 from broker.shell.cluster.lease_keeper import LeaseKeeper
 from broker.shell.cluster.membership import Announcement, Membership
 from broker.shell.cluster.shutdown import HandOver
-from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
+from broker.shell.rpc.services import SERVICE_NAMES
 from broker.shell.seams import Seams, ServesGrpc
 from broker.shell.start import OpenedDirectories
 
@@ -41,14 +41,13 @@ class BrokerService:
         self.server = BrokerServer(
             config, directories.managers, seams, directories.failed, has_lease=self.keeper.holds
         )
-        node = self.server.node
         self.membership = Membership(
-            node.facts,
-            node.registration,
+            self.server.facts,
+            self.server.cluster.registration,
             seams.session,
             seams.controller,
-            metadata=node.metadata,
-            log_managers=node.disks.log_managers,
+            metadata=self.server.metadata,
+            log_managers=self.server.partitions.disks.log_managers,
             incarnation_id=self.incarnation_id,
             cluster_id=directories.cluster_id,
             on_joined=directories.stamp,
@@ -110,13 +109,13 @@ class BrokerService:
         config = self.server.config
         if config.controlled_shutdown_enable:
             share_ms = int(config.shutdown_deadline_ms * HAND_OVER_SHARE)
-            node = self.server.node
+            cluster = self.server.cluster
             hand_over = HandOver(
-                node.registration,
-                node.controller,
-                node.clock,
-                metadata=node.metadata,
-                live=node.live,
+                cluster.registration,
+                cluster.controller,
+                self.server.facts.clock,
+                metadata=self.server.metadata,
+                live=cluster.live,
             )
             await hand_over.run(deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms))
         drain.set()
@@ -132,19 +131,6 @@ class BrokerService:
             raise ServiceError(str(failure)) from failure
 
     def _grpc(self) -> AbstractAsyncContextManager[ServesGrpc]:
-        node, config = self.server.node, self.server.config
-        in_flight_max = config.grpc_bulk_bytes_in_flight_max
-        store = partition_store.PartitionStore(node, bytes_in_flight_max=in_flight_max)
-        registrations = (
-            partition_store.registration(store),
-            transaction_markers.registration(transaction_markers.TransactionMarkers(node)),
-            transaction_relay.registration(transaction_relay.TransactionRelay(node)),
-        )
-        modules = (partition_store, transaction_markers, transaction_relay)
-        names = [module.SERVICE_NAME for module in modules]
-
-        def register(grpc_server: Any) -> None:
-            for registration in registrations:
-                registration(grpc_server)
-
-        return self._seams.make_grpc_server(config.grpc_listen, names, register)
+        services = self.server.grpc_services()
+        listen = self.server.config.grpc_listen
+        return self._seams.make_grpc_server(listen, SERVICE_NAMES, services.register)

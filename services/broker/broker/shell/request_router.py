@@ -18,16 +18,16 @@ from tidemark.runtime.telemetry import fields, new_request_id, request_scope
 
 from broker.shell import old_produce
 from broker.shell.connection import Connection
-from broker.shell.node import BrokerNode
+from broker.shell.counters import BrokerCounters
 from broker.shell.replies import Reply
 from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[BrokerNode, Struct, RequestContext], Awaitable[Mapping[str, object]]]
+Handler = Callable[[Struct, RequestContext], Awaitable[Mapping[str, object]]]
 """A long-tail API: decoded request in, the fields of its response out."""
 
-HotHandler = Callable[[BrokerNode, Connection, RequestHeader, memoryview], None]
+HotHandler = Callable[[Connection, RequestHeader, memoryview], None]
 """A hot API: answers through the connection, now or later. The body is only valid until it returns.
 """
 
@@ -64,14 +64,14 @@ class RequestRouter:
 
     def __init__(
         self,
-        node: BrokerNode,
+        counters: BrokerCounters,
         hot: Mapping[ApiKey, HotHandler],
         long_tail: Mapping[ApiKey, Handler],
     ) -> None:
-        self._node = node
+        self._counters = counters
         self._hot: dict[int, HotHandler] = {int(key): handler for key, handler in hot.items()}
         self._long_tail: dict[int, Handler] = {int(key): one for key, one in long_tail.items()}
-        self._requests = node.counters.requests
+        self._requests = counters.requests
         both = self._hot.keys() & self._long_tail.keys()
         assert not both, f"two handlers for one API: {both}"
 
@@ -92,7 +92,7 @@ class RequestRouter:
             self._requests[api_key] += 1
             hot = self._hot.get(api_key)
             if hot is not None:
-                hot(self._node, connection, header, frame[header.body_position :])
+                hot(connection, header, frame[header.body_position :])
                 return
             handler = self._long_tail.get(api_key)
             if handler is None:
@@ -101,7 +101,7 @@ class RequestRouter:
             body = bytes(frame[header.body_position :])
             request = read_request(api_key, version, memoryview(body))
         except MalformedRequestError as problem:
-            self._node.counters.malformed_requests += 1
+            self._counters.malformed_requests += 1
             connection.close(str(problem))
             return
         reply = connection.later(header)
@@ -120,7 +120,7 @@ class RequestRouter:
         header, _, reply, context = asked
         with request_scope(context.request_id):
             try:
-                answer = await handler(self._node, request, context)
+                answer = await handler(request, context)
                 body = write_response(header.api_key, header.api_version, answer)
             except TidemarkError as failure:
                 self._fail(asked, failure.code)
@@ -136,7 +136,7 @@ class RequestRouter:
 
     def _fail(self, asked: "_Asked", code: ErrorCode) -> None:
         header, request_body, reply, _ = asked
-        self._node.counters.request_errors[header.api_key] += 1
+        self._counters.request_errors[header.api_key] += 1
         body = error_response(
             header.api_key, header.api_version, memoryview(request_body), int(code)
         )
@@ -152,7 +152,7 @@ class RequestRouter:
         closes.
         """
         if header.api_key == _API_VERSIONS and _API_VERSIONS in self._hot:
-            self._hot[_API_VERSIONS](self._node, connection, header, frame[:0])
+            self._hot[_API_VERSIONS](connection, header, frame[:0])
             return
         body = None
         if header.api_key == _PRODUCE and 0 <= header.api_version <= _OLD_PRODUCE_MAX:

@@ -3,12 +3,17 @@ stands still.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from broker.config import BrokerConfig
-from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.broker_server import no_lease_needed
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.hosting import Following, Hosting
+from broker.shell.partitions.offset_lookup import OffsetLookup
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
@@ -30,7 +35,9 @@ from tidemark.model.metadata import (
     TopicImage,
 )
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
 from tidemark.storage.mem_disk import MemDisk
+from unit.broker.shell.broker_parts import BrokerParts
 
 ME = BrokerId(1)
 OTHER = BrokerId(2)
@@ -60,7 +67,7 @@ def topic(
 
 
 def hosting_of(
-    node: BrokerNode,
+    node: BrokerParts,
     following: Following | None = None,
     on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
 ) -> Hosting:
@@ -69,10 +76,10 @@ def hosting_of(
         node.facts,
         following,
         metadata=node.metadata,
-        table=node.table,
-        disks=node.disks,
-        parked=node.parked,
-        group_commits=node.group_commits,
+        table=node.partitions.table,
+        disks=node.partitions.disks,
+        parked=node.partitions.parked,
+        group_commits=node.partitions.group_commits,
         counters=node.counters,
         on_new_log=on_new_log,
     )
@@ -87,23 +94,39 @@ class World:
         following: Following | None = None,
         has_lease: Callable[[], bool] = no_lease_needed,
         on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
+        clock: Clock | None = None,
         **settings: Any,
     ) -> None:
         self.disks = disks or (MemDisk(),)
         self.clock = ManualClock()
-        nobody = cast("Any", None)
-        self.node = BrokerNode(
+        self.node = BrokerParts(
             BrokerConfig(broker_id=int(ME), **settings),
             [self.open(disk) for disk in self.disks],
-            clock=self.clock,
-            controller=nobody,
-            producer_ids=nobody,
-            workers=nobody,
-            draw_session_id=lambda: 1,
+            clock=clock or self.clock,
             has_lease=has_lease,
         )
         self.hosting = hosting_of(self.node, following, on_new_log)
         self._image = ClusterImage()
+
+    @property
+    def table(self) -> PartitionTable:
+        return self.node.partitions.table
+
+    @property
+    def appender(self) -> PartitionAppender:
+        return self.node.partitions.appender
+
+    @property
+    def reader(self) -> PartitionReader:
+        return self.node.partitions.reader
+
+    @property
+    def parked(self) -> ParkingLot:
+        return self.node.partitions.parked
+
+    @property
+    def lookup(self) -> OffsetLookup:
+        return self.node.partitions.lookup
 
     def open(self, disk: MemDisk) -> LogManager:
         return LogManager.open(
@@ -132,13 +155,13 @@ class World:
         self.node.metadata.take(self._image, changes)
 
     def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
-        return self.node.table.by_name[name, partition]
+        return self.table.by_name[name, partition]
 
     def append(
         self, value: bytes = b"x", *, acks: int = 1, partition: int = 0, **fields: Any
     ) -> Any:
         batch = build_batch([(self.clock.wall_ms(), None, value, ())], **fields)
-        return self.node.appender.append(
+        return self.appender.append(
             self.hosted(partition=partition),
             memoryview(bytearray(batch)),
             acks=acks,
@@ -146,7 +169,7 @@ class World:
         )
 
     def read(self, offset: int = 0) -> Any:
-        return self.node.reader.read(self.hosted(), offset, bytes_max=1 << 20)
+        return self.reader.read(self.hosted(), offset, bytes_max=1 << 20)
 
 
 def reports_of(world: World) -> ReplicaReports:
@@ -154,13 +177,13 @@ def reports_of(world: World) -> ReplicaReports:
     node = world.node
     return ReplicaReports(
         node.facts,
-        node.registration,
-        node.controller,
+        node.cluster.registration,
+        node.cluster.controller,
         metadata=node.metadata,
-        live=node.live,
-        table=node.table,
-        disks=node.disks,
-        suspects=node.suspects,
+        live=node.cluster.live,
+        table=node.partitions.table,
+        disks=node.partitions.disks,
+        suspects=node.replication.suspects,
         hosting=world.hosting,
     )
 
@@ -172,9 +195,9 @@ def maintenance(world: World) -> Maintenance:
         node.facts,
         world.hosting,
         reports_of(world),
-        table=node.table,
-        disks=node.disks,
-        log_moves=node.log_moves,
-        group_commits=node.group_commits,
+        table=node.partitions.table,
+        disks=node.partitions.disks,
+        log_moves=node.partitions.log_moves,
+        group_commits=node.partitions.group_commits,
         on_replica_synced=lambda _: None,
     )

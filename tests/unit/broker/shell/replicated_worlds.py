@@ -1,14 +1,17 @@
 """A node that leads (or follows) a partition of three replicas, and what its followers say."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from broker.shell.node import BrokerNode, no_lease_needed
+from broker.shell.broker_server import no_lease_needed
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.replication.replica_reader import Replica, ReplicaReader
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, PartitionEpoch
 from tidemark.model.metadata import BrokerImage, PartitionImage, TopicImage
+from tidemark.runtime.clock import Clock
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.node_worlds import ME, World, topic
 
 THREE = (ME, BrokerId(2), BrokerId(3))
@@ -55,15 +58,15 @@ def broker(number: int, *, fenced: bool = False, shutting_down: bool = False) ->
 
 
 def replica_reader(
-    node: BrokerNode, on_follower: Callable[[HostedPartition], None]
+    node: BrokerParts, on_follower: Callable[[HostedPartition], None]
 ) -> ReplicaReader:
     """As the node's own, but for ``on_follower``."""
     return ReplicaReader(
-        node.reader,
-        clock=node.clock,
-        throttle=node.leader_throttle,
-        suspects=node.suspects,
-        parked=node.parked,
+        node.partitions.reader,
+        clock=node.facts.clock,
+        throttle=node.replication.replica_reader._throttle,
+        suspects=node.replication.suspects,
+        parked=node.partitions.parked,
         on_follower=on_follower,
     )
 
@@ -76,11 +79,13 @@ class LeaderWorld(World):
         state: PartitionImage | None = None,
         *,
         has_lease: Callable[[], bool] = no_lease_needed,
+        clock: Clock | None = None,
         **configs: str,
     ) -> None:
-        super().__init__(has_lease=has_lease)
-        self.node.parked._on_earlier = None  # no loop here: deadlines do not pass
-        self.node.replica_reader = replica_reader(self.node, on_follower=lambda _: None)
+        super().__init__(has_lease=has_lease, clock=clock)
+        self.parked._on_earlier = None  # no loop here: deadlines do not pass
+        reader = replica_reader(self.node, on_follower=lambda _: None)
+        self.node.replication = replace(self.node.replication, replica_reader=reader)
         self.show(replicated(state or partition(), **configs))
         self.change(brokers_changed=tuple(map(broker, (1, 2, 3))))
 
@@ -90,7 +95,7 @@ class LeaderWorld(World):
         want = want._replace(**fields)
         replica = Replica(BrokerId(follower), BrokerEpoch(follower * 10))
         now = InstantMs(self.clock.now_ms())
-        return self.node.replica_reader.read(
+        return self.node.replication.replica_reader.read(
             self.hosted(), want, replica, bytes_max=1 << 20, arrived_at=now
         )
 

@@ -54,18 +54,24 @@ def rolled(shown: Any = COMPACTED) -> World:
     world.show(shown)
     for _ in range(6):
         world.append(bytes(400_000))
-    manager = world.node.disks.log_managers[0]
+    manager = world.node.partitions.disks.log_managers[0]
     begun = manager.begin_flush(only_group=False, now_ms=world.clock.wall_ms() + 10**8)
     assert begun is not None
     begun.run()
     for _, end in manager.finish_flush(begun):
-        world.node.log_moves.synced(world.hosted(), end)
+        world.node.partitions.log_moves.synced(world.hosted(), end)
     return world
 
 
 def cleaning(world: World, worker: object = None) -> Cleaning:
     node, pool = world.node, cast("WorkerPool", worker)
-    return Cleaning(node.facts, pool, lambda disk: lambda: disk, table=node.table, disks=node.disks)
+    return Cleaning(
+        node.facts,
+        pool,
+        lambda disk: lambda: disk,
+        table=node.partitions.table,
+        disks=node.partitions.disks,
+    )
 
 
 EIO = DiskError("orders-0/0.log", "Input/output error")
@@ -96,14 +102,14 @@ def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
     due = compaction._dirtiest()
     assert due is not None
     assert not asyncio.run(compaction._is_cleaned(*due))
-    assert (world.node.disks.log_managers[0].failure is not None) == fenced
+    assert (world.node.partitions.disks.log_managers[0].failure is not None) == fenced
 
 
 def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
     world = rolled(LAGGING)
     world.disks[0].reads_fail = True
     assert cleaning(world)._dirtiest() is None
-    assert world.node.disks.log_managers[0].failure is not None
+    assert world.node.partitions.disks.log_managers[0].failure is not None
 
 
 def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 
 from broker.core.partition import Role
-from broker.shell.offset_lookup import at_time
 from tidemark.kafka.list_offsets import MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import ExhaustedError
@@ -25,22 +24,20 @@ def test_a_cold_read_is_refused_and_no_partition_fails() -> None:
     one = cold()
     hosted, other = one.hosted(), one.hosted(partition=1)
     one.disks[0].exhausted = True
-    assert (
-        one.node.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    )
+    assert one.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.append().error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.node.counters.calls_refused == 2
     assert hosted.manager.fenced is None
     assert (hosted.partition.role, other.partition.role) == (Role.LEADER, Role.LEADER)
     one.disks[0].exhausted = False
-    assert one.node.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.NONE
+    assert one.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.NONE
     assert one.append().base_offset == 3
 
 
 def test_a_lookup_by_time_is_refused() -> None:
     one = cold()
     one.disks[0].exhausted = True
-    found = asyncio.run(at_time(one.node, one.hosted(), MAX_TIMESTAMP, lane=None))
+    found = asyncio.run(one.lookup.at_time(one.hosted(), MAX_TIMESTAMP, lane=None))
     assert found.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.hosted().manager.fenced is None
 
@@ -61,7 +58,7 @@ def test_a_topic_that_could_not_be_made_is_made_later() -> None:
     one = cold()
     one.disks[0].exhausted = True
     one.show(topic(partitions=2), topic("late", number=2))
-    assert ("late", 0) not in one.node.table.by_name
+    assert ("late", 0) not in one.table.by_name
     asyncio.run(one.hosting.retry_due())
     one.disks[0].exhausted = False
     asyncio.run(one.hosting.retry_due())

@@ -37,7 +37,7 @@ def test_the_directory_is_fenced_and_what_the_other_holds_is_served() -> None:
         cast("MemDisk", failing.manager.disk).reads_fail = True
         connection.answer_parts(RequestHeader(1, 4, 7, None, 0), list(found.slices))
         connection._flush()
-        await world.node.disks.trouble.wait()
+        await world.node.partitions.disks.trouble.wait()
         assert connection.closed
         connection.connection_lost(None)
 

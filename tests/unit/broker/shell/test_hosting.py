@@ -18,14 +18,14 @@ from unit.broker.shell.node_worlds import OTHER, World, topic
 def test_partitions_spread_over_the_directories() -> None:
     one = World(MemDisk(), MemDisk())
     one.show(topic(partitions=4))
-    assert [len(manager.logs) for manager in one.node.disks.log_managers] == [2, 2]
-    assert all(hosted.partition.role is Role.LEADER for hosted in one.node.table.by_name.values())
+    assert [len(manager.logs) for manager in one.node.partitions.disks.log_managers] == [2, 2]
+    assert all(hosted.partition.role is Role.LEADER for hosted in one.table.by_name.values())
 
 
 def test_a_topic_led_elsewhere_is_not_hosted() -> None:
     one = World()
     one.show(topic(leader=OTHER))
-    assert one.node.table.by_name == {}
+    assert one.table.by_name == {}
 
 
 def test_a_deleted_topic_goes_and_its_successor_starts_empty() -> None:
@@ -37,14 +37,14 @@ def test_a_deleted_topic_goes_and_its_successor_starts_empty() -> None:
     assert one.hosted() is not old
     assert one.hosted().partition.log_end == 0
     assert old.partition.role is Role.OFFLINE
-    assert one.node.table.find("", topic().topic_id, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert one.table.find("", topic().topic_id, 0) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_snapshot_deletes_what_it_does_not_name() -> None:
     one = World()
     one.show(topic(), topic("gone", number=2))
     one.show(topic())
-    assert set(one.node.table.by_name) == {("orders", 0)}
+    assert set(one.table.by_name) == {("orders", 0)}
 
 
 def test_at_start_a_log_is_found_again_and_strays_are_set_aside() -> None:
@@ -52,13 +52,13 @@ def test_at_start_a_log_is_found_again_and_strays_are_set_aside() -> None:
     first = World(disk)
     first.show(topic(), topic("stray", number=2), topic("reborn", number=3))
     first.append()
-    first.node.disks.log_managers[0].close()
+    first.node.partitions.disks.log_managers[0].close()
     again = World(disk)
     again.show(topic(), topic("reborn", number=4))
     assert again.hosted().partition.log_end == 1
     assert again.hosted("reborn").partition.log_end == 0
-    assert set(again.node.disks.log_managers[0].logs) == {("orders", 0), ("reborn", 0)}
-    assert len(again.node.disks.log_managers[0].strays) == 2
+    assert set(again.node.partitions.disks.log_managers[0].logs) == {("orders", 0), ("reborn", 0)}
+    assert len(again.node.partitions.disks.log_managers[0].strays) == 2
 
 
 def test_configuration_reaches_the_log_and_the_partition() -> None:
@@ -96,9 +96,9 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     one = World(disk)
     disk.capacity_bytes = 1
     one.show(topic())
-    assert one.node.table.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.table.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.capacity_bytes = 1 << 30
-    assert one.node.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
     asyncio.run(one.hosting.retry())
     assert one.append().error_code is ErrorCode.NONE
 
@@ -110,18 +110,18 @@ def test_what_is_tried_again_takes_bounded_steps_and_leaves_the_others_alone() -
     disk.capacity_bytes = 1
     one.show(topic("there", number=2, partitions=50), topic(partitions=count))
     disk.capacity_bytes = 1 << 30
-    assert one.node.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
 
     async def scenario() -> None:
         retrying = asyncio.get_running_loop().create_task(one.hosting.retry())
-        before = len(one.node.table.by_name)
+        before = len(one.table.by_name)
         while not retrying.done():
             await asyncio.sleep(0)
-            assert len(one.node.table.by_name) - before <= HOSTED_AT_ONCE
-            before = len(one.node.table.by_name)
+            assert len(one.table.by_name) - before <= HOSTED_AT_ONCE
+            before = len(one.table.by_name)
 
     asyncio.run(scenario())
-    assert len(one.node.table.by_name) == 50 + count
+    assert len(one.table.by_name) == 50 + count
 
 
 def test_what_is_tried_again_waits_for_an_image_that_is_being_taken() -> None:
@@ -131,17 +131,17 @@ def test_what_is_tried_again_waits_for_an_image_that_is_being_taken() -> None:
         disk.capacity_bytes = 1
         one.show(topic())
         disk.capacity_bytes = 1 << 30
-        one.node.disks.log_managers[0].try_heal(one.clock.wall_ms())
+        one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
         large = ClusterDelta(topics_changed=(topic("l", number=2, partitions=2 * HOSTED_AT_ONCE),))
         position = FeedPosition(ControllerEpoch(1), 9)
-        more = one.node.image.apply(large, position, ControllerId(1))
+        more = one.node.metadata.image.apply(large, position, ControllerId(1))
         taking = asyncio.get_running_loop().create_task(
             one.node.metadata.take_in_steps(more, large)
         )
         await asyncio.sleep(0)
         await one.hosting.retry()
         assert not taking.done()
-        assert ("orders", 0) not in one.node.table.by_name
+        assert ("orders", 0) not in one.table.by_name
         await taking
         await one.hosting.retry_due()
         assert one.append().error_code is ErrorCode.NONE
@@ -181,8 +181,8 @@ def test_a_large_image_is_hosted_in_steps_and_shown_after_the_last() -> None:
         seen: list[int] = []
         while not taking.done():
             await asyncio.sleep(0)
-            seen.append(len(one.node.table.by_name))
-            assert (one.node.image is image) is taking.done()
+            seen.append(len(one.table.by_name))
+            assert (one.node.metadata.image is image) is taking.done()
         assert seen[:2] == [HOSTED_AT_ONCE, 2 * HOSTED_AT_ONCE]
         assert seen[-1] == 3 * HOSTED_AT_ONCE
 

@@ -12,5 +12,7 @@ def test_what_recovery_found_asks_for_a_group_round() -> None:
     disk.kill()
     after = World(disk)
     after.show(topic(configs={"flush": "group"}))
-    assert after.node.group_commits.is_requested(after.node.disks.log_managers[0])
+    assert after.node.partitions.group_commits.is_requested(
+        after.node.partitions.disks.log_managers[0]
+    )
     assert after.hosted().partition.high_watermark == 0

@@ -45,16 +45,16 @@ def test_a_replica_that_was_moved_away_is_deleted() -> None:
     world.show(replicated(partition(leader=2)))
     moved = partition(leader=2, isr=(2,), replicas=(BrokerId(2),), version=1)
     world.change(topics_changed=(replicated(moved),))
-    assert world.node.table.by_name == {}
+    assert world.table.by_name == {}
     assert followed.heard[-1] == ("removed", 2)
-    assert world.node.disks.log_managers[0].logs == {}
+    assert world.node.partitions.disks.log_managers[0].logs == {}
 
 
 def test_a_shrunk_isr_commits_and_wakes() -> None:
     world = LeaderWorld()
     woken: list[bool] = []
     world.append(acks=-1)
-    world.node.parked.park_produce(
+    world.parked.park_produce(
         [(world.hosted(), 1)], now=world.clock.now_ms(), wait_ms=9, wake=woken.append
     )
     world.change(topics_changed=(replicated(partition(isr=(1,), version=1)),))
@@ -66,7 +66,7 @@ def test_lost_leadership_wakes_producers_and_followers_to_hear_it() -> None:
     woken: list[bool] = []
     end = world.append(acks=-1).end
     commit = CommitWait.of(world.hosted(), end)
-    parked, now = world.node.parked, world.clock.now_ms()
+    parked, now = world.parked, world.clock.now_ms()
     parked.park_produce([(world.hosted(), end)], now=now, wait_ms=9, wake=woken.append)
     parked.park_fetch([world.hosted().tail], bytes_missing=1, now=now, wait_ms=9, wake=woken.append)
     assert commit.failure() is ErrorCode.REQUEST_TIMED_OUT
@@ -81,4 +81,4 @@ def test_who_is_fenced_or_stopping_may_not_join() -> None:
     world = World()
     world.show(topic(leader=OTHER))
     world.change(brokers_changed=(broker(1), broker(2, fenced=True), broker(3, shutting_down=True)))
-    assert world.node.live.epochs == {1: 10}
+    assert world.node.cluster.live.epochs == {1: 10}

@@ -42,11 +42,11 @@ def end(
 ) -> Any:
     marker = EndTxnMarker(commits, coordinator)
     batch = build_marker(marker, producer_id=7, producer_epoch=epoch, timestamp=0)
-    return one.node.appender.append_internal(one.hosted(), batch, control=marker, bumped=bumped)
+    return one.appender.append_internal(one.hosted(), batch, control=marker, bumped=bumped)
 
 
 def committed(one: World, offset: int = 0) -> Any:
-    return one.node.reader.read(one.hosted(), offset, bytes_max=1 << 20, read_committed=True)
+    return one.reader.read(one.hosted(), offset, bytes_max=1 << 20, read_committed=True)
 
 
 @pytest.mark.feature("M01", "M02", "M06")
@@ -112,7 +112,7 @@ def test_a_batch_that_nobody_verified_is_refused() -> None:
 
 
 def own(one: World, control: ControlRecord, batch: bytes) -> ErrorCode:
-    return one.node.appender.append_internal(one.hosted(), batch, control=control).error_code
+    return one.appender.append_internal(one.hosted(), batch, control=control).error_code
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_records_of_a_group_in_a_transaction_count_from_its_marker() -> None:
         producer_epoch=0,
         attributes_extra=TRANSACTIONAL_BIT,
     )
-    assert one.node.appender.append_internal(one.hosted(), batch).error_code is ErrorCode.NONE
+    assert one.appender.append_internal(one.hosted(), batch).error_code is ErrorCode.NONE
     assert committed(one).last_stable == 0
     end(one, commits=True)
     assert committed(one).last_stable == 2

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -74,15 +75,17 @@ def sender_of(world: LeaderWorld, controller: Controller) -> IsrSender:
     node = world.node
     sender = IsrSender(
         node.facts,
-        node.registration,
+        node.cluster.registration,
         cast("ControllerClient", controller),
         metadata=node.metadata,
-        live=node.live,
-        table=node.table,
-        parked=node.parked,
+        live=node.cluster.live,
+        table=node.partitions.table,
+        parked=node.partitions.parked,
         counters=node.counters,
     )
-    node.replica_reader = replica_reader(node, sender.consider)
+    node.replication = replace(
+        node.replication, replica_reader=replica_reader(node, sender.consider)
+    )
     return sender
 
 
@@ -151,12 +154,12 @@ def test_an_answer_waits_until_the_feed_has_come_as_far() -> None:
     other.
     """
     world, seen = LeaderWorld(partition(isr=(1, 2))), list[tuple[int, ...]]()
-    ahead = world.node.image.position.version + 1
+    ahead = world.node.metadata.image.position.version + 1
 
     def agrees_ahead(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
         answer = agrees(request)
         answer.position.version = ahead
-        answer.position.controller_epoch = world.node.image.position.controller_epoch
+        answer.position.controller_epoch = world.node.metadata.image.position.controller_epoch
         return answer
 
     def come() -> bool:

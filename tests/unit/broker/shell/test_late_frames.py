@@ -30,7 +30,7 @@ def late(*steps: tuple[bytes, int]) -> list[bool]:
             else:
                 client.unread = memoryview(part)
                 client.readable(connection)
-            found.append(is_late(connection, passed_ms, node.config))
+            found.append(is_late(connection, passed_ms, node.facts.config))
         connection.connection_lost(None)
         client.close()
         return found

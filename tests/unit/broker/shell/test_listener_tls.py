@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from broker.config import SSL, Listener
-from broker.shell.apis import make_router
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
@@ -110,7 +109,7 @@ def serve(make_node: MakeNode) -> Iterator[Serve]:
     async def run(settings: TlsSettings, scenario: Callable[[Connect], Awaitable[None]]) -> None:
         node = make_node({})
         where = Listener("SECURE", "127.0.0.1", 0, SSL)
-        listener = make_listener(node, make_router(node), where, threads, ServerTls(settings))
+        listener = make_listener(node, node.router(), where, threads, ServerTls(settings))
         await listener.open()
         clients: list[Client] = []
 

@@ -46,7 +46,7 @@ class TwoDisks(World):
         self.held, self.free = sorted(logs, key=lambda one: one.topic_partition not in self._held())
 
     def _held(self) -> Collection[TopicPartition]:
-        return self.node.disks.log_managers[0].logs
+        return self.node.partitions.disks.log_managers[0].logs
 
     async def write(self) -> None:
         """To both, until it is on the disk that does not hang."""

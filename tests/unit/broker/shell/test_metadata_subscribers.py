@@ -38,7 +38,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         after_load=nobody,
     )
     config = BrokerConfig(broker_id=1, log_dirs=(str(path),))
-    return BrokerService(config, OpenedDirectories((), "boot"), seams).server.node.metadata
+    return BrokerService(config, OpenedDirectories((), "boot"), seams).server.metadata
 
 
 @pytest.mark.parametrize(

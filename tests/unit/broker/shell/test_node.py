@@ -1,4 +1,4 @@
-"""BrokerNode over disks in memory: what append and read answer, and what a failing disk does to
+"""BrokerParts over disks in memory: what append and read answer, and what a failing disk does to
 them.
 """
 
@@ -38,11 +38,15 @@ def test_several_batches_are_appended_one_by_one() -> None:
     now = one.clock.wall_ms()
     good = build_batch([(now, None, b"x", ())])
     data = memoryview(bytearray(good + good))
-    assert one.node.appender.append(one.hosted(), data, acks=1, now_ms=now)[:3] == (0, 0, 2)
+    assert one.appender.append(one.hosted(), data, acks=1, now_ms=now)[:3] == (
+        0,
+        0,
+        2,
+    )
     torn = memoryview(bytearray(good + good[:-1]))
-    outcome = one.node.appender.append(one.hosted(), torn, acks=1, now_ms=now)
+    outcome = one.appender.append(one.hosted(), torn, acks=1, now_ms=now)
     assert outcome.error_code is ErrorCode.INVALID_RECORD
-    empty = one.node.appender.append(one.hosted(), memoryview(bytearray()), acks=1, now_ms=now)
+    empty = one.appender.append(one.hosted(), memoryview(bytearray()), acks=1, now_ms=now)
     assert empty.error_code is ErrorCode.INVALID_RECORD
 
 
@@ -63,9 +67,9 @@ def test_what_is_not_here_is_told_apart(
 ) -> None:
     one = World()
     one.show(topic(), topic("afar", number=2, leader=OTHER))
-    assert one.node.table.find(name, topic_id, partition) is code
-    assert one.node.table.find("", b"\x01" * 16, 0) is one.hosted()
-    assert one.node.table.find("orders", b"\x01" * 16, 0) is one.hosted()
+    assert one.table.find(name, topic_id, partition) is code
+    assert one.table.find("", b"\x01" * 16, 0) is one.hosted()
+    assert one.table.find("orders", b"\x01" * 16, 0) is one.hosted()
 
 
 def test_reads_outside_the_log_are_refused() -> None:
@@ -86,14 +90,16 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals() -> None:
     assert one.read(0).read.length_bytes > 0
     assert one.hosted().partition.role is Role.LEADER
     disk.capacity_bytes = 1 << 30
-    assert one.node.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
     assert one.append(b"again")[:3] == (ErrorCode.NONE, 1, 2)
 
 
 def test_a_failed_disk_takes_its_partitions_out_of_service_for_good() -> None:
     one = world()
     one.append()
-    one.node.disks.fence_directory(one.node.disks.log_managers[0], DiskError("x", "EIO"))
+    one.node.partitions.disks.fence_directory(
+        one.node.partitions.disks.log_managers[0], DiskError("x", "EIO")
+    )
     assert one.append().error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.read(0).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     one.change(topics_changed=(topic(epoch=1),))
@@ -102,16 +108,16 @@ def test_a_failed_disk_takes_its_partitions_out_of_service_for_good() -> None:
 
 def test_group_commit_answers_after_the_flush_round() -> None:
     one = world(flush="group")
-    manager = one.node.disks.log_managers[0]
-    assert not one.node.group_commits.is_requested(manager)
+    manager = one.node.partitions.disks.log_managers[0]
+    assert not one.node.partitions.group_commits.is_requested(manager)
     assert one.append().must_wait
-    assert one.node.group_commits.is_requested(manager)
+    assert one.node.partitions.group_commits.is_requested(manager)
     round_ = manager.begin_flush(only_group=True, now_ms=one.clock.wall_ms())
     assert round_ is not None
     round_.run()
     for log, end in manager.finish_flush(round_):
         assert log is one.hosted().log
-        one.node.log_moves.synced(one.hosted(), end)
+        one.node.partitions.log_moves.synced(one.hosted(), end)
     assert one.hosted().partition.high_watermark == 1
 
 
@@ -119,7 +125,7 @@ def test_waiting_for_the_feed() -> None:
     one = world()
 
     async def main() -> None:
-        position = FeedPosition(ControllerEpoch(1), one.node.image.position.version + 1)
+        position = FeedPosition(ControllerEpoch(1), one.node.metadata.image.position.version + 1)
         assert not await one.node.metadata.wait_for(position, 0)
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(one.node.metadata.wait_for(position, 60))
@@ -138,19 +144,17 @@ def test_waiting_for_bytes_and_for_the_watermark() -> None:
         hosted = one.hosted()
         async with asyncio.TaskGroup() as tasks:
             readable: Any = tasks.create_task(
-                one.node.parked.wait_readable([hosted], bytes_missing=1, wait_ms=60_000)
+                one.parked.wait_readable([hosted], bytes_missing=1, wait_ms=60_000)
             )
-            committed: Any = tasks.create_task(
-                one.node.parked.wait_committed(hosted, 1, wait_ms=60_000)
-            )
+            committed: Any = tasks.create_task(one.parked.wait_committed(hosted, 1, wait_ms=60_000))
             await asyncio.sleep(0)
             one.append()
-            assert one.node.parked.count == 2
-            one.node.log_moves.synced(hosted, 1)
+            assert one.parked.count == 2
+            one.node.partitions.log_moves.synced(hosted, 1)
         assert readable.result()
         assert committed.result()
-        assert not await one.node.parked.wait_readable([hosted], bytes_missing=1, wait_ms=0)
-        one.node.parked.wake_all()
+        assert not await one.parked.wait_readable([hosted], bytes_missing=1, wait_ms=0)
+        one.parked.wake_all()
 
     asyncio.run(main())
 
@@ -160,13 +164,15 @@ def test_whoever_is_woken_at_the_end_parks_no_more() -> None:
     one = world(flush="group")
 
     async def main() -> None:
-        hosted, parked, woken = one.hosted(), one.node.parked, 0
+        hosted, parked, woken = one.hosted(), one.parked, 0
 
         def again(fulfilled: bool) -> None:
             nonlocal woken
             woken += 1
             assert not fulfilled
-            parked.park_produce([(hosted, 1)], now=one.node.clock.now_ms(), wait_ms=9, wake=again)
+            parked.park_produce(
+                [(hosted, 1)], now=one.node.facts.clock.now_ms(), wait_ms=9, wake=again
+            )
 
         again(False)
         parked.wake_all()

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from broker.core.list_offsets import at_mark, at_replica_mark
-from broker.shell.offset_lookup import at_time
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
@@ -74,5 +73,7 @@ def test_a_time_is_looked_up_among_what_a_reader_may_fetch(
     timestamp: int, read_committed: bool, offset: int
 ) -> None:
     one = with_an_open_transaction()
-    looked_up = at_time(one.node, one.hosted(), timestamp, lane=None, read_committed=read_committed)
+    looked_up = one.lookup.at_time(
+        one.hosted(), timestamp, lane=None, read_committed=read_committed
+    )
     assert asyncio.run(looked_up).offset == offset

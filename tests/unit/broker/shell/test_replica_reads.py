@@ -1,5 +1,7 @@
 """What followers' fetches do at their leader."""
 
+from dataclasses import replace
+
 import pytest
 from broker.core.partition import Role
 from broker.shell.partitions.hosted import HostedPartition
@@ -30,7 +32,7 @@ def test_progress_wakes_a_parked_produce_and_a_consumer() -> None:
     world = LeaderWorld()
     woken: list[bool] = []
     world.append(acks=-1)
-    hosted, parked = world.hosted(), world.node.parked
+    hosted, parked = world.hosted(), world.parked
     now = world.clock.now_ms()
     parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=woken.append)
     parked.park_fetch([hosted], bytes_missing=1, now=now, wait_ms=100, wake=woken.append)
@@ -48,9 +50,11 @@ def test_a_fetch_whose_progress_fails_the_directory_is_refused() -> None:
     hosted, now = world.hosted(), world.clock.now_ms()
 
     def fail(_: bool) -> None:
-        world.node.disks.fence_directory(hosted.manager, DiskError("orders-0/0.log", "full"))
+        world.node.partitions.disks.fence_directory(
+            hosted.manager, DiskError("orders-0/0.log", "full")
+        )
 
-    world.node.parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
+    world.parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
     world.fetch(2, 1)
     assert world.fetch(3, 1).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert hosted.partition.role is Role.FAILED
@@ -87,7 +91,9 @@ def test_refusals_name_what_is_wrong() -> None:
 def test_a_follower_outside_the_isr_is_noticed() -> None:
     world = LeaderWorld(partition(isr=(1, 2)))
     noticed: list[HostedPartition] = []
-    world.node.replica_reader = replica_reader(world.node, noticed.append)
+    world.node.replication = replace(
+        world.node.replication, replica_reader=replica_reader(world.node, noticed.append)
+    )
     world.fetch(3, 0)
     world.change(topics_changed=(replicated(partition(version=1)),))
     world.fetch(3, 0)

@@ -29,11 +29,17 @@ class Controller:
 
 def stopping(world: LeaderWorld, controller: Controller | None = None) -> HandOver:
     node, client = world.node, cast("ControllerClient", controller)
-    return HandOver(node.registration, client, LoopClock(), metadata=node.metadata, live=node.live)
+    return HandOver(
+        node.cluster.registration,
+        client,
+        LoopClock(),
+        metadata=node.metadata,
+        live=node.cluster.live,
+    )
 
 
 def hand_over_of(world: LeaderWorld, controller: Controller, deadline_ms: int = 5_000) -> None:
-    world.node.registration.broker_epoch = 10
+    world.node.cluster.registration.broker_epoch = 10
     run_virtual(stopping(world, controller).run(deadline_ms=deadline_ms))
 
 

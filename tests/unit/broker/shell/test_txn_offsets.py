@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -39,7 +40,7 @@ class Verifier:
 def world(verifier: Verifier | None) -> World:
     made = World()
     made.show(topic(CONSUMER_OFFSETS))
-    made.node.txn_verifier = cast("TxnVerifier", verifier)
+    made.node.transactions = replace(made.node.transactions, verifier=cast("TxnVerifier", verifier))
     return made
 
 
@@ -53,7 +54,7 @@ def outcome(one: World, epoch: int = 3, *, producer_id: int = 7) -> ErrorCode:
         transactions_v2=True,
     )
     return asyncio.run(
-        refusal_of_offsets(one.node.txn_verifier, one.hosted(CONSUMER_OFFSETS), commit)
+        refusal_of_offsets(one.node.transactions.verifier, one.hosted(CONSUMER_OFFSETS), commit)
     )
 
 
@@ -66,7 +67,7 @@ def write_offsets(one: World, epoch: int) -> None:
         attributes_extra=TRANSACTIONAL_BIT,
     )
     assert (
-        one.node.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch).error_code
+        one.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch).error_code
         is ErrorCode.NONE
     )
 
@@ -74,7 +75,7 @@ def write_offsets(one: World, epoch: int) -> None:
 def write_marker(one: World, epoch: int) -> None:
     marker = EndTxnMarker(commits=False, coordinator_epoch=1)
     batch = build_marker(marker, producer_id=7, producer_epoch=epoch, timestamp=0)
-    one.node.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch, control=marker)
+    one.appender.append_internal(one.hosted(CONSUMER_OFFSETS), batch, control=marker)
 
 
 @pytest.mark.feature("L10", "L16")

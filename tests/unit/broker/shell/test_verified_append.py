@@ -1,12 +1,13 @@
 """Batches that wait for the coordinator: in order for one producer, past one another for others."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from broker.core.partition import Refusal
 from broker.shell.transactions.txn_verifier import TxnVerifier
-from broker.shell.verified_append import VerifiedAppend, must_verify
+from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
@@ -30,7 +31,7 @@ class Verifier:
 def world(verifier: Verifier) -> World:
     made = World()
     made.show(topic())
-    made.node.txn_verifier = cast("TxnVerifier", verifier)
+    made.node.transactions = replace(made.node.transactions, verifier=cast("TxnVerifier", verifier))
     return made
 
 
@@ -46,7 +47,8 @@ def batch(sequence: int, producer_id: int = 7) -> bytes:
 
 def work(one: World, content: bytes, *, transactions_v2: bool = True) -> VerifiedAppend:
     return VerifiedAppend(
-        one.node,
+        one.node.transactions.verifier,
+        one.node.partitions.inspection,
         one.hosted(),
         content,
         acks=-1,

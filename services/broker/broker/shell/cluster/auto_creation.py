@@ -8,9 +8,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.config import BrokerConfig
-from broker.core.authorizer import CLUSTER, Authorizer, Operation, topic_resource
+from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
@@ -27,24 +27,21 @@ class AutoCreation:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        facts: BrokerFacts,
         relay: ControllerRelay,
-        *,
         metadata: MetadataCache,
-        authorizer: Authorizer,
     ) -> None:
-        self._config = config
+        self._facts = facts
         self._relay = relay
         self._metadata = metadata
-        self._authorizer = authorizer
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """Creations that are not answered yet, by topic name."""
 
     def to_create(self, principal: str, names: Iterable[str | None]) -> list[str]:
         """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
-        if not self._config.auto_create_topics_enable:
+        if not self._facts.config.auto_create_topics_enable:
             return []
-        authorize = self._authorizer.authorize
+        authorize = self._facts.authorizer.authorize
         missing = [
             name
             for name in dict.fromkeys(names)
@@ -83,7 +80,7 @@ class AutoCreation:
     async def _ask_controller(
         self, context: RequestContext, names: list[str]
     ) -> dict[str, ErrorCode]:
-        config = self._config
+        config = self._facts.config
         counts = (
             config.num_partitions or _BY_DEFAULT,
             config.default_replication_factor or _BY_DEFAULT,

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import Operation
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.cluster.internal_topics import InternalTopics
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import refuse_unless
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
+from broker.shell.transactions.txn_relay import TxnRelay
 
 FENCED_KNOWN_FROM: Final = 2
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    internal_topics: InternalTopics,
+    txn: TxnRelay,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """The coordinator adds the partition that has the group's offsets: there must be one."""
-    refuse_unless_writer(node, context, request.transactional_id)
-    refuse_unless(node, context, Operation.READ, request.group_id)
-    missing = await node.internal_topics.ensure(context, CONSUMER_OFFSETS)
+    refuse_unless_writer(facts, context, request.transactional_id)
+    refuse_unless(facts, context, Operation.READ, request.group_id)
+    missing = await internal_topics.ensure(context, CONSUMER_OFFSETS)
     if missing is not None:
         code = missing.code
     else:
-        code = await node.txn.add_offsets(
-            caller_of(context), producer_of(request), request.group_id
-        )
+        code = await txn.add_offsets(caller_of(context), producer_of(request), request.group_id)
     return {"error_code": int(known_to(context.api_version, code, FENCED_KNOWN_FROM))}
-
-
-HANDLED: Final = ((ApiKey.ADD_OFFSETS_TO_TXN, handle),)

@@ -11,17 +11,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import known_to, may
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.transactions.txn_relay import Producer
+from broker.shell.transactions.txn_relay import Producer, TxnRelay
 
 BETWEEN_BROKERS_FROM: Final = 4
 ABORTABLE_KNOWN_FROM: Final = 5
@@ -30,10 +29,12 @@ FENCED_KNOWN_FROM: Final = 2
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """All partitions of a transaction, or none of them."""
     if context.api_version >= BETWEEN_BROKERS_FROM:
-        return await _handle_batched(node, request, context)
+        return await _handle_batched(facts, txn, request, context)
     producer = Producer(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -41,9 +42,9 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     )
     topics = request.v3_and_below_topics
     partitions = _partitions(topics)
-    outcomes = _refusals(node, context, producer.transactional_id, partitions)
+    outcomes = _refusals(facts, context, producer.transactional_id, partitions)
     if not outcomes:
-        outcomes = await node.txn.add_partitions(caller_of(context), producer, partitions)
+        outcomes = await txn.add_partitions(caller_of(context), producer, partitions)
     return {"results_by_topic_v3_and_below": _rows(topics, outcomes, context.api_version)}
 
 
@@ -54,19 +55,19 @@ def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:
 
 
 def _refusals(
-    node: BrokerNode,
+    facts: BrokerFacts,
     context: RequestContext,
     transactional_id: str,
     partitions: list[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """What each is told where one may not be written; {} when all may."""
-    if not may(node, context, Operation.WRITE, transactional_id):
+    if not may(facts, context, Operation.WRITE, transactional_id):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused = {
         topic
         for topic in {one.topic for one in partitions}
         if topic in INTERNAL_TOPICS
-        or not node.authorizer.authorize(context.principal, Operation.WRITE, topic_resource(topic))
+        or not facts.authorizer.authorize(context.principal, Operation.WRITE, topic_resource(topic))
     }
     if not refused:
         return {}
@@ -101,13 +102,13 @@ def _rows(topics: Iterable[Struct], outcomes: Outcomes, version: int) -> list[di
 
 
 async def _handle_batched(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    if not node.authorizer.authorize(context.principal, Operation.CLUSTER_ACTION, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.CLUSTER_ACTION, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)}
     transactions = request.transactions
     async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(_add(node, context, one)) for one in transactions]
+        asked = [tasks.create_task(_add(txn, context, one)) for one in transactions]
     return {
         "error_code": int(ErrorCode.NONE),
         "results_by_transaction": [
@@ -120,18 +121,15 @@ async def _handle_batched(
     }
 
 
-async def _add(node: BrokerNode, context: RequestContext, transaction: Struct) -> Outcomes:
+async def _add(txn: TxnRelay, context: RequestContext, transaction: Struct) -> Outcomes:
     """Who adds from version 4 on does it for a producer of transactions v2; who verifies says by
     the version whether that producer knows TRANSACTION_ABORTABLE.
     """
     verify_only = transaction.verify_only
-    return await node.txn.add_partitions(
+    return await txn.add_partitions(
         caller_of(context),
         Producer(transaction.transactional_id, transaction.producer_id, transaction.producer_epoch),
         _partitions(transaction.topics),
         verify_only=verify_only,
         transactions_v2=not verify_only or context.api_version >= ABORTABLE_KNOWN_FROM,
     )
-
-
-HANDLED: Final = ((ApiKey.ADD_PARTITIONS_TO_TXN, handle),)

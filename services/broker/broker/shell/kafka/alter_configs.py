@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import CLUSTER_WIDE
-from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.facts import BrokerFacts
+from broker.shell.groups.coordinator import Groups
 from broker.shell.kafka.config_resources import ConfigResourceType
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange
 
@@ -28,21 +29,37 @@ ReadAlteration = Callable[[Struct], ConfigAlteration]
 
 
 async def handle_incremental(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
 ) -> dict[str, object]:
     """Change only what is named."""
-    return await _relay(node, request, context, _incremental)
+    return await _relay(facts, metadata, relay, groups, request, context, _incremental)
 
 
 async def handle_replace(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
 ) -> dict[str, object]:
     """Set what is named and forget every other override of the resource."""
-    return await _relay(node, request, context, _replacing)
+    return await _relay(facts, metadata, relay, groups, request, context, _replacing)
 
 
 async def _relay(
-    node: BrokerNode, request: Struct, context: RequestContext, read: ReadAlteration
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
+    read: ReadAlteration,
 ) -> dict[str, object]:
     """One result for each resource, in the order of the request; a resource given twice is refused
     once.
@@ -58,14 +75,14 @@ async def _relay(
                 raise TidemarkError(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
-            _check_resource(node, resource, context)
+            _check_resource(facts, resource, context)
             alteration = read(resource)
             if alteration.resource_type == ConfigResourceType.GROUP:
-                node.groups.check_configs(_group_after(node, alteration))
+                groups.check_configs(_group_after(metadata, alteration))
             wanted.append(alteration)
         except TidemarkError as refused:
             answers[named] = AlterationResult(*named, refused.code, refused.message)
-    for result in await node.relay.alterations(
+    for result in await relay.alterations(
         caller_of(context), wanted, validate_only=request.validate_only
     ):
         answers[result.resource_type, result.resource_name] = result
@@ -82,16 +99,16 @@ async def _relay(
     }
 
 
-def _check_resource(node: BrokerNode, resource: Struct, context: RequestContext) -> None:
+def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContext) -> None:
     """Raises TidemarkError when the caller may not alter it, or nobody can."""
-    authorize = node.authorizer.authorize
+    authorize = facts.authorizer.authorize
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not authorize(context.principal, Operation.ALTER_CONFIGS, topic_resource(name)):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return
     if resource.resource_type == ConfigResourceType.GROUP:
-        _check_group(node, name, context)
+        _check_group(facts, name, context)
         return
     if resource.resource_type != ConfigResourceType.BROKER:
         raise TidemarkError(
@@ -105,20 +122,20 @@ def _check_resource(node: BrokerNode, resource: Struct, context: RequestContext)
         )
 
 
-def _check_group(node: BrokerNode, name: str, context: RequestContext) -> None:
+def _check_group(facts: BrokerFacts, name: str, context: RequestContext) -> None:
     if not name:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    if not node.authorizer.authorize(
+    if not facts.authorizer.authorize(
         context.principal, Operation.ALTER_CONFIGS, group_resource(name)
     ):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
-def _group_after(node: BrokerNode, alteration: ConfigAlteration) -> dict[str, str]:
+def _group_after(metadata: MetadataCache, alteration: ConfigAlteration) -> dict[str, str]:
     """What the group would set. Its bounds and defaults are this broker's to know; whatever else is
     wrong the controller says.
     """
-    present = node.image.group_configs.get(alteration.resource_name, {})
+    present = metadata.image.group_configs.get(alteration.resource_name, {})
     after = {} if alteration.replace_all else dict(present)
     for change in alteration.changes:
         if change.operation == SET:
@@ -167,9 +184,3 @@ def _check_keys(resource: Struct, valued: list[Struct]) -> None:
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(valueless)}"
         )
-
-
-HANDLED: Final = (
-    (ApiKey.INCREMENTAL_ALTER_CONFIGS, handle_incremental),
-    (ApiKey.ALTER_CONFIGS, handle_replace),
-)

@@ -5,6 +5,7 @@ the client can begin again (KIP-511). Features are named once they are implement
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.kafka.api_versions import (
@@ -19,9 +20,9 @@ from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import FeedPosition
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.connection import Connection
-from broker.shell.node import BrokerNode
 
 CLIENT_NAMED_FROM: Final = 3
 _SUPPORTED: Final = (
@@ -35,7 +36,11 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
-    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
+    metadata: MetadataCache,
+    finalized: Sequence[FinalizedFeature],
+    connection: Connection,
+    header: RequestHeader,
+    body: memoryview,
 ) -> None:
     """The table of this broker."""
     version = header.api_version
@@ -59,17 +64,17 @@ def handle(
         int(ErrorCode.NONE),
         table,
         supported_features=_SUPPORTED,
-        finalized_features_epoch=features_epoch(node.image.position),
-        finalized_features=finalized_features(node),
+        finalized_features_epoch=features_epoch(metadata.image.position),
+        finalized_features=list(finalized),
     )
     connection.answer(header, write_api_versions_response(version, response))
 
 
-def finalized_features(node: BrokerNode) -> list[FinalizedFeature]:
-    """What clients may rely on. Transactions v2 leave it to partitions' leaders to add them to the
-    transaction: without verification these would not.
+def finalized_features(*, verifies: bool) -> list[FinalizedFeature]:
+    """Return the features that clients may rely on. With transactions v2 the leaders of partitions
+    add these to the transaction, which they do only where batches are verified.
     """
-    if node.txn_verifier is None:
+    if not verifies:
         return [_GROUPS_V1]
     return [_GROUPS_V1, _TRANSACTIONS_V2]
 

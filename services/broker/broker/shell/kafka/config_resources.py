@@ -7,12 +7,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 
@@ -38,9 +38,11 @@ TYPES_FROM: Final = 1
 """The first version that names types; version 0 lists client metrics (KIP-1000)."""
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Names of resources, by type and then by name."""
-    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
         return _answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
     asked = {ConfigResourceType.CLIENT_METRICS.value}
     if context.api_version >= TYPES_FROM:
@@ -49,11 +51,13 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         return _answer(ErrorCode.UNSUPPORTED_VERSION, [])
     named = []
     if ConfigResourceType.TOPIC in asked:
-        named += [(ConfigResourceType.TOPIC, name) for name in sorted(node.image.topics)]
+        named += [(ConfigResourceType.TOPIC, name) for name in sorted(metadata.image.topics)]
     if ConfigResourceType.BROKER in asked:
-        named += [(ConfigResourceType.BROKER, str(broker)) for broker in sorted(node.image.brokers)]
+        named += [
+            (ConfigResourceType.BROKER, str(broker)) for broker in sorted(metadata.image.brokers)
+        ]
     if ConfigResourceType.GROUP in asked:
-        named += [(ConfigResourceType.GROUP, name) for name in sorted(node.image.group_configs)]
+        named += [(ConfigResourceType.GROUP, name) for name in sorted(metadata.image.group_configs)]
     return _answer(ErrorCode.NONE, named)
 
 
@@ -67,6 +71,3 @@ def _answer(
             for resource_type, name in named
         ],
     }
-
-
-HANDLED: Final = ((ApiKey.LIST_CONFIG_RESOURCES, handle),)

@@ -5,9 +5,7 @@ targets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 
@@ -23,39 +21,42 @@ from broker.core.groups.requests import (
     DescribedConsumer,
     TopicPartitions,
 )
-from broker.shell.kafka.group_calls import GroupNode, ask, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One result for each group; what goes wrong with one is its own."""
-    groups = []
+    rows = []
     for group_id in dict.fromkeys(request.group_ids):
-        fields = _fields(await _describe(node, group_id, context))
+        fields = _fields(await _describe(facts, groups, group_id, context))
         fields["authorized_operations"] = (
-            node.authorizer.authorized_operations(context.principal, group_resource(group_id))
+            facts.authorizer.authorized_operations(context.principal, group_resource(group_id))
             if request.include_authorized_operations and not fields["error_code"]
             else OPERATIONS_NOT_REQUESTED
         )
-        groups.append(fields)
-    return {"groups": groups}
+        rows.append(fields)
+    return {"groups": rows}
 
 
 async def _describe(
-    node: GroupNode, group_id: str, context: RequestContext
+    facts: BrokerFacts, groups: Groups, group_id: str, context: RequestContext
 ) -> ConsumerGroupDescribeReply:
-    if not may(node, context, Operation.DESCRIBE, group_id):
+    if not may(facts, context, Operation.DESCRIBE, group_id):
         return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group_id:
         return _failed(group_id, ErrorCode.INVALID_GROUP_ID)
     try:
         reply = await ask(
-            node, group_id, ConsumerGroupDescribe(group_id), context, ConsumerGroupDescribeReply
+            groups, group_id, ConsumerGroupDescribe(group_id), context, ConsumerGroupDescribeReply
         )
     except TidemarkError as failure:
         return _failed(group_id, failure.code, failure.message)
     if not all(
-        node.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
+        facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
         for name in _topic_names(reply.members)
     ):
         message = "the group reads topics that its asker may not describe"
@@ -119,6 +120,3 @@ def _assignment(topics: Iterable[TopicPartitions]) -> dict[str, object]:
             for one in topics
         ]
     }
-
-
-HANDLED: Final = ((ApiKey.CONSUMER_GROUP_DESCRIBE, handle),)

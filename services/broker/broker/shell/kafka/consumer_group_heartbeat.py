@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
@@ -18,31 +17,34 @@ from broker.core.groups.requests import (
     ConsumerGroupHeartbeatReply,
     TopicIdPartitions,
 )
-from broker.shell.kafka.group_calls import GroupNode, ask, client_host, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, client_host, may
 from broker.shell.request_context import RequestContext
 
 CLIENTS_NAME_MEMBERS_FROM: Final = 1
 """The first version whose clients choose their member id themselves (KIP-1082)."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One heartbeat of one member."""
-    refused = _refusal(node, request, context)
+    refused = _refusal(facts, request, context)
     if refused is not None:
         return _fields(refused)
     asked = _heartbeat(request, context)
-    reply = await ask(node, request.group_id, asked, context, ConsumerGroupHeartbeatReply)
+    reply = await ask(groups, request.group_id, asked, context, ConsumerGroupHeartbeatReply)
     return _fields(reply)
 
 
 def _refusal(
-    node: GroupNode, request: Struct, context: RequestContext
+    facts: BrokerFacts, request: Struct, context: RequestContext
 ) -> ConsumerGroupHeartbeatReply | None:
-    if not may(node, context, Operation.READ, request.group_id):
+    if not may(facts, context, Operation.READ, request.group_id):
         return ConsumerGroupHeartbeatReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     for name in request.subscribed_topic_names or ():
         topic = topic_resource(name)
-        if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, topic):
+        if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic):
             return ConsumerGroupHeartbeatReply(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if context.api_version >= CLIENTS_NAME_MEMBERS_FROM and not request.member_id:
         return ConsumerGroupHeartbeatReply(
@@ -91,6 +93,3 @@ def _fields(reply: ConsumerGroupHeartbeatReply) -> dict[str, object]:
             ]
         }
     return fields
-
-
-HANDLED: Final = ((ApiKey.CONSUMER_GROUP_HEARTBEAT, handle),)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.cluster.controller_relay import caller_of
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
@@ -23,16 +22,22 @@ from broker.shell.wire_mapping import (
 )
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """One result for each name, in the order of the request; a name given twice is refused once."""
     times = Counter(topic.name for topic in request.topics)
     answers: dict[str, TopicResult] = {}
     wanted: list[WiderTopic] = []
     for topic in request.topics:
-        refused = _refusal(node, topic.name, times[topic.name], context)
+        refused = _refusal(facts, topic.name, times[topic.name], context)
         answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
         if refused is None:
-            wanted.append(_wider(node, topic))
+            wanted.append(_wider(metadata, topic))
     if wanted:
         message = write_create_partitions(
             caller_of(context),
@@ -40,7 +45,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
         )
-        for result in await node.relay.topics(
+        for result in await relay.topics(
             "CreatePartitions",
             message,
             named=[TopicRef(topic.name) for topic in wanted],
@@ -61,22 +66,22 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 
 def _refusal(
-    node: BrokerNode, name: str, times: int, context: RequestContext
+    facts: BrokerFacts, name: str, times: int, context: RequestContext
 ) -> TopicResult | None:
     if times > 1:
         return TopicResult(name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    if not node.authorizer.authorize(context.principal, Operation.ALTER, topic_resource(name)):
+    if not facts.authorizer.authorize(context.principal, Operation.ALTER, topic_resource(name)):
         return TopicResult(
             name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
         )
     return None
 
 
-def _wider(node: BrokerNode, topic: Struct) -> WiderTopic:
+def _wider(metadata: MetadataCache, topic: Struct) -> WiderTopic:
     """Kafka lists the replicas of the added partitions only; their numbers follow
     those that exist.
     """
-    existing = node.image.topics.get(topic.name)
+    existing = metadata.image.topics.get(topic.name)
     first = len(existing.partitions) if existing is not None else 0
     return WiderTopic(
         topic.name,
@@ -86,6 +91,3 @@ def _wider(node: BrokerNode, topic: Struct) -> WiderTopic:
             for index, planned in enumerate(topic.assignments or ())
         ),
     )
-
-
-HANDLED: Final = ((ApiKey.CREATE_PARTITIONS, handle),)

@@ -5,17 +5,16 @@ topics.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.broker_configs import topic_configs_shown
-from broker.shell.cluster.controller_relay import caller_of
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
@@ -26,13 +25,19 @@ from broker.shell.wire_mapping import (
 )
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """One result for each name, in the order of the request; a name given twice is refused once."""
     times = Counter(topic.name for topic in request.topics)
     answers: dict[str, TopicResult] = {}
     wanted: list[NewTopic] = []
     for topic in request.topics:
-        refused = _refusal(node, topic, times, context)
+        refused = _refusal(facts, topic, times, context)
         answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
         if refused is None:
             wanted.append(_new_topic(topic))
@@ -43,7 +48,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
         )
-        for result in await node.relay.topics(
+        for result in await relay.topics(
             "CreateTopics",
             message,
             named=[TopicRef(topic.name) for topic in wanted],
@@ -51,11 +56,11 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             validate_only=request.validate_only,
         ):
             answers[result.name] = result
-    return {"topics": [_answer(node, result, context) for result in answers.values()]}
+    return {"topics": [_answer(facts, metadata, result, context) for result in answers.values()]}
 
 
 def _refusal(
-    node: BrokerNode, topic: Struct, times: Counter[str], context: RequestContext
+    facts: BrokerFacts, topic: Struct, times: Counter[str], context: RequestContext
 ) -> TopicResult | None:
     """What this broker itself refuses; all else is the controller's to judge."""
 
@@ -64,7 +69,7 @@ def _refusal(
 
     if times[topic.name] > 1:
         return refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    authorize = node.authorizer.authorize
+    authorize = facts.authorizer.authorize
     if not authorize(context.principal, Operation.CREATE, CLUSTER) and not authorize(
         context.principal, Operation.CREATE, topic_resource(topic.name)
     ):
@@ -91,7 +96,9 @@ def _new_topic(topic: Struct) -> NewTopic:
     )
 
 
-def _answer(node: BrokerNode, result: TopicResult, context: RequestContext) -> dict[str, object]:
+def _answer(
+    facts: BrokerFacts, metadata: MetadataCache, result: TopicResult, context: RequestContext
+) -> dict[str, object]:
     answer: dict[str, object] = {
         "name": result.name,
         "error_code": int(result.error_code),
@@ -103,7 +110,7 @@ def _answer(node: BrokerNode, result: TopicResult, context: RequestContext) -> d
     if result.error_code is not ErrorCode.NONE:
         return answer
     answer["topic_id"] = result.topic_id
-    if not node.authorizer.authorize(
+    if not facts.authorizer.authorize(
         context.principal, Operation.DESCRIBE_CONFIGS, topic_resource(result.name)
     ):
         answer["topic_config_error_code"] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -121,10 +128,7 @@ def _answer(node: BrokerNode, result: TopicResult, context: RequestContext) -> d
                 "is_sensitive": shown.is_sensitive,
             }
             for shown in topic_configs_shown(
-                node.config, node.image, node.broker_id, result.configs
+                facts.config, metadata.image, facts.broker_id, result.configs
             )
         ],
     }
-
-
-HANDLED: Final = ((ApiKey.CREATE_TOPICS, handle),)

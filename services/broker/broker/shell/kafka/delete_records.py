@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, Offset
@@ -14,8 +13,11 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -24,7 +26,14 @@ TO_HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    table: PartitionTable,
+    disks: DiskHealth,
+    log_moves: LogMoves,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """The low watermark of each partition named: the lowest log start among its live replicas, here
     the leader's.
     """
@@ -33,7 +42,16 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             {
                 "name": topic.name,
                 "partitions": [
-                    _answer(node, topic.name, one.partition_index, one.offset, context)
+                    _answer(
+                        facts,
+                        table,
+                        disks,
+                        log_moves,
+                        topic.name,
+                        one.partition_index,
+                        one.offset,
+                        context,
+                    )
                     for one in topic.partitions
                 ],
             }
@@ -43,11 +61,18 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 
 def _answer(
-    node: BrokerNode, topic: str, partition: int, offset: int, context: RequestContext
+    facts: BrokerFacts,
+    table: PartitionTable,
+    disks: DiskHealth,
+    log_moves: LogMoves,
+    topic: str,
+    partition: int,
+    offset: int,
+    context: RequestContext,
 ) -> dict[str, object]:
     error_code, low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
     try:
-        low_watermark = _delete(node, topic, partition, offset, context)
+        low_watermark = _delete(facts, table, disks, log_moves, topic, partition, offset, context)
     except TidemarkError as refused:
         error_code = refused.code
     return {
@@ -58,12 +83,19 @@ def _answer(
 
 
 def _delete(
-    node: BrokerNode, topic: str, partition: int, offset: int, context: RequestContext
+    facts: BrokerFacts,
+    table: PartitionTable,
+    disks: DiskHealth,
+    log_moves: LogMoves,
+    topic: str,
+    partition: int,
+    offset: int,
+    context: RequestContext,
 ) -> Offset:
     """The log start after it. Raises TidemarkError."""
-    if not node.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(topic)):
+    if not facts.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(topic)):
         raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    hosted = node.table.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST
+    hosted = table.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST
     if isinstance(hosted, ErrorCode):
         raise TidemarkError(hosted, hosted.name)
     if hosted.partition.role is not Role.LEADER:
@@ -77,21 +109,25 @@ def _delete(
     if not 0 <= wanted <= high_watermark:
         raise TidemarkError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is out of range")
     if wanted > hosted.partition.log_start:
-        _advance(node, hosted, Offset(wanted), context)
+        _advance(disks, log_moves, hosted, Offset(wanted), context)
     return Offset(hosted.partition.log_start)
 
 
 def _advance(
-    node: BrokerNode, hosted: HostedPartition, log_start: Offset, context: RequestContext
+    disks: DiskHealth,
+    log_moves: LogMoves,
+    hosted: HostedPartition,
+    log_start: Offset,
+    context: RequestContext,
 ) -> None:
     if hosted.manager.fenced is not None:
         raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is fenced")
     try:
         hosted.log.advance_log_start(log_start)
     except DiskError as failure:
-        node.disks.fence_directory(hosted.manager, failure)
+        disks.fence_directory(hosted.manager, failure)
         raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    node.log_moves.log_start_moved(hosted)
+    log_moves.log_start_moved(hosted)
     log.info(
         "records deleted",
         extra=fields(
@@ -100,6 +136,3 @@ def _advance(
             principal=context.principal,
         ),
     )
-
-
-HANDLED: Final = ((ApiKey.DELETE_RECORDS, handle),)

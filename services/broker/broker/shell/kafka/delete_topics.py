@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.cluster.controller_relay import caller_of
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
 
@@ -20,14 +20,20 @@ BY_REFERENCE_FROM: Final = 6
 """The first version that names topics in a list of (name, id) rather than of names."""
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    relay: ControllerRelay,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """One result for each topic named, in the order of the request."""
     named = _named(request, context.api_version)
     answers: dict[tuple[str | None, TopicId], TopicResult] = {}
     wanted: dict[tuple[str | None, TopicId], TopicRef] = {}
     times = Counter(named)
     for name, topic_id in named:
-        refused = _refusal(node, name, topic_id, times[name, topic_id], context)
+        refused = _refusal(facts, metadata, name, topic_id, times[name, topic_id], context)
         ref = TopicRef(name or "", topic_id)
         answers[name, topic_id] = refused or TopicResult(ref.name, topic_id, ErrorCode.NONE)
         if refused is None:
@@ -35,7 +41,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     if wanted:
         refs = list(wanted.values())
         message = write_delete_topics(caller_of(context), refs, timeout_ms=request.timeout)
-        results = await node.relay.topics(
+        results = await relay.topics(
             "DeleteTopics", message, named=refs, timeout_ms=request.timeout
         )
         answers.update(zip(wanted, results, strict=True))
@@ -59,7 +65,8 @@ def _named(request: Struct, version: int) -> list[tuple[str | None, TopicId]]:
 
 
 def _refusal(
-    node: BrokerNode,
+    facts: BrokerFacts,
+    metadata: MetadataCache,
     name: str | None,
     topic_id: TopicId,
     times: int,
@@ -80,15 +87,12 @@ def _refusal(
         kind = "name" if name is not None else "id"
         return refuse(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
     if name is None:
-        topic = node.image.topics_by_id.get(topic_id)
+        topic = metadata.image.topics_by_id.get(topic_id)
         if topic is None:
             return None  # only the controller knows for certain that there is none
         guarded = topic.name
     else:
         guarded = name
-    if node.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(guarded)):
+    if facts.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(guarded)):
         return None
     return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-
-
-HANDLED: Final = ((ApiKey.DELETE_TOPICS, handle),)

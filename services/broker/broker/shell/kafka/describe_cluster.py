@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 BROKERS: Final = 1
@@ -19,31 +19,33 @@ FENCED_FROM: Final = 2
 """The first version that can tell a fenced broker (KIP-1073)."""
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Live brokers, and on request the fenced ones. The controller id names a broker that relays to
     the controller.
     """
-    refused = _refusal(node, request, context)
+    refused = _refusal(facts, request, context)
     if refused is not None:
         error_code, message = refused
         return {"error_code": int(error_code), "error_message": message, "brokers": []}
     with_fenced = context.api_version >= FENCED_FROM and request.include_fenced_brokers
     operations = OPERATIONS_NOT_REQUESTED
     if request.include_cluster_authorized_operations:
-        operations = node.authorizer.authorized_operations(context.principal, CLUSTER)
+        operations = facts.authorizer.authorized_operations(context.principal, CLUSTER)
     return {
         "error_code": int(ErrorCode.NONE),
         "error_message": None,
         "endpoint_type": BROKERS,
-        "cluster_id": node.image.cluster_id,
-        "controller_id": int(node.broker_id),
-        "brokers": list(_brokers(node, context.listener, with_fenced=with_fenced)),
+        "cluster_id": metadata.image.cluster_id,
+        "controller_id": int(facts.broker_id),
+        "brokers": list(_brokers(metadata, context.listener, with_fenced=with_fenced)),
         "cluster_authorized_operations": operations,
     }
 
 
 def _refusal(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts, request: Struct, context: RequestContext
 ) -> tuple[ErrorCode, str] | None:
     if request.endpoint_type == CONTROLLERS:
         return (
@@ -55,13 +57,15 @@ def _refusal(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             f"Unsupported endpoint type {request.endpoint_type}",
         )
-    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
     return None
 
 
-def _brokers(node: BrokerNode, listener: str, *, with_fenced: bool) -> Iterator[dict[str, object]]:
-    for broker_id, broker in sorted(node.image.brokers.items()):
+def _brokers(
+    metadata: MetadataCache, listener: str, *, with_fenced: bool
+) -> Iterator[dict[str, object]]:
+    for broker_id, broker in sorted(metadata.image.brokers.items()):
         endpoint = broker.endpoint(listener)
         if endpoint is None or (broker.fenced and not with_fenced):
             continue
@@ -72,6 +76,3 @@ def _brokers(node: BrokerNode, listener: str, *, with_fenced: bool) -> Iterator[
             "rack": broker.rack or None,
             "is_fenced": broker.fenced,
         }
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_CLUSTER, handle),)

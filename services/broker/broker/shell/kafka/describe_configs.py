@@ -5,12 +5,11 @@ together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import topic_name_problem
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.broker_configs import (
@@ -21,12 +20,14 @@ from broker.shell.broker_configs import (
     group_configs_shown,
     topic_configs_shown,
 )
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.config_resources import ConfigResourceType
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One result for each resource asked for; a mistake in one leaves the others answered."""
     results = []
     for resource in request.resources:
@@ -36,7 +37,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             "error_message": None,
         }
         try:
-            shown = _shown(node, resource, context)
+            shown = _shown(facts, metadata, resource, context)
         except TidemarkError as refused:
             answer |= {"error_code": int(refused.code), "error_message": refused.message}
             answer["configs"] = []
@@ -54,21 +55,25 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     return {"results": results}
 
 
-def _shown(node: BrokerNode, resource: Struct, context: RequestContext) -> list[ShownConfig]:
+def _shown(
+    facts: BrokerFacts, metadata: MetadataCache, resource: Struct, context: RequestContext
+) -> list[ShownConfig]:
     """Every key of one resource. Raises TidemarkError when there is no such resource here."""
     if resource.resource_type == ConfigResourceType.TOPIC:
-        return _topic_shown(node, resource.resource_name, context)
+        return _topic_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.BROKER:
-        return _broker_shown(node, resource.resource_name, context)
+        return _broker_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.GROUP:
-        return _group_shown(node, resource.resource_name, context)
+        return _group_shown(facts, metadata, resource.resource_name, context)
     raise TidemarkError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )
 
 
-def _topic_shown(node: BrokerNode, name: str, context: RequestContext) -> list[ShownConfig]:
-    allowed = node.authorizer.authorize(
+def _topic_shown(
+    facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
+) -> list[ShownConfig]:
+    allowed = facts.authorizer.authorize(
         context.principal, Operation.DESCRIBE_CONFIGS, topic_resource(name)
     )
     if not allowed:
@@ -76,39 +81,43 @@ def _topic_shown(node: BrokerNode, name: str, context: RequestContext) -> list[S
     problem = topic_name_problem(name)
     if problem is not None:
         raise TidemarkError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    topic = node.image.topics.get(name)
+    topic = metadata.image.topics.get(name)
     if topic is None:
         raise TidemarkError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic named {name!r}"
         )
-    return topic_configs_shown(node.config, node.image, node.broker_id, topic.configs)
+    return topic_configs_shown(facts.config, metadata.image, facts.broker_id, topic.configs)
 
 
-def _broker_shown(node: BrokerNode, name: str, context: RequestContext) -> list[ShownConfig]:
-    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+def _broker_shown(
+    facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
+) -> list[ShownConfig]:
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     if name == CLUSTER_WIDE:
-        return cluster_configs_shown(type(node.config), node.image)
-    if name != str(node.broker_id):
+        return cluster_configs_shown(type(facts.config), metadata.image)
+    if name != str(facts.broker_id):
         # Only a broker itself knows what it was started with: clients ask each for its own.
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.broker_id} or empty string,"
+            f"Unexpected broker id, expected {facts.broker_id} or empty string,"
             f" but received {name!r}",
         )
-    return broker_configs_shown(node.config, node.image, node.broker_id)
+    return broker_configs_shown(facts.config, metadata.image, facts.broker_id)
 
 
-def _group_shown(node: BrokerNode, name: str, context: RequestContext) -> list[ShownConfig]:
+def _group_shown(
+    facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
+) -> list[ShownConfig]:
     """Of any name: what a group sets is in force from its first member on."""
     if not name:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    if not node.authorizer.authorize(
+    if not facts.authorizer.authorize(
         context.principal, Operation.DESCRIBE_CONFIGS, group_resource(name)
     ):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
-    overrides = node.image.group_configs.get(name, {})
-    return group_configs_shown(node.config, node.image, node.broker_id, overrides)
+    overrides = metadata.image.group_configs.get(name, {})
+    return group_configs_shown(facts.config, metadata.image, facts.broker_id, overrides)
 
 
 def _wanted(shown: Sequence[ShownConfig], names: Sequence[str] | None) -> Sequence[ShownConfig]:
@@ -139,6 +148,3 @@ def _entry(config: ShownConfig, *, with_settings: bool, with_doc: bool) -> dict[
         "config_type": config.type_number,
         "documentation": config.doc if with_doc else None,
     }
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_CONFIGS, handle),)

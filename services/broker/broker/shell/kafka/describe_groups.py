@@ -4,42 +4,46 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, group_resource
 from broker.core.groups.requests import DescribeGroup, DescribeGroupReply
-from broker.shell.kafka.group_calls import GroupNode, ask, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 NOT_FOUND_FROM: Final = 6
 """Before, a group that does not exist was just Dead (KIP-1043)."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One result for each group; what goes wrong with one is its own."""
     rows = []
     for group_id in dict.fromkeys(request.groups):
-        reply = await _describe(node, group_id, context)
+        reply = await _describe(facts, groups, group_id, context)
         operations = OPERATIONS_NOT_REQUESTED
         if request.include_authorized_operations and reply.error_code is ErrorCode.NONE:
-            operations = node.authorizer.authorized_operations(
+            operations = facts.authorizer.authorized_operations(
                 context.principal, group_resource(group_id)
             )
         rows.append({**_row(reply, context), "authorized_operations": operations})
     return {"groups": rows}
 
 
-async def _describe(node: GroupNode, group_id: str, context: RequestContext) -> DescribeGroupReply:
-    if not may(node, context, Operation.DESCRIBE, group_id):
+async def _describe(
+    facts: BrokerFacts, groups: Groups, group_id: str, context: RequestContext
+) -> DescribeGroupReply:
+    if not may(facts, context, Operation.DESCRIBE, group_id):
         return DescribeGroupReply(
             error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id
         )
     if not group_id:
         return DescribeGroupReply(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
-        return await ask(node, group_id, DescribeGroup(group_id), context, DescribeGroupReply)
+        return await ask(groups, group_id, DescribeGroup(group_id), context, DescribeGroupReply)
     except TidemarkError as failure:
         return DescribeGroupReply(
             error_code=failure.code, error_message=failure.message, group_id=group_id
@@ -69,6 +73,3 @@ def _row(reply: DescribeGroupReply, context: RequestContext) -> dict[str, object
             for one in reply.members
         ],
     }
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_GROUPS, handle),)

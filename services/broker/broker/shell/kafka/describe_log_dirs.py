@@ -6,36 +6,43 @@ import os
 from collections.abc import Mapping, Set
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 from broker.storage.log_manager import LogManager
 
 UNKNOWN_BYTES: Final = -1
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    table: PartitionTable,
+    disks: DiskHealth,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """One result for each directory, with all partitions or those asked for; one that is fenced, or
     could not be opened, says KAFKA_STORAGE_ERROR.
     """
-    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
     asked = None
     if request.topics is not None:
         asked = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
-    opened = [path for path in node.config.log_dirs if path not in node.disks.failed_directories]
+    opened = [path for path in facts.config.log_dirs if path not in disks.failed_directories]
     return {
         "error_code": int(ErrorCode.NONE),
         "results": [
-            _directory(node, path, manager, asked)
-            for path, manager in zip(opened, node.disks.log_managers, strict=True)
+            _directory(table, path, manager, asked)
+            for path, manager in zip(opened, disks.log_managers, strict=True)
         ]
-        + [_failed(path) for path in node.disks.failed_directories],
+        + [_failed(path) for path in disks.failed_directories],
     }
 
 
@@ -48,13 +55,13 @@ def _failed(path: str) -> dict[str, object]:
 
 
 def _directory(
-    node: BrokerNode, path: str, manager: LogManager, asked: Mapping[str, Set[int]] | None
+    table: PartitionTable, path: str, manager: LogManager, asked: Mapping[str, Set[int]] | None
 ) -> dict[str, object]:
     log_dir = os.path.abspath(path)
     if manager.fenced is not None:
         return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
-    for hosted in node.table.by_name.values():
+    for hosted in table.by_name.values():
         name, partition = hosted.topic_partition
         wanted = asked is None or partition in asked.get(name, ())
         if wanted and hosted.manager is manager:
@@ -88,6 +95,3 @@ def _space(path: str) -> tuple[int, int]:
     except OSError:  # the directory went away under us: the next write will say so
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_LOG_DIRS, handle),)

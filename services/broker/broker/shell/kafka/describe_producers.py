@@ -6,9 +6,6 @@ asks a broker about all that it hosts.
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
@@ -17,18 +14,21 @@ from tidemark.model.topics import topic_name_problem
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
 from broker.core.producers import ProducerEntry
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, table: PartitionTable, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """For each partition what this broker's replica remembers."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(node, topic.name, partition, context)
+                    _partition(facts, table, topic.name, partition, context)
                     for partition in topic.partition_indexes
                 ],
             }
@@ -38,9 +38,9 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 
 def _partition(
-    node: BrokerNode, topic: str, partition: int, context: RequestContext
+    facts: BrokerFacts, table: PartitionTable, topic: str, partition: int, context: RequestContext
 ) -> dict[str, object]:
-    found = _producers(node, topic, partition, context)
+    found = _producers(facts, table, topic, partition, context)
     if isinstance(found, ErrorCode):
         return {
             "partition_index": partition,
@@ -67,18 +67,15 @@ def _partition(
 
 
 def _producers(
-    node: BrokerNode, topic: str, partition: int, context: RequestContext
+    facts: BrokerFacts, table: PartitionTable, topic: str, partition: int, context: RequestContext
 ) -> tuple[ProducerEntry, ...] | ErrorCode:
-    if not node.authorizer.authorize(context.principal, Operation.READ, topic_resource(topic)):
+    if not facts.authorizer.authorize(context.principal, Operation.READ, topic_resource(topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic_name_problem(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    hosted = node.table.find(topic, NO_TOPIC_ID, partition)
+    hosted = table.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return hosted
     if hosted.partition.role is Role.FAILED:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return hosted.partition.producers.statistics()
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_PRODUCERS, handle),)

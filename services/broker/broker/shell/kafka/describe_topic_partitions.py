@@ -6,15 +6,15 @@ import bisect
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, topic_resource
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 PARTITIONS_MAX: Final = 2_000
@@ -38,16 +38,18 @@ class TopicPage(NamedTuple):
     end: int
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One page; ``next_cursor`` says where the next one begins, and is null on the last."""
-    allowed, refused = _named(node, request, context)
+    allowed, refused = _named(facts, metadata, request, context)
     cursor = None
     if request.cursor is not None:
         cursor = Cursor(request.cursor.topic_name, max(request.cursor.partition_index, 0))
     partitions_max = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
-    counts = {name: len(topic.partitions) for name, topic in node.image.topics.items()}
+    counts = {name: len(topic.partitions) for name, topic in metadata.image.topics.items()}
     pages, next_cursor = page(allowed, counts, cursor, partitions_max)
-    topics = [_topic(node, one, context) for one in pages]
+    topics = [_topic(facts, metadata, one, context) for one in pages]
     if cursor is None:  # told once, on the first page
         topics += [_absent(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
     return {
@@ -89,22 +91,24 @@ def page(
 
 
 def _named(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> tuple[list[str], list[str]]:
     """Sorted names the caller may see, and those it named and may not; no names ask
     for all topics.
     """
-    asked = {topic.name for topic in request.topics} or set(node.image.topics)
+    asked = {topic.name for topic in request.topics} or set(metadata.image.topics)
     may_see = {
         name
         for name in asked
-        if node.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
+        if facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
     }
     return sorted(may_see), sorted(asked - may_see) if request.topics else []
 
 
-def _topic(node: BrokerNode, one: TopicPage, context: RequestContext) -> dict[str, object]:
-    topic = node.image.topics.get(one.name)
+def _topic(
+    facts: BrokerFacts, metadata: MetadataCache, one: TopicPage, context: RequestContext
+) -> dict[str, object]:
+    topic = metadata.image.topics.get(one.name)
     if topic is None:
         valid = topic_name_problem(one.name) is None
         return _absent(
@@ -117,10 +121,10 @@ def _topic(node: BrokerNode, one: TopicPage, context: RequestContext) -> dict[st
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [
-            _partition(node.image, partition, context.listener)
+            _partition(metadata.image, partition, context.listener)
             for partition in topic.partitions[one.first : one.end]
         ],
-        "topic_authorized_operations": node.authorizer.authorized_operations(
+        "topic_authorized_operations": facts.authorizer.authorized_operations(
             context.principal, topic_resource(topic.name)
         ),
     }
@@ -164,6 +168,3 @@ def _absent(name: str, error_code: ErrorCode) -> dict[str, object]:
         "partitions": [],
         "topic_authorized_operations": OPERATIONS_NOT_REQUESTED,
     }
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle),)

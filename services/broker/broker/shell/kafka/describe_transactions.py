@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import may
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.transactions.txn_relay import Described
+from broker.shell.transactions.txn_relay import Described, TxnRelay
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Each id by itself, in the order asked. Topics that the asker may not see are left out."""
     ids = list(dict.fromkeys(request.transactional_ids))
-    permitted = [one for one in ids if may(node, context, Operation.DESCRIBE, one)]
-    described = await node.txn.describe(caller_of(context), permitted) if permitted else []
+    permitted = [one for one in ids if may(facts, context, Operation.DESCRIBE, one)]
+    described = await txn.describe(caller_of(context), permitted) if permitted else []
     found = {one.transactional_id: one for one in described}
     denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return {
         "transaction_states": [
-            _row(node, context, found.get(one, Described(one, denied))) for one in ids
+            _row(facts, context, found.get(one, Described(one, denied))) for one in ids
         ]
     }
 
 
-def _row(node: BrokerNode, context: RequestContext, described: Described) -> dict[str, object]:
+def _row(facts: BrokerFacts, context: RequestContext, described: Described) -> dict[str, object]:
     topics: dict[str, list[int]] = {}
     for topic, partition in described.partitions:
         topics.setdefault(topic, []).append(partition)
-    allowed = node.authorizer.authorize
+    allowed = facts.authorizer.authorize
     return {
         "error_code": int(described.error_code),
         "transactional_id": described.transactional_id,
@@ -49,6 +48,3 @@ def _row(node: BrokerNode, context: RequestContext, described: Described) -> dic
             if allowed(context.principal, Operation.DESCRIBE, topic_resource(topic))
         ],
     }
-
-
-HANDLED: Final = ((ApiKey.DESCRIBE_TRANSACTIONS, handle),)

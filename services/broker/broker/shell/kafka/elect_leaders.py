@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.cluster.controller_relay import by_topic, caller_of
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.controller_relay import ControllerRelay, by_topic, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import write_caller
 
@@ -19,9 +18,11 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, relay: ControllerRelay, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One result for each partition; asked for all, only those that are not as they should be."""
-    if not node.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     election_type = getattr(request, "election_type", PREFERRED) or PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):
@@ -38,7 +39,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         ],
         timeout_ms=request.timeout,
     )
-    relayed = await node.relay.partitions("ElectLeaders", message, request.timeout)
+    relayed = await relay.partitions("ElectLeaders", message, request.timeout)
     return {
         "error_code": int(relayed.error_code),
         "replica_election_results": [
@@ -60,6 +61,3 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 def _failed(code: ErrorCode) -> dict[str, object]:
     return {"error_code": int(code), "replica_election_results": []}
-
-
-HANDLED: Final = ((ApiKey.ELECT_LEADERS, handle),)

@@ -6,22 +6,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
+from broker.shell.transactions.txn_relay import TxnRelay
 
 FENCED_KNOWN_FROM: Final = 2
 TRANSACTIONS_V2_FROM: Final = 5
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Answered once the outcome is durable; markers follow."""
-    refuse_unless_writer(node, context, request.transactional_id)
-    ended = await node.txn.end(
+    refuse_unless_writer(facts, context, request.transactional_id)
+    ended = await txn.end(
         caller_of(context),
         producer_of(request),
         commit=request.committed,
@@ -32,6 +34,3 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         "producer_id": ended.producer_id,
         "producer_epoch": ended.producer_epoch,
     }
-
-
-HANDLED: Final = ((ApiKey.END_TXN, handle),)

@@ -17,26 +17,25 @@ from tidemark.model.errors import ErrorCode
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.fetch_sessions import FetchPlan
 from broker.shell.connection import Connection
-from broker.shell.kafka.fetching import Fetch
+from broker.shell.kafka.fetching import Fetch, FetchParts
 from broker.shell.kafka.replica_fetch import ReplicaFetch
-from broker.shell.node import BrokerNode
 
 TOPIC_IDS_FROM: Final = 13
 
 
 def handle(
-    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
+    parts: FetchParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Read now; answer now, or park until enough is there or the wait is over."""
     request = read_fetch_request(body, header.api_version)
-    plan = _plan(node, connection, header, request)
+    plan = _plan(parts, connection, header, request)
     if isinstance(plan, ErrorCode):
-        node.counters.request_errors[ApiKey.FETCH] += 1
-        parts = write_fetch_response_parts(header.api_version, error_code=int(plan))
-        connection.answer(header, parts[0])
+        parts.counters.request_errors[ApiKey.FETCH] += 1
+        pieces = write_fetch_response_parts(header.api_version, error_code=int(plan))
+        connection.answer(header, pieces[0])
         return
     kind = ReplicaFetch if request.replica_id >= 0 else Fetch
-    fetch = kind(node, connection, header, request, plan)
+    fetch = kind(parts, connection, header, request, plan)
     reads = fetch.first_read()
     if (
         reads.size_bytes >= request.bytes_min
@@ -50,10 +49,10 @@ def handle(
 
 
 def _plan(
-    node: BrokerNode, connection: Connection, header: RequestHeader, request: FetchRequest
+    parts: FetchParts, connection: Connection, header: RequestHeader, request: FetchRequest
 ) -> FetchPlan[FetchPartition] | ErrorCode:
     """What to read, by the request and its session; an error answers the whole request."""
-    if request.replica_id >= 0 and not node.authorizer.authorize(
+    if request.replica_id >= 0 and not parts.facts.authorizer.authorize(
         connection.principal, Operation.CLUSTER_ACTION, CLUSTER
     ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -69,13 +68,13 @@ def _plan(
         for topic, topic_id, partitions in request.forgotten
         for partition in partitions
     ]
-    return node.fetch_sessions.begin(
+    return parts.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         wanted,
         forgotten,
         by_id=header.api_version >= TOPIC_IDS_FROM,
-        now=node.clock.now_ms(),
+        now=parts.facts.clock.now_ms(),
         asker=(
             request.replica_id,
             request.replica_epoch,

@@ -4,6 +4,7 @@ As a consumer's: up to the high watermark.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from tidemark.kafka.fetch import (
@@ -15,20 +16,40 @@ from tidemark.kafka.fetch import (
 from tidemark.kafka.headers import RequestHeader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.core.fetch_sessions import CachedPartition, FetchPlan, PartitionKey
+from broker.core.fetch_sessions import CachedPartition, FetchPlan, FetchSessions, PartitionKey
 from broker.core.parked import READ
 from broker.shell.connection import Connection
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka import leader_hints
-from broker.shell.node import BrokerNode
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.table import PartitionTable
+from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.replies import Part, Reply
 
 READ_COMMITTED: Final = 1
 LEADER_FROM: Final = 12
 _NOTHING: Final = ReadOutcome(ErrorCode.NONE, None, -1, -1, -1)
 _EMPTY: Final[list[tuple[int, int]]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParts:
+    """Parts of the broker that Fetch requests use."""
+
+    facts: BrokerFacts
+    metadata: MetadataCache
+    table: PartitionTable
+    reader: PartitionReader
+    replica_reader: ReplicaReader
+    parked: ParkingLot
+    fetch_sessions: FetchSessions[FetchPartition]
+    counters: BrokerCounters
 
 
 class Read(NamedTuple):
@@ -53,18 +74,18 @@ class Reads(NamedTuple):
 class Fetch:
     """One fetch request on its way to its answer."""
 
-    __slots__ = ("_connection", "_header", "_node", "_plan", "_request")
+    __slots__ = ("_connection", "_header", "_parts", "_plan", "_request")
     parked_as: ClassVar[int] = READ
 
     def __init__(
         self,
-        node: BrokerNode,
+        parts: FetchParts,
         connection: Connection,
         header: RequestHeader,
         request: FetchRequest,
         plan: FetchPlan[FetchPartition],
     ) -> None:
-        self._node = node
+        self._parts = parts
         self._connection = connection
         self._header = header
         self._request = request
@@ -78,15 +99,15 @@ class Fetch:
         """Read every partition that must be looked at, in order, up to the request's bytes; the
         first that has records always gives some.
         """
-        node, request, plan = self._node, self._request, self._plan
-        left = min(request.bytes_max, node.config.fetch_max_bytes)
+        parts, request, plan = self._parts, self._request, self._plan
+        left = min(request.bytes_max, parts.facts.config.fetch_max_bytes)
         allowed = self._allowed()
         reads: list[Read] = []
         size_bytes, failed = 0, False
         for key, want, cached in plan.looks():
             topic, topic_id, partition = key
             refused = allowed(topic, topic_id)
-            hosted = refused or node.table.find(topic, topic_id, partition)
+            hosted = refused or parts.table.find(topic, topic_id, partition)
             if isinstance(hosted, ErrorCode):
                 failed = True
                 reads.append(Read(key, None, _NOTHING._replace(error_code=hosted), cached))
@@ -106,7 +127,7 @@ class Fetch:
             elif (
                 cached is not None
                 and self._rests(hosted, want, cached, outcome)
-                and node.fetch_sessions.mark_idle(cached, self._watched(hosted))
+                and parts.fetch_sessions.mark_idle(cached, self._watched(hosted))
                 and plan.incremental
             ):
                 continue
@@ -128,7 +149,7 @@ class Fetch:
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
     ) -> ReadOutcome:
-        return self._node.reader.read(
+        return self._parts.reader.read(
             hosted,
             want.fetch_offset,
             bytes_max=bytes_max,
@@ -147,17 +168,17 @@ class Fetch:
     def _allowed(self) -> Callable[[str, bytes], ErrorCode | None]:
         """A question asked once for each topic, not once for each partition."""
         known: dict[tuple[str, bytes], ErrorCode | None] = {}
-        node, principal = self._node, self._connection.principal
+        parts, principal = self._parts, self._connection.principal
 
         def ask(topic: str, topic_id: bytes) -> ErrorCode | None:
             if (topic, topic_id) in known:
                 return known[topic, topic_id]
             name = topic
             if not name:
-                image = node.image.topics_by_id.get(TopicId(topic_id))
+                image = parts.metadata.image.topics_by_id.get(TopicId(topic_id))
                 name = image.name if image is not None else ""
             refused = None
-            if name and not node.authorizer.authorize(
+            if name and not parts.facts.authorizer.authorize(
                 principal, Operation.READ, topic_resource(name)
             ):
                 refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -170,11 +191,11 @@ class Fetch:
         """Wait for bytes. Without room to wait the answer goes out as it is."""
         connection = self._connection
         reply = connection.later(self._header)
-        due = InstantMs(self._node.clock.now_ms() + self._request.wait_ms_max)
+        due = InstantMs(self._parts.facts.clock.now_ms() + self._request.wait_ms_max)
         self._park(reply, reads, due)
 
     def _park(self, reply: Reply, reads: Reads, due: InstantMs) -> None:
-        node, connection, request = self._node, self._connection, self._request
+        parts, connection, request = self._parts, self._connection, self._request
         committed_only, session = request.isolation_level == READ_COMMITTED, self._plan.session
         # Neither a marker nor a session says how many bytes became readable.
         looks_again = committed_only or session is not None
@@ -194,12 +215,12 @@ class Fetch:
             else:
                 reply.send(self.answer(found))
 
-        now = node.clock.now_ms()
+        now = parts.facts.clock.now_ms()
         waits_for: list[Hashable] = [*self._waits_as()]
         if session is not None:
             waits_for.append(session)
         waits_for += [self._watched(one.hosted) for one in reads.reads if one.hosted is not None]
-        parked = node.parked.park_fetch(
+        parked = parts.parked.park_fetch(
             waits_for,
             # What becomes readable by a marker is not what was appended: look at every move.
             bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
@@ -212,16 +233,16 @@ class Fetch:
             finish(False)  # noqa: FBT003
             return
         waiting = parked
-        reply.on_gone = lambda: node.parked.cancel(waiting)
+        reply.on_gone = lambda: parts.parked.cancel(waiting)
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
         """Whether something moved, but too little became readable."""
         enough = reads.size_bytes >= self._request.bytes_min or reads.failed
-        return not enough and self._node.clock.now_ms() < due
+        return not enough and self._parts.facts.clock.now_ms() < due
 
     def answer(self, reads: Reads) -> list[Part]:
         """The response's pieces with the records' slices between them."""
-        node, version = self._node, self._header.api_version
+        parts, version = self._parts, self._header.api_version
         session = self._plan.session
         topics: list[tuple[str, bytes, list[FetchPartitionResult]]] = []
         slices: list[tuple[Part, ...]] = []
@@ -240,7 +261,7 @@ class Fetch:
                     continue
             leader = None
             if error_code in leader_hints.HINTED and version >= LEADER_FROM:
-                leader = leader_hints.current_leader(node, *key)
+                leader = leader_hints.current_leader(parts.metadata, *key)
                 if leader is not None:
                     leaders.add(leader[0])
             result = FetchPartitionResult(
@@ -267,7 +288,9 @@ class Fetch:
             throttle_time_ms=self._throttle(reads.size_bytes),
             session_id=session.session_id if session is not None else 0,
             topics=topics,
-            node_endpoints=leader_hints.endpoints(node, self._connection.listener.name, leaders)
+            node_endpoints=leader_hints.endpoints(
+                parts.metadata, self._connection.listener.name, leaders
+            )
             if leaders
             else (),
         )
@@ -283,10 +306,10 @@ class Fetch:
             counters.failed_fetches += 1
 
     def _throttle(self, size_bytes: int) -> int:
-        quotas = self._node.quotas
+        quotas = self._parts.facts.quotas
         if not quotas.enabled:
             return 0
-        now = self._node.clock.now_ms()
+        now = self._parts.facts.clock.now_ms()
         throttle_ms = quotas.fetched(self._connection.principal, size_bytes, now)
         self._connection.mute(throttle_ms)
         return throttle_ms

@@ -11,15 +11,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidemark.codec.java_hash import shard_for_name
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation, group_resource, transactional_id_resource
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.internal_topics import InternalTopics
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 BATCHED_FROM: Final = 4
@@ -29,41 +31,63 @@ TRANSACTION: Final = 1
 _TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    internal_topics: InternalTopics,
+    live: LiveBrokers,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """One answer for each key."""
     if context.api_version >= BATCHED_FROM:
         keys = request.coordinator_keys
-        found = await _coordinators(node, context, request.key_type, keys)
+        found = await _coordinators(
+            facts, metadata, internal_topics, live, context, request.key_type, keys
+        )
         return {"coordinators": [{"key": key, **one} for key, one in zip(keys, found, strict=True)]}
-    (found_one,) = await _coordinators(node, context, request.key_type, [request.key])
+    (found_one,) = await _coordinators(
+        facts, metadata, internal_topics, live, context, request.key_type, [request.key]
+    )
     return found_one
 
 
 async def _coordinators(
-    node: BrokerNode, context: RequestContext, key_type: int, keys: Iterable[str]
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    internal_topics: InternalTopics,
+    live: LiveBrokers,
+    context: RequestContext,
+    key_type: int,
+    keys: Iterable[str],
 ) -> list[dict[str, object]]:
     topic = _TOPICS.get(key_type)
     if topic is None:
         words = "share groups are not served." if key_type == 2 else f"key type {key_type}?"
         return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
-    missing = await node.internal_topics.ensure(context, topic)
+    missing = await internal_topics.ensure(context, topic)
     if missing is not None:
         return [_nobody(missing.code, missing.message) for _ in keys]
-    return [_coordinator(node, context, key_type, key) for key in keys]
+    return [_coordinator(facts, metadata, live, context, key_type, key) for key in keys]
 
 
 def _coordinator(
-    node: BrokerNode, context: RequestContext, key_type: int, key: str
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    live: LiveBrokers,
+    context: RequestContext,
+    key_type: int,
+    key: str,
 ) -> dict[str, object]:
-    allowed = node.authorizer.authorize
+    allowed = facts.authorizer.authorize
     if key_type == GROUP:
         if not allowed(context.principal, Operation.DESCRIBE, group_resource(key)):
             return _nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
-        broker = _leader(node, key)
+        broker = _leader(metadata, key)
     else:
         if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
             return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
-        broker = broker_of_transactional_id(node, key)
+        broker = broker_of_transactional_id(metadata, live, key)
     # None that is fenced, as in Metadata: clients that gave the broker up for that would remember
     # it as the coordinator again.
     endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
@@ -78,20 +102,24 @@ def _coordinator(
     }
 
 
-def _leader(node: BrokerNode, group_id: str) -> BrokerImage | None:
-    topic = node.image.topics.get(CONSUMER_OFFSETS)
+def _leader(metadata: MetadataCache, group_id: str) -> BrokerImage | None:
+    topic = metadata.image.topics.get(CONSUMER_OFFSETS)
     if topic is None:
         return None
     leader: BrokerId = topic.partitions[shard_for_name(group_id, len(topic.partitions))].leader
-    return node.image.brokers.get(leader)
+    return metadata.image.brokers.get(leader)
 
 
-def broker_of_transactional_id(node: BrokerNode, transactional_id: str) -> BrokerImage | None:
+def broker_of_transactional_id(
+    metadata: MetadataCache, live: LiveBrokers, transactional_id: str
+) -> BrokerImage | None:
     """The broker that is named for a transactional id: any could serve it, but the clients of one
     id come to one broker. None while no broker is live.
     """
-    live = sorted(node.live.epochs)
-    return node.image.brokers[live[shard_for_name(transactional_id, len(live))]] if live else None
+    brokers = sorted(live.epochs)
+    if not brokers:
+        return None
+    return metadata.image.brokers[brokers[shard_for_name(transactional_id, len(brokers))]]
 
 
 def _nobody(code: ErrorCode, words: str) -> dict[str, object]:
@@ -102,6 +130,3 @@ def _nobody(code: ErrorCode, words: str) -> dict[str, object]:
         "host": "",
         "port": -1,
     }
-
-
-HANDLED: Final = ((ApiKey.FIND_COORDINATOR, handle),)

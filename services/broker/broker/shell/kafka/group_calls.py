@@ -6,10 +6,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
-from tidemark.model.metadata import ClusterImage
+from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Authorizer, Operation, group_resource, topic_resource
+from broker.core.authorizer import Operation, group_resource, topic_resource
 from broker.core.groups.requests import GroupReply, GroupRequest
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 ReplyT = TypeVar("ReplyT", bound=GroupReply)
@@ -31,25 +32,6 @@ class Groups(Protocol):
         ...
 
 
-class GroupNode(Protocol):
-    """What these handlers need of a broker."""
-
-    @property
-    def groups(self) -> Groups:
-        """The coordinator."""
-        ...
-
-    @property
-    def authorizer(self) -> Authorizer:
-        """Who may do what."""
-        ...
-
-    @property
-    def image(self) -> ClusterImage:
-        """Which topics there are."""
-        ...
-
-
 class NamedTopic(NamedTuple):
     """A topic as the coordinator wants it; without an id it does not exist."""
 
@@ -58,28 +40,28 @@ class NamedTopic(NamedTuple):
 
 
 async def ask(
-    node: GroupNode,
+    groups: Groups,
     group_id: str,
     request: GroupRequest,
     context: RequestContext,
     kind: type[ReplyT],
 ) -> ReplyT:
     """Ask the group's coordinator. Raises TidemarkError."""
-    reply = await node.groups.ask(group_id, request, context)
+    reply = await groups.ask(group_id, request, context)
     assert isinstance(reply, kind), reply
     return reply
 
 
-def may(node: GroupNode, context: RequestContext, operation: Operation, group_id: str) -> bool:
+def may(facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str) -> bool:
     """Whether the asker may do this to the group."""
-    return node.authorizer.authorize(context.principal, operation, group_resource(group_id))
+    return facts.authorizer.authorize(context.principal, operation, group_resource(group_id))
 
 
 def refuse_unless(
-    node: GroupNode, context: RequestContext, operation: Operation, group_id: str
+    facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str
 ) -> None:
     """Raises TidemarkError when the asker may not do this to the group."""
-    if not may(node, context, operation, group_id):
+    if not may(facts, context, operation, group_id):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
@@ -92,9 +74,15 @@ def refuse_error(error_code: ErrorCode) -> None:
 class TopicChoice:
     """Resolves the topics of one request, by id or by name, as its version has them."""
 
-    def __init__(self, node: GroupNode, context: RequestContext, operation: Operation) -> None:
-        self._image = node.image
-        self._authorizer = node.authorizer
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        metadata: MetadataCache,
+        context: RequestContext,
+        operation: Operation,
+    ) -> None:
+        self._image = metadata.image
+        self._authorizer = facts.authorizer
         self._principal = context.principal
         self._operation = operation
 

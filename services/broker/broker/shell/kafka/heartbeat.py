@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import Heartbeat, HeartbeatReply
-from broker.shell.kafka.group_calls import GroupNode, ask, refuse_unless
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, refuse_unless
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One heartbeat."""
-    refuse_unless(node, context, Operation.READ, request.group_id)
+    refuse_unless(facts, context, Operation.READ, request.group_id)
     asked = Heartbeat(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
     )
-    reply = await ask(node, asked.group_id, asked, context, HeartbeatReply)
+    reply = await ask(groups, asked.group_id, asked, context, HeartbeatReply)
     return {"error_code": int(reply.error_code)}
-
-
-HANDLED: Final = ((ApiKey.HEARTBEAT, handle),)

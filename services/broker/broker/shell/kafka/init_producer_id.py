@@ -6,33 +6,41 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_PRODUCER
 from tidemark.model.topics import TRANSACTION_STATE
+from tidemark.runtime.producer_ids import ProducerIds
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.cluster.internal_topics import InternalTopics
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import known_to, may, producer_of
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.transactions.txn_relay import Granted
+from broker.shell.transactions.txn_relay import Granted, TxnRelay
 
 NO_PRODUCER_EPOCH: Final = -1
 FIRST_PRODUCER_EPOCH: Final = 0
 FENCED_KNOWN_FROM: Final = 4
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    internal_topics: InternalTopics,
+    txn: TxnRelay,
+    producer_ids: ProducerIds,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """Without a transactional id, what id the producer had before does not matter."""
-    refused = _refusal(node, request, context)
+    refused = _refusal(facts, request, context)
     if refused is not None:
         granted = Granted(refused)
     elif request.transactional_id is None:
-        granted = await _next_producer(node)
+        granted = await _next_producer(producer_ids)
     else:
-        granted = await _next_session(node, request, context)
+        granted = await _next_session(internal_topics, txn, request, context)
     return {
         "error_code": int(known_to(context.api_version, granted.error_code, FENCED_KNOWN_FROM)),
         "producer_id": granted.producer_id,
@@ -40,34 +48,31 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     }
 
 
-def _refusal(node: BrokerNode, request: Struct, context: RequestContext) -> ErrorCode | None:
+def _refusal(facts: BrokerFacts, request: Struct, context: RequestContext) -> ErrorCode | None:
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST  # both or neither (KIP-360)
     if request.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if request.transactional_id is not None:
-        if not may(node, context, Operation.WRITE, request.transactional_id):
+        if not may(facts, context, Operation.WRITE, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not node.authorizer.authorize(context.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
+    elif not facts.authorizer.authorize(context.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
 
 
-async def _next_producer(node: BrokerNode) -> Granted:
+async def _next_producer(producer_ids: ProducerIds) -> Granted:
     try:
-        producer_id = await node.producer_ids.next()
+        producer_id = await producer_ids.next()
     except TidemarkError as failure:
         return Granted(failure.code)
     return Granted(ErrorCode.NONE, producer_id, FIRST_PRODUCER_EPOCH)
 
 
-async def _next_session(node: BrokerNode, request: Struct, context: RequestContext) -> Granted:
-    missing = await node.internal_topics.ensure(context, TRANSACTION_STATE)
+async def _next_session(
+    internal_topics: InternalTopics, txn: TxnRelay, request: Struct, context: RequestContext
+) -> Granted:
+    missing = await internal_topics.ensure(context, TRANSACTION_STATE)
     if missing is not None:
         return Granted(missing.code)
-    return await node.txn.init(
-        caller_of(context), producer_of(request), request.transaction_timeout
-    )
-
-
-HANDLED: Final = ((ApiKey.INIT_PRODUCER_ID, handle),)
+    return await txn.init(caller_of(context), producer_of(request), request.transaction_timeout)

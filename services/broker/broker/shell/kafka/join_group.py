@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import JoinGroup, JoinGroupReply, JoinProtocol
-from broker.shell.kafka.group_calls import GroupNode, ask, client_host, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, client_host, may
 from broker.shell.request_context import RequestContext
 
 REBALANCE_TIMEOUT_FROM: Final = 1
@@ -24,12 +24,14 @@ SKIPS_ASSIGNMENT_FROM: Final = 9
 """KIP-814."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """As long as the group waits for its members, this waits too."""
-    if not may(node, context, Operation.READ, request.group_id):
+    if not may(facts, context, Operation.READ, request.group_id):
         return _fields(JoinGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), context)
     asked = _join(request, context)
-    return _fields(await ask(node, asked.group_id, asked, context, JoinGroupReply), context)
+    return _fields(await ask(groups, asked.group_id, asked, context, JoinGroupReply), context)
 
 
 def _join(request: Struct, context: RequestContext) -> JoinGroup:
@@ -68,6 +70,3 @@ def _fields(reply: JoinGroupReply, context: RequestContext) -> dict[str, object]
         "member_id": reply.member_id,
         "members": [one._asdict() for one in reply.members],
     }
-
-
-HANDLED: Final = ((ApiKey.JOIN_GROUP, handle),)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import LeaveGroup, LeaveGroupReply, LeavingMember
-from broker.shell.kafka.group_calls import GroupNode, ask, refuse_unless
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, refuse_unless
 from broker.shell.request_context import RequestContext
 
 SEVERAL_FROM: Final = 3
 """From here on several members leave at once, static ones by instance id (KIP-345)."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """A single member's error is that of the whole answer, as its client expects."""
-    refuse_unless(node, context, Operation.READ, request.group_id)
+    refuse_unless(facts, context, Operation.READ, request.group_id)
     several = context.api_version >= SEVERAL_FROM
     members = (
         tuple(
@@ -30,7 +32,7 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
         else (LeavingMember(request.member_id),)
     )
     asked = LeaveGroup(group_id=request.group_id, members=members)
-    reply = await ask(node, asked.group_id, asked, context, LeaveGroupReply)
+    reply = await ask(groups, asked.group_id, asked, context, LeaveGroupReply)
     if several:
         return {"error_code": int(reply.error_code), "members": _members(reply)}
     errors = (reply.error_code, *(one.error_code for one in reply.members))
@@ -46,6 +48,3 @@ def _members(reply: LeaveGroupReply) -> list[dict[str, object]]:
         }
         for one in reply.members
     ]
-
-
-HANDLED: Final = ((ApiKey.LEAVE_GROUP, handle),)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
-from broker.shell.kafka.group_calls import GroupNode, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, may
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Groups of all shards here that the asker may see, by name."""
     asked = ListGroups(tuple(request.states_filter), tuple(request.types_filter))
     found: list[ListedGroup] = []
-    for reply in await node.groups.ask_all(asked):
+    for reply in await groups.ask_all(asked):
         assert isinstance(reply, ListGroupsReply), reply
         found.extend(reply.groups)
-    sees_all = node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER)
+    sees_all = facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER)
     return {
         "error_code": int(ErrorCode.NONE),
         "groups": [
@@ -32,9 +32,6 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
                 "group_type": one.group_type,
             }
             for one in sorted(found)
-            if sees_all or may(node, context, Operation.DESCRIBE, one.group_id)
+            if sees_all or may(facts, context, Operation.DESCRIBE, one.group_id)
         ],
     }
-
-
-HANDLED: Final = ((ApiKey.LIST_GROUPS, handle),)

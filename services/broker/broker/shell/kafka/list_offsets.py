@@ -18,10 +18,11 @@ from tidemark.model.ids import NO_TOPIC_ID
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.list_offsets import FoundOffset, at_mark, at_replica_mark
 from broker.shell.connection import Connection
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.fetching import READ_COMMITTED
-from broker.shell.node import BrokerNode
-from broker.shell.offset_lookup import at_time
 from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.offset_lookup import OffsetLookup
+from broker.shell.partitions.table import PartitionTable
 
 NOT_AVAILABLE_FROM: Final = 5
 DEBUGGING_REPLICA: Final = -2
@@ -34,7 +35,12 @@ the time.
 
 
 def handle(
-    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
+    facts: BrokerFacts,
+    table: PartitionTable,
+    lookup: OffsetLookup,
+    connection: Connection,
+    header: RequestHeader,
+    body: memoryview,
 ) -> None:
     """Answer now if every question is about a mark; else when the last is looked up."""
     version = header.api_version
@@ -47,7 +53,7 @@ def handle(
     for topic, queries in request.topics:
         results: list[ListOffsetsResult] = []
         topics.append((topic, results))
-        allowed = node.authorizer.authorize(
+        allowed = facts.authorizer.authorize(
             connection.principal, Operation.DESCRIBE, topic_resource(topic)
         )
         for query in queries:
@@ -56,7 +62,7 @@ def handle(
             elif asked[topic, query.partition] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                hosted = node.table.find(topic, NO_TOPIC_ID, query.partition)
+                hosted = table.find(topic, NO_TOPIC_ID, query.partition)
                 found = _at_once(hosted, query, request)
                 if found is None and not isinstance(hosted, ErrorCode):
                     timed.append((results, len(results), hosted, query.timestamp))
@@ -69,8 +75,8 @@ def handle(
 
     async def look_up() -> None:
         for results, index, hosted, timestamp in timed:
-            found = await at_time(
-                node, hosted, timestamp, lane=connection, read_committed=committed
+            found = await lookup.at_time(
+                hosted, timestamp, lane=connection, read_committed=committed
             )
             results[index] = _result(version, results[index].partition, found)
         reply.send([write_list_offsets_response(version, topics)])

@@ -5,21 +5,27 @@ Tools ask every broker and put the answers together, so each id is to be in one 
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation
 from broker.shell.cluster.controller_relay import caller_of
+from broker.shell.cluster.live_brokers import LiveBrokers
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.find_coordinator import broker_of_transactional_id
 from broker.shell.kafka.txn_calls import may
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.transactions.txn_relay import ListingFilter
+from broker.shell.transactions.txn_relay import ListingFilter, TxnRelay
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    txn: TxnRelay,
+    live: LiveBrokers,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """What the asker may not see is left out."""
     wanted = ListingFilter(
         tuple(request.state_filters),
@@ -27,7 +33,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
         request.duration_filter,
         request.transactional_id_pattern or "",
     )
-    listed = await node.txn.list_all(caller_of(context), wanted)
+    listed = await txn.list_all(caller_of(context), wanted)
     return {
         "error_code": int(listed.error_code),
         "unknown_state_filters": list(listed.unknown_states),
@@ -38,15 +44,14 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
                 "transaction_state": one.state,
             }
             for one in listed.transactions
-            if _is_ours(node, one.transactional_id)
-            and may(node, context, Operation.DESCRIBE, one.transactional_id)
+            if _is_ours(facts, metadata, live, one.transactional_id)
+            and may(facts, context, Operation.DESCRIBE, one.transactional_id)
         ],
     }
 
 
-def _is_ours(node: BrokerNode, transactional_id: str) -> bool:
-    broker = broker_of_transactional_id(node, transactional_id)
-    return broker is not None and broker.broker_id == node.broker_id
-
-
-HANDLED: Final = ((ApiKey.LIST_TRANSACTIONS, handle),)
+def _is_ours(
+    facts: BrokerFacts, metadata: MetadataCache, live: LiveBrokers, transactional_id: str
+) -> bool:
+    broker = broker_of_transactional_id(metadata, live, transactional_id)
+    return broker is not None and broker.broker_id == facts.broker_id

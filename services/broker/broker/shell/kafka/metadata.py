@@ -21,43 +21,51 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
+from broker.shell.cluster.auto_creation import AutoCreation
 from broker.shell.connection import Connection
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_router import context_of
 
 
 def handle(
-    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    auto_creation: AutoCreation,
+    connection: Connection,
+    header: RequestHeader,
+    body: memoryview,
 ) -> None:
     """Answer from the image; through the controller first when topics are to be created."""
     request = read_metadata_request(body, header.api_version)
     missing: list[str] = []
     if request.topics and request.allow_auto_topic_creation:
         names = [query.topic for query in request.topics]
-        missing = node.auto_creation.to_create(connection.principal, names)
+        missing = auto_creation.to_create(connection.principal, names)
     if not missing:
-        connection.answer(header, _answer(node, connection, header, request))
+        connection.answer(header, _answer(facts, metadata, connection, header, request))
         return
     reply = connection.later(header)
     context = context_of(connection, header)
 
     async def create_first() -> None:
-        refused = await node.auto_creation.create(context, missing)
-        reply.send([_answer(node, connection, header, request, refused)])
+        refused = await auto_creation.create(context, missing)
+        reply.send([_answer(facts, metadata, connection, header, request, refused)])
 
     connection.start(create_first())
 
 
 def _answer(
-    node: BrokerNode,
+    facts: BrokerFacts,
+    metadata: MetadataCache,
     connection: Connection,
     header: RequestHeader,
     request: MetadataRequest,
     refused: dict[str, ErrorCode] | None = None,
 ) -> bytes:
-    image, listener = node.image, connection.listener.name
+    image, listener = metadata.image, connection.listener.name
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(listener)
@@ -66,7 +74,7 @@ def _answer(
                 NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack or None)
             )
     reachable = {broker.node_id for broker in brokers}
-    describe = _Describer(node, connection.principal, request, reachable)
+    describe = _Describer(facts, metadata, connection.principal, request, reachable)
     if request.topics is None:
         topics = [
             describe.topic(topic) for topic in image.topics.values() if describe.allowed(topic.name)
@@ -75,14 +83,14 @@ def _answer(
         topics = [describe.query(query, refused or {}) for query in request.topics]
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
-        operations = node.authorizer.authorized_operations(connection.principal, CLUSTER)
+        operations = facts.authorizer.authorized_operations(connection.principal, CLUSTER)
     return write_metadata_response(
         header.api_version,
         MetadataResponse(
             brokers=brokers,
             cluster_id=image.cluster_id or None,
             # Any live broker relays to the controller, so that this one is as good as another.
-            controller_id=node.broker_id if node.broker_id in reachable else -1,
+            controller_id=facts.broker_id if facts.broker_id in reachable else -1,
             topics=topics,
             cluster_authorized_operations=operations,
         ),
@@ -93,21 +101,25 @@ class _Describer:
     """Turns topics of the image into topics of the answer."""
 
     def __init__(
-        self, node: BrokerNode, principal: str, request: MetadataRequest, reachable: set[int]
+        self,
+        facts: BrokerFacts,
+        metadata: MetadataCache,
+        principal: str,
+        request: MetadataRequest,
+        reachable: set[int],
     ) -> None:
-        self._node = node
+        self._authorizer = facts.authorizer
+        self._image = metadata.image
         self._principal = principal
         self._with_operations = request.include_topic_authorized_operations
         self._reachable = reachable
 
     def allowed(self, name: str) -> bool:
-        return self._node.authorizer.authorize(
-            self._principal, Operation.DESCRIBE, topic_resource(name)
-        )
+        return self._authorizer.authorize(self._principal, Operation.DESCRIBE, topic_resource(name))
 
     def query(self, query: MetadataQuery, refused: dict[str, ErrorCode]) -> MetadataTopic:
         """One topic that was named, by name or by id."""
-        image = self._node.image
+        image = self._image
         if query.topic is None or (not query.topic and query.topic_id != NO_TOPIC_ID):
             found = image.topics_by_id.get(TopicId(query.topic_id))
             if found is None or not self.allowed(found.name):
@@ -128,7 +140,7 @@ class _Describer:
         """One topic that exists."""
         operations = AUTHORIZED_OPERATIONS_OMITTED
         if self._with_operations:
-            operations = self._node.authorizer.authorized_operations(
+            operations = self._authorizer.authorized_operations(
                 self._principal, topic_resource(topic.name)
             )
         return MetadataTopic(
@@ -144,7 +156,7 @@ class _Describer:
         reachable = self._reachable
         error, leader = ErrorCode.NONE, state.leader
         if leader not in reachable:
-            known = self._node.image.brokers.get(BrokerId(leader))
+            known = self._image.brokers.get(BrokerId(leader))
             lacks_listener = known is not None and not known.fenced
             error = (
                 ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import (
@@ -17,8 +17,9 @@ from broker.core.groups.requests import (
     TopicErrors,
     TopicOffsets,
 )
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import (
-    GroupNode,
+    Groups,
     TopicChoice,
     ask,
     refuse_error,
@@ -37,11 +38,17 @@ _OLD_ERRORS: Final = {
 Chosen = TopicOffsets | ErrorCode
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """Topics that are refused here do not hold up the others."""
-    refuse_unless(node, context, Operation.READ, request.group_id)
+    refuse_unless(facts, context, Operation.READ, request.group_id)
     chosen = choose_topics(
-        node, request.topics, context, by_id=context.api_version >= TOPIC_IDS_FROM
+        facts, metadata, request.topics, context, by_id=context.api_version >= TOPIC_IDS_FROM
     )
     asked = OffsetCommit(
         group_id=request.group_id,
@@ -53,7 +60,7 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
     )
     answers: tuple[TopicErrors, ...] = ()
     if asked.topics:
-        reply = await ask(node, asked.group_id, asked, context, OffsetCommitReply)
+        reply = await ask(groups, asked.group_id, asked, context, OffsetCommitReply)
         refuse_error(_told(reply.error_code, context))
         answers = reply.topics
     return {"topics": topic_rows(request.topics, chosen, answers)}
@@ -66,10 +73,15 @@ def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
 
 
 def choose_topics(
-    node: GroupNode, topics: Iterable[Struct], context: RequestContext, *, by_id: bool
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    topics: Iterable[Struct],
+    context: RequestContext,
+    *,
+    by_id: bool,
 ) -> list[Chosen]:
     """For each topic of a commit what is to be committed, or why nothing is."""
-    choice = TopicChoice(node, context, Operation.READ)
+    choice = TopicChoice(facts, metadata, context, Operation.READ)
     return [_choose(choice, topic, by_id=by_id) for topic in topics]
 
 
@@ -113,6 +125,3 @@ def topic_rows(
 def topic_key(topic: Struct) -> dict[str, object]:
     """How the request named the topic: the answer names it the same way."""
     return {key: getattr(topic, key) for key in ("name", "topic_id") if hasattr(topic, key)}
-
-
-HANDLED: Final = ((ApiKey.OFFSET_COMMIT, handle),)

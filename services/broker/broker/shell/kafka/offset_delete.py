@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import OffsetDelete, OffsetDeleteReply, TopicPartitions
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import (
-    GroupNode,
+    Groups,
     TopicChoice,
     ask,
     refuse_error,
@@ -21,18 +20,24 @@ from broker.shell.kafka.offset_commit import topic_rows
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """Topics that are refused here do not hold up the others."""
-    refuse_unless(node, context, Operation.DELETE, request.group_id)
+    refuse_unless(facts, context, Operation.DELETE, request.group_id)
     if not request.group_id:
         refuse_error(ErrorCode.INVALID_GROUP_ID)
-    choice = TopicChoice(node, context, Operation.READ)
+    choice = TopicChoice(facts, metadata, context, Operation.READ)
     chosen = [_choose(choice, topic) for topic in request.topics]
     asked = OffsetDelete(
         group_id=request.group_id,
         topics=tuple(one for one in chosen if isinstance(one, TopicPartitions)),
     )
-    reply = await ask(node, asked.group_id, asked, context, OffsetDeleteReply)
+    reply = await ask(groups, asked.group_id, asked, context, OffsetDeleteReply)
     refuse_error(reply.error_code)
     return {
         "error_code": int(ErrorCode.NONE),
@@ -45,6 +50,3 @@ def _choose(choice: TopicChoice, topic: Struct) -> TopicPartitions | ErrorCode:
     if isinstance(found, ErrorCode):
         return found
     return TopicPartitions(*found, tuple(one.partition_index for one in topic.partitions))
-
-
-HANDLED: Final = ((ApiKey.OFFSET_DELETE, handle),)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import (
@@ -17,8 +17,9 @@ from broker.core.groups.requests import (
     OffsetFetchReply,
     TopicPartitions,
 )
+from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import (
-    GroupNode,
+    Groups,
     NamedTopic,
     TopicChoice,
     ask,
@@ -34,33 +35,53 @@ TOPIC_IDS_FROM: Final = 10
 Chosen = TopicPartitions | ErrorCode
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """What goes wrong with one group is its own."""
     if context.api_version < SEVERAL_FROM:
         group = Struct(
             group_id=request.group_id, topics=request.topics, member_id=None, member_epoch=-1
         )
-        topics = await _group(node, group, request, context)
+        topics = await _group(facts, metadata, groups, group, request, context)
         return {"topics": topics, "error_code": int(ErrorCode.NONE)}
-    return {"groups": [await _row(node, group, request, context) for group in request.groups]}
+    return {
+        "groups": [
+            await _row(facts, metadata, groups, group, request, context) for group in request.groups
+        ]
+    }
 
 
 async def _row(
-    node: GroupNode, group: Struct, request: Struct, context: RequestContext
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    group: Struct,
+    request: Struct,
+    context: RequestContext,
 ) -> dict[str, object]:
     try:
-        topics = await _group(node, group, request, context)
+        topics = await _group(facts, metadata, groups, group, request, context)
     except TidemarkError as refused:
         return {"group_id": group.group_id, "topics": [], "error_code": int(refused.code)}
     return {"group_id": group.group_id, "topics": topics, "error_code": int(ErrorCode.NONE)}
 
 
 async def _group(
-    node: GroupNode, group: Struct, request: Struct, context: RequestContext
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    group: Struct,
+    request: Struct,
+    context: RequestContext,
 ) -> list[dict[str, object]]:
     """The topics of one group's answer. Raises TidemarkError."""
-    refuse_unless(node, context, Operation.DESCRIBE, group.group_id)
-    chosen = None if group.topics is None else _choose(node, group.topics, context)
+    refuse_unless(facts, context, Operation.DESCRIBE, group.group_id)
+    chosen = None if group.topics is None else _choose(facts, metadata, group.topics, context)
     asked = OffsetFetch(
         group_id=group.group_id,
         topics=(
@@ -72,15 +93,17 @@ async def _group(
         member_id=group.member_id,
         member_epoch=group.member_epoch,
     )
-    reply = await ask(node, group.group_id, asked, context, OffsetFetchReply)
+    reply = await ask(groups, group.group_id, asked, context, OffsetFetchReply)
     refuse_error(reply.error_code)
     if chosen is None:
-        return _all_rows(node, reply.topics, context)
+        return _all_rows(facts, metadata, reply.topics, context)
     return _rows(group.topics, chosen, reply.topics)
 
 
-def _choose(node: GroupNode, topics: Iterable[Struct], context: RequestContext) -> list[Chosen]:
-    choice = TopicChoice(node, context, Operation.DESCRIBE)
+def _choose(
+    facts: BrokerFacts, metadata: MetadataCache, topics: Iterable[Struct], context: RequestContext
+) -> list[Chosen]:
+    choice = TopicChoice(facts, metadata, context, Operation.DESCRIBE)
     by_id = context.api_version >= TOPIC_IDS_FROM
     chosen: list[Chosen] = []
     for topic in topics:
@@ -110,12 +133,15 @@ def _rows(
 
 
 def _all_rows(
-    node: GroupNode, fetched: Iterable[FetchedTopic], context: RequestContext
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    fetched: Iterable[FetchedTopic],
+    context: RequestContext,
 ) -> list[dict[str, object]]:
     """One row for each topic in which the group is; those that its asker may not see are left out,
     and so are those that do not exist any more where topics go by id.
     """
-    choice = TopicChoice(node, context, Operation.DESCRIBE)
+    choice = TopicChoice(facts, metadata, context, Operation.DESCRIBE)
     by_id = context.api_version >= TOPIC_IDS_FROM
     rows: list[dict[str, object]] = []
     for topic in fetched:
@@ -137,6 +163,3 @@ def _partitions(offsets: Iterable[FetchedOffset]) -> list[dict[str, object]]:
         }
         for one in offsets
     ]
-
-
-HANDLED: Final = ((ApiKey.OFFSET_FETCH, handle),)

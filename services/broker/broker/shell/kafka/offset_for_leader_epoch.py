@@ -4,26 +4,26 @@ truncation (KIP-320), and for Kafka's way of a follower to (KIP-101).
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, table: PartitionTable, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One answer for each partition asked."""
     return {
         "topics": [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _answer(node, topic.topic, asked, context) for asked in topic.partitions
+                    _answer(facts, table, topic.topic, asked, context) for asked in topic.partitions
                 ],
             }
             for topic in request.topics
@@ -32,11 +32,11 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
 
 
 def _answer(
-    node: BrokerNode, topic: str, asked: Struct, context: RequestContext
+    facts: BrokerFacts, table: PartitionTable, topic: str, asked: Struct, context: RequestContext
 ) -> dict[str, object]:
-    if not _allowed(node, topic, context):
+    if not _allowed(facts, topic, context):
         return _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    hosted = node.table.find(topic, NO_TOPIC_ID, asked.partition)
+    hosted = table.find(topic, NO_TOPIC_ID, asked.partition)
     if isinstance(hosted, ErrorCode):
         return _refused(asked, hosted)
     refused = hosted.partition.epoch_refused(asked.current_leader_epoch)
@@ -53,9 +53,9 @@ def _answer(
     }
 
 
-def _allowed(node: BrokerNode, topic: str, context: RequestContext) -> bool:
+def _allowed(facts: BrokerFacts, topic: str, context: RequestContext) -> bool:
     """A replica may act on the cluster, and then asks about every topic."""
-    principal, authorize = context.principal, node.authorizer.authorize
+    principal, authorize = context.principal, facts.authorizer.authorize
     return authorize(principal, Operation.DESCRIBE, topic_resource(topic)) or authorize(
         principal, Operation.CLUSTER_ACTION, CLUSTER
     )
@@ -68,6 +68,3 @@ def _refused(asked: Struct, code: ErrorCode) -> dict[str, object]:
         "leader_epoch": -1,
         "end_offset": -1,
     }
-
-
-HANDLED: Final = ((ApiKey.OFFSET_FOR_LEADER_EPOCH, handle),)

@@ -4,23 +4,23 @@ from this broker's metadata (KIP-455).
 
 from __future__ import annotations
 
-from typing import Final
-
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.cluster.controller_relay import by_topic, caller_of
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.controller_relay import ControllerRelay, by_topic, caller_of
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import write_caller
 
 
-async def alter(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def alter(
+    facts: BrokerFacts, relay: ControllerRelay, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """One result for each partition; null replicas cancel."""
-    if not node.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
         return _refused("responses")
     allow = getattr(request, "allow_replication_factor_change", True)
     message = pb.AlterReassignmentsRequest(
@@ -38,7 +38,7 @@ async def alter(node: BrokerNode, request: Struct, context: RequestContext) -> d
         timeout_ms=request.timeout,
         allow_replication_factor_change=allow is None or bool(allow),
     )
-    relayed = await node.relay.partitions("AlterReassignments", message, request.timeout)
+    relayed = await relay.partitions("AlterReassignments", message, request.timeout)
     return {
         "allow_replication_factor_change": message.allow_replication_factor_change,
         "error_code": int(relayed.error_code),
@@ -61,16 +61,16 @@ async def alter(node: BrokerNode, request: Struct, context: RequestContext) -> d
 
 
 async def list_ongoing(
-    node: BrokerNode, request: Struct, context: RequestContext
+    facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
     """What moves, of the partitions named, or of all."""
-    if not node.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return _refused("topics")
     wanted = None
     if request.topics is not None:
         wanted = {(one.name, index) for one in request.topics for index in one.partition_indexes}
     topics: list[dict[str, object]] = []
-    for topic in node.image.topics.values():
+    for topic in metadata.image.topics.values():
         moving = [
             {
                 "partition_index": one.partition,
@@ -89,9 +89,3 @@ async def list_ongoing(
 def _refused(results: str) -> dict[str, object]:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return {"error_code": int(code), "error_message": "Authorization failed.", results: []}
-
-
-HANDLED: Final = (
-    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter),
-    (ApiKey.LIST_PARTITION_REASSIGNMENTS, list_ongoing),
-)

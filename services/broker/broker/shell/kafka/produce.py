@@ -27,13 +27,13 @@ from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.shell.connection import Connection
-from broker.shell.inspection import InspectedAppend, must_inspect
 from broker.shell.kafka import leader_hints
-from broker.shell.node import BrokerNode
+from broker.shell.kafka.produce_parts import ProduceParts
 from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
+from broker.shell.partitions.inspection import InspectedAppend, must_inspect
 from broker.shell.replies import Reply
-from broker.shell.verified_append import VerifiedAppend, must_verify
+from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
 
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7
@@ -49,32 +49,32 @@ _RECORD_REFUSED: Final = "the record has no key, which a compacted topic needs"
 
 
 def handle(
-    node: BrokerNode, connection: Connection, header: RequestHeader, body: memoryview
+    parts: ProduceParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Append what the request brings and answer it, now or when it is committed."""
-    if node.parked.is_full and _may_wait(node, read_produce_request(body, header.api_version)):
-        node.counters.requests[ApiKey.PRODUCE] -= 1  # it is counted again when it is taken
-        connection.put_back(node.parked)
+    if parts.parked.is_full and _may_wait(parts, read_produce_request(body, header.api_version)):
+        parts.counters.requests[ApiKey.PRODUCE] -= 1  # it is counted again when it is taken
+        connection.put_back(parts.parked)
         return
     prefix_bytes = connection.produce_prefix_bytes
-    if prefix_bytes and len(body) > prefix_bytes and not node.quotas.enabled:
+    if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.enabled:
         known = connection.repeated_produces.get(bytes(body[:prefix_bytes]))
         if known is not None and known.version == header.api_version:
             records = produce_repeated.records_behind(body, prefix_bytes)
             if records is not None:
-                _handle_repeated(node, connection, header, known, records)
+                _handle_repeated(parts, connection, header, known, records)
                 return
     request = read_produce_request(body, header.api_version)
     if request.transactional_id is None:
         _remember(connection, header.api_version, request)
-    _handle_request(node, connection, header, request, len(body))
+    _handle_request(parts, connection, header, request, len(body))
 
 
-def _may_wait(node: BrokerNode, request: ProduceRequest) -> bool:
+def _may_wait(parts: ProduceParts, request: ProduceRequest) -> bool:
     """Whether the answer may have to wait for what is not known before the append."""
     for topic, topic_id, partitions in request.topics:
         for partition, _ in partitions:
-            hosted = node.table.find(topic, topic_id, partition)
+            hosted = parts.table.find(topic, topic_id, partition)
             if not isinstance(hosted, ErrorCode) and hosted.partition.may_wait(request.acks):
                 return True
     return False
@@ -95,7 +95,7 @@ def _remember(connection: Connection, version: int, request: ProduceRequest) -> 
 
 
 def _handle_repeated(
-    node: BrokerNode,
+    parts: ProduceParts,
     connection: Connection,
     header: RequestHeader,
     known: RepeatedProduce,
@@ -103,16 +103,18 @@ def _handle_repeated(
 ) -> None:
     """As ``_handle_request``, for one batch for a partition that was asked for before."""
     version, acks, timeout_ms, topic, topic_id, partition, _ = known
-    hosted = node.table.find(topic, topic_id, partition)
+    hosted = parts.table.find(topic, topic_id, partition)
     if (
         isinstance(hosted, ErrorCode)
         or hosted.is_internal
-        or not node.authorizer.authorize(connection.principal, Operation.WRITE, hosted.resource)
+        or not parts.facts.authorizer.authorize(
+            connection.principal, Operation.WRITE, hosted.resource
+        )
     ):
-        hosted = _topic_refused(node, connection, topic, topic_id) or hosted
+        hosted = _topic_refused(parts, connection, topic, topic_id) or hosted
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
         hosted.counters.produces += 1
-        outcome = node.appender.append_batch(hosted, records, acks, node.clock.wall_ms())
+        outcome = parts.appender.append_batch(hosted, records, acks, parts.facts.clock.wall_ms())
         error_code, base_offset, _, append_ms, log_start, must_wait, _, _ = outcome
         if not error_code and not must_wait:
             connection.answer(
@@ -123,7 +125,7 @@ def _handle_repeated(
         outcome = None
     results: list[ProducePartitionResult] = []
     request = ProduceRequest(None, acks, timeout_ms, [])
-    produce = _Produce(node, connection, header, request, [(topic, topic_id, results)])
+    produce = _Produce(parts, connection, header, request, [(topic, topic_id, results)])
     if outcome is None or isinstance(hosted, ErrorCode):
         produce.take_unusual(hosted, partition, records, results)
     else:
@@ -133,7 +135,7 @@ def _handle_repeated(
 
 
 def _handle_request(
-    node: BrokerNode,
+    parts: ProduceParts,
     connection: Connection,
     header: RequestHeader,
     request: ProduceRequest,
@@ -144,37 +146,37 @@ def _handle_request(
     Usually every batch is appended and committed at once; what else may come is ``_Produce``'s.
     """
     version = header.api_version
-    acks, now_ms = request.acks, node.clock.wall_ms()
+    acks, now_ms = request.acks, parts.facts.clock.wall_ms()
     topics: list[ProduceTopicResult] = []
     produce: _Produce | None = None
     transactional = request.transactional_id is not None
     for topic, topic_id, partitions in request.topics:
         results: list[ProducePartitionResult] = []
         topics.append((topic, topic_id, results))
-        refused = _topic_refused(node, connection, topic, topic_id)
+        refused = _topic_refused(parts, connection, topic, topic_id)
         for partition, records in partitions:
-            hosted = refused or node.table.find(topic, topic_id, partition)
+            hosted = refused or parts.table.find(topic, topic_id, partition)
             if (
                 isinstance(hosted, ErrorCode)
                 or not _is_usual(hosted, records, version)
                 or (transactional and records is not None and must_verify(hosted, records))
             ):
-                produce = produce or _Produce(node, connection, header, request, topics)
+                produce = produce or _Produce(parts, connection, header, request, topics)
                 produce.take_unusual(hosted, partition, records, results)
                 continue
             hosted.counters.produces += 1
             assert records is not None, "checked by _is_usual"
-            outcome = node.appender.append_batch(hosted, records, acks, now_ms)
+            outcome = parts.appender.append_batch(hosted, records, acks, now_ms)
             error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
             if error_code or must_wait:
-                produce = produce or _Produce(node, connection, header, request, topics)
+                produce = produce or _Produce(parts, connection, header, request, topics)
                 produce.note(outcome, hosted, results)
             results.append(
                 ProducePartitionResult(
                     partition, error_code, base_offset, append_ms, log_start, message
                 )
             )
-    throttle_ms = _throttle(node, connection, size_bytes) if node.quotas.enabled else 0
+    throttle_ms = _throttle(parts, connection, size_bytes) if parts.facts.quotas.enabled else 0
     if produce is not None:
         produce.finish(throttle_ms)
     elif acks != 0:
@@ -191,8 +193,10 @@ def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int)
     )
 
 
-def _throttle(node: BrokerNode, connection: Connection, size_bytes: int) -> int:
-    throttle_ms = node.quotas.produced(connection.principal, size_bytes, node.clock.now_ms())
+def _throttle(parts: ProduceParts, connection: Connection, size_bytes: int) -> int:
+    throttle_ms = parts.facts.quotas.produced(
+        connection.principal, size_bytes, parts.facts.clock.now_ms()
+    )
     connection.mute(throttle_ms)
     return throttle_ms
 
@@ -218,7 +222,7 @@ class _Produce:
         "_due",
         "_failed",
         "_header",
-        "_node",
+        "_parts",
         "_reply",
         "_request",
         "_throttle_ms",
@@ -229,20 +233,20 @@ class _Produce:
 
     def __init__(
         self,
-        node: BrokerNode,
+        parts: ProduceParts,
         connection: Connection,
         header: RequestHeader,
         request: ProduceRequest,
         topics: list[ProduceTopicResult],
     ) -> None:
-        self._node = node
+        self._parts = parts
         self._connection = connection
         self._header = header
         self._request = request
         self._topics = topics
         self._reply: Reply | None = None
         self._waits: list[_Wait] = []
-        self._due = InstantMs(node.clock.now_ms() + request.timeout_ms)
+        self._due = InstantMs(parts.facts.clock.now_ms() + request.timeout_ms)
         self._working = 0
         self._failed = False
         self._throttle_ms = 0
@@ -272,8 +276,8 @@ class _Produce:
             results.append(ProducePartitionResult(partition, NO_ERROR))
             self._run(work, hosted, results)
             return
-        outcome = self._node.appender.append_batch(
-            hosted, records, self._request.acks, self._node.clock.wall_ms()
+        outcome = self._parts.appender.append_batch(
+            hosted, records, self._request.acks, self._parts.facts.clock.wall_ms()
         )
         self.note(outcome, hosted, results)
         results.append(_result(outcome, partition))
@@ -299,7 +303,8 @@ class _Produce:
         acks, transactional_id = self._request.acks, self._request.transactional_id
         if transactional_id is not None and must_verify(hosted, records):
             return VerifiedAppend(
-                self._node,
+                self._parts.verifier,
+                self._parts.inspection,
                 hosted,
                 bytes(records),
                 acks=acks,
@@ -310,7 +315,7 @@ class _Produce:
             )
         if must_inspect(hosted, records, self._connection):
             return InspectedAppend(
-                self._node, hosted, bytes(records), acks=acks, lane=self._connection
+                self._parts.inspection, hosted, bytes(records), acks=acks, lane=self._connection
             )
         return None
 
@@ -342,7 +347,7 @@ class _Produce:
         """Every partition was taken: answer, or hold the answer's place until it can be given."""
         self._throttle_ms = throttle_ms
         if self._failed:
-            self._node.counters.request_errors[ApiKey.PRODUCE] += 1
+            self._parts.counters.request_errors[ApiKey.PRODUCE] += 1
         if self._working or self._waits:
             self._reply = self._connection.later(self._header)
             if not self._working:
@@ -369,18 +374,18 @@ class _Produce:
 
     def _park(self) -> bool:
         """False when there is no room or no time left."""
-        node = self._node
-        now = node.clock.now_ms()
+        parts = self._parts
+        now = parts.facts.clock.now_ms()
         if now >= self._due:
             return False
-        parked = node.parked.park_produce(
+        parked = parts.parked.park_produce(
             [(wait.commit.hosted, wait.commit.end) for wait in self._waits],
             now=now,
             wait_ms=self._due - now,
             wake=self._woken,
         )
         if parked is not None and self._reply is not None:
-            self._reply.on_gone = lambda: node.parked.cancel(parked)
+            self._reply.on_gone = lambda: parts.parked.cancel(parked)
         return parked is not None
 
     def _woken(self, fulfilled: bool) -> None:  # noqa: FBT001 - Parked's callback
@@ -424,11 +429,13 @@ class _Produce:
             for index, result in enumerate(results):
                 if result.error_code not in leader_hints.HINTED:
                     continue
-                hint = leader_hints.current_leader(self._node, topic, topic_id, result.partition)
+                hint = leader_hints.current_leader(
+                    self._parts.metadata, topic, topic_id, result.partition
+                )
                 if hint is not None:
                     results[index] = result._replace(current_leader=hint)
                     leaders.add(hint[0])
-        return leader_hints.endpoints(self._node, self._connection.listener.name, leaders)
+        return leader_hints.endpoints(self._parts.metadata, self._connection.listener.name, leaders)
 
 
 def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
@@ -445,15 +452,17 @@ def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
 
 
 def _topic_refused(
-    node: BrokerNode, connection: Connection, topic: str, topic_id: bytes
+    parts: ProduceParts, connection: Connection, topic: str, topic_id: bytes
 ) -> ErrorCode | None:
     """What the whole topic hears before anything is looked at."""
     if not topic:
-        known = node.image.topics_by_id.get(TopicId(topic_id))
+        known = parts.metadata.image.topics_by_id.get(TopicId(topic_id))
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         topic = known.name
-    if not node.authorizer.authorize(connection.principal, Operation.WRITE, topic_resource(topic)):
+    if not parts.facts.authorizer.authorize(
+        connection.principal, Operation.WRITE, topic_resource(topic)
+    ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else None
 

@@ -12,8 +12,7 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.core.parked import FOLLOWER
 from broker.shell.connection import Connection
-from broker.shell.kafka.fetching import Fetch, Reads
-from broker.shell.node import BrokerNode
+from broker.shell.kafka.fetching import Fetch, FetchParts, Reads
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import Follower
 from broker.shell.replication.replica_reader import Replica
@@ -27,15 +26,15 @@ class ReplicaFetch(Fetch):
 
     def __init__(
         self,
-        node: BrokerNode,
+        parts: FetchParts,
         connection: Connection,
         header: RequestHeader,
         request: FetchRequest,
         plan: FetchPlan[FetchPartition],
     ) -> None:
-        super().__init__(node, connection, header, request, plan)
+        super().__init__(parts, connection, header, request, plan)
         self._replica = Replica(BrokerId(request.replica_id), BrokerEpoch(request.replica_epoch))
-        self._arrived_at: InstantMs | None = node.clock.now_ms()
+        self._arrived_at: InstantMs | None = parts.facts.clock.now_ms()
 
     def first_read(self) -> Reads:
         """Take what the follower has told, and read. A follower whose high watermark is old is
@@ -62,7 +61,7 @@ class ReplicaFetch(Fetch):
     def _read_one(
         self, hosted: HostedPartition, want: FetchPartition, bytes_max: int
     ) -> ReadOutcome:
-        return self._node.replica_reader.read(
+        return self._parts.replica_reader.read(
             hosted,
             want,
             self._replica,
@@ -94,7 +93,7 @@ class ReplicaFetch(Fetch):
         self, hosted: HostedPartition | None, size_bytes: int, error_code: ErrorCode
     ) -> None:
         if hosted is not None:
-            self._node.counters.replication_bytes_out += size_bytes
+            self._parts.counters.replication_bytes_out += size_bytes
 
     def _throttle(self, size_bytes: int) -> int:
         return 0

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import Operation
 from broker.core.groups.requests import MemberAssignment, SyncGroup, SyncGroupReply
-from broker.shell.kafka.group_calls import GroupNode, ask, may
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 PROTOCOL_NAMED_FROM: Final = 5
 """From here on a member says which protocol it thinks was chosen (KIP-559)."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
+) -> dict[str, object]:
     """Waits until the assignment is in the log."""
-    if not may(node, context, Operation.READ, request.group_id):
+    if not may(facts, context, Operation.READ, request.group_id):
         return _fields(SyncGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_NAMED_FROM and not names_protocol:
@@ -35,7 +37,7 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
             MemberAssignment(one.member_id, one.assignment) for one in request.assignments
         ),
     )
-    return _fields(await ask(node, asked.group_id, asked, context, SyncGroupReply))
+    return _fields(await ask(groups, asked.group_id, asked, context, SyncGroupReply))
 
 
 def _fields(reply: SyncGroupReply) -> dict[str, object]:
@@ -45,6 +47,3 @@ def _fields(reply: SyncGroupReply) -> dict[str, object]:
         "protocol_name": reply.protocol_name,
         "assignment": reply.assignment,
     }
-
-
-HANDLED: Final = ((ApiKey.SYNC_GROUP, handle),)

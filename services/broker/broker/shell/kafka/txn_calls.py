@@ -6,22 +6,24 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.authorizer import Operation, transactional_id_resource
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import Producer
 
 
 def may(
-    node: BrokerNode, context: RequestContext, operation: Operation, transactional_id: str
+    facts: BrokerFacts, context: RequestContext, operation: Operation, transactional_id: str
 ) -> bool:
     """Whether the asker may do this to the transactional id."""
     resource = transactional_id_resource(transactional_id)
-    return node.authorizer.authorize(context.principal, operation, resource)
+    return facts.authorizer.authorize(context.principal, operation, resource)
 
 
-def refuse_unless_writer(node: BrokerNode, context: RequestContext, transactional_id: str) -> None:
+def refuse_unless_writer(
+    facts: BrokerFacts, context: RequestContext, transactional_id: str
+) -> None:
     """Raises TidemarkError when the asker may not write in its transactions."""
-    if not may(node, context, Operation.WRITE, transactional_id):
+    if not may(facts, context, Operation.WRITE, transactional_id):
         raise TidemarkError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Authorization failed."
         )

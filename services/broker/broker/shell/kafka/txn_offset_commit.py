@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import Operation, transactional_id_resource
 from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
-from broker.shell.kafka.group_calls import GroupNode, ask, refuse_error, refuse_unless
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.group_calls import Groups, ask, refuse_error, refuse_unless
 from broker.shell.kafka.offset_commit import choose_topics, topic_rows
 from broker.shell.request_context import RequestContext
 
@@ -21,13 +22,19 @@ ABORTABLE_KNOWN_FROM: Final = 4
 """From here on the coordinator's partition joins the transaction by this very request (KIP-890)."""
 
 
-async def handle(node: GroupNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    groups: Groups,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """Topics that are refused here do not hold up the others."""
     transaction = transactional_id_resource(request.transactional_id)
-    if not node.authorizer.authorize(context.principal, Operation.WRITE, transaction):
+    if not facts.authorizer.authorize(context.principal, Operation.WRITE, transaction):
         refuse_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    refuse_unless(node, context, Operation.READ, request.group_id)
-    chosen = choose_topics(node, request.topics, context, by_id=False)
+    refuse_unless(facts, context, Operation.READ, request.group_id)
+    chosen = choose_topics(facts, metadata, request.topics, context, by_id=False)
     asked = TxnOffsetCommit(
         group_id=request.group_id,
         topics=tuple(one for one in chosen if isinstance(one, TopicOffsets)),
@@ -42,21 +49,18 @@ async def handle(node: GroupNode, request: Struct, context: RequestContext) -> d
     )
     reply = OffsetCommitReply(error_code=ErrorCode.NONE)
     if asked.topics:
-        reply = await _commit(node, asked, context)
+        reply = await _commit(groups, asked, context)
         refuse_error(reply.error_code)
     return {"topics": topic_rows(request.topics, chosen, reply.topics)}
 
 
 async def _commit(
-    node: GroupNode, asked: TxnOffsetCommit, context: RequestContext
+    groups: Groups, asked: TxnOffsetCommit, context: RequestContext
 ) -> OffsetCommitReply:
     try:
-        return await ask(node, asked.group_id, asked, context, OffsetCommitReply)
+        return await ask(groups, asked.group_id, asked, context, OffsetCommitReply)
     except TidemarkError as failure:
         is_loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if is_loading and context.api_version < LOADING_KNOWN_FROM:
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
         raise
-
-
-HANDLED: Final = ((ApiKey.TXN_OFFSET_COMMIT, handle),)

@@ -5,30 +5,39 @@ Coordinators write theirs through TransactionMarkers (gRPC), and this is the sam
 
 from __future__ import annotations
 
-from typing import Final
-
 from tidemark.codec.control_record import EndTxnMarker
-from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import CLUSTER, Operation
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
-from broker.shell.rpc.transaction_markers import BUMPED_FROM, Ending, Written, settled, write_marker
+from broker.shell.transactions.marker_writer import BUMPED_FROM, Ending, MarkerWriter, Written
 
 
-async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> dict[str, object]:
+async def handle(
+    facts: BrokerFacts,
+    table: PartitionTable,
+    markers: MarkerWriter,
+    request: Struct,
+    context: RequestContext,
+) -> dict[str, object]:
     """Every marker is appended before the first is waited for."""
-    if not (_may(node, context, Operation.ALTER) or _may(node, context, Operation.CLUSTER_ACTION)):
+    if not (
+        _may(facts, context, Operation.ALTER) or _may(facts, context, Operation.CLUSTER_ACTION)
+    ):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     written = [
         [
             (
                 topic.name,
-                [(one, _write(node, marker, topic.name, one)) for one in topic.partition_indexes],
+                [
+                    (one, _write(table, markers, marker, topic.name, one))
+                    for one in topic.partition_indexes
+                ],
             )
             for topic in marker.topics
         ]
@@ -39,7 +48,7 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
             {
                 "producer_id": marker.producer_id,
                 "topics": [
-                    {"name": topic, "partitions": [await _row(node, *one) for one in partitions]}
+                    {"name": topic, "partitions": [await _row(markers, *one) for one in partitions]}
                     for topic, partitions in topics
                 ],
             }
@@ -48,12 +57,14 @@ async def handle(node: BrokerNode, request: Struct, context: RequestContext) -> 
     }
 
 
-def _may(node: BrokerNode, context: RequestContext, operation: Operation) -> bool:
-    return node.authorizer.authorize(context.principal, operation, CLUSTER)
+def _may(facts: BrokerFacts, context: RequestContext, operation: Operation) -> bool:
+    return facts.authorizer.authorize(context.principal, operation, CLUSTER)
 
 
-def _write(node: BrokerNode, marker: Struct, topic: str, partition: int) -> Written:
-    hosted = node.table.find(topic, NO_TOPIC_ID, partition)
+def _write(
+    table: PartitionTable, markers: MarkerWriter, marker: Struct, topic: str, partition: int
+) -> Written:
+    hosted = table.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return Written(hosted, "")
     ending = Ending(
@@ -61,12 +72,9 @@ def _write(node: BrokerNode, marker: Struct, topic: str, partition: int) -> Writ
         EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
         marker.transaction_version >= BUMPED_FROM,
     )
-    return write_marker(node, hosted, ending)
+    return markers.write(hosted, ending)
 
 
-async def _row(node: BrokerNode, partition: int, written: Written) -> dict[str, object]:
-    code, _ = await settled(node, written)
+async def _row(markers: MarkerWriter, partition: int, written: Written) -> dict[str, object]:
+    code, _ = await markers.settled(written)
     return {"partition_index": partition, "error_code": int(code)}
-
-
-HANDLED: Final = ((ApiKey.WRITE_TXN_MARKERS, handle),)

@@ -4,14 +4,20 @@ Names are those that Kafka's public dashboards use (JMX exporter, lower case).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
+from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.shell.counters import BrokerCounters
+from broker.shell.limits import ConnectionLimits
 from broker.shell.metrics import replication
-from broker.shell.node import BrokerNode
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.table import PartitionTable
 
 _TOPIC_COUNTERS = (
     ("messagesin", "records_in", "records appended"),
@@ -24,22 +30,43 @@ _TOPIC_COUNTERS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Objects whose counters and state are shown."""
+
+    counters: BrokerCounters
+    metadata: MetadataCache
+    table: PartitionTable
+    disks: DiskHealth
+    parked: ParkingLot
+    fetch_sessions: Sized
+    limits: ConnectionLimits
+    has_lease: Callable[[], bool]
+
+
 class BrokerCollector(Collector):
     """Reads the counters and the node's state at each scrape."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
         """All families of this broker."""
+        measured = self._measured
         yield from self._topics()
         yield from self._requests()
-        yield from replication.families(self._node)
+        yield from replication.families(
+            measured.metadata,
+            measured.table,
+            measured.disks,
+            measured.counters,
+            measured.has_lease,
+        )
         yield from self._network()
         yield from self._logs()
 
     def _topics(self) -> Iterator[Metric]:
-        counters = dict(self._node.counters.topics)
+        counters = dict(self._measured.counters.topics)
         for name, attribute, doc in _TOPIC_COUNTERS:
             family = CounterMetricFamily(
                 f"kafka_server_brokertopicmetrics_{name}", doc, labels=["topic"]
@@ -56,7 +83,7 @@ class BrokerCollector(Collector):
             "requests that needed an internal topic for which there are too few brokers",
             labels=["topic"],
         )
-        for topic, refusals in self._node.counters.internal_topics_refused.items():
+        for topic, refusals in self._measured.counters.internal_topics_refused.items():
             refused.add_metric([topic], refusals.count)
         yield refused
 
@@ -71,24 +98,24 @@ class BrokerCollector(Collector):
         )
         for key in ApiKey:
             name = _api_name(key)
-            count = self._node.counters.requests[key]
+            count = self._measured.counters.requests[key]
             if count:
                 served.add_metric([name], count)
-                errors.add_metric([name], self._node.counters.request_errors[key])
+                errors.add_metric([name], self._measured.counters.request_errors[key])
         yield served
         yield errors
 
     def _network(self) -> Iterator[Metric]:
-        node, counters, parked = self._node, self._node.counters, self._node.parked
+        measured, counters, parked = self._measured, self._measured.counters, self._measured.parked
         yield GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count",
             "open connections",
-            value=node.limits.connections,
+            value=measured.limits.connections,
         )
         yield GaugeMetricFamily(
             "tidemark_buffers_bytes",
             "receive buffers of all connections",
-            value=node.limits.buffered_bytes,
+            value=measured.limits.buffered_bytes,
         )
         yield GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
@@ -98,7 +125,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "kafka_server_fetchsessioncache_numincrementalfetchsessions",
             "fetch sessions",
-            value=len(node.fetch_sessions),
+            value=len(measured.fetch_sessions),
         )
         yield GaugeMetricFamily(
             "tidemark_tasks", "asyncio tasks of the event loop", value=_task_count()
@@ -137,7 +164,7 @@ class BrokerCollector(Collector):
         ends = GaugeMetricFamily(
             "kafka_log_log_logendoffset", "next offset", labels=["topic", "partition"]
         )
-        for (topic, partition), one in dict(self._node.table.by_name).items():
+        for (topic, partition), one in dict(self._measured.table.by_name).items():
             labels = [topic, str(partition)]
             sizes.add_metric(labels, one.log.size_bytes)
             starts.add_metric(labels, one.partition.log_start)

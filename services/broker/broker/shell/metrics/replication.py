@@ -1,12 +1,15 @@
 """What is measured of replication and leadership, under the names of Kafka's ReplicaManager."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.partition import Partition, Role
-from broker.shell.node import BrokerNode
+from broker.shell.counters import BrokerCounters
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.table import PartitionTable
 
 _DOCS = {
     "leadercount": "partitions led",
@@ -18,18 +21,21 @@ _DOCS = {
 }
 
 
-def families(node: BrokerNode) -> Iterator[Metric]:
+def families(
+    metadata: MetadataCache,
+    table: PartitionTable,
+    disks: DiskHealth,
+    counters: BrokerCounters,
+    has_lease: Callable[[], bool],
+) -> Iterator[Metric]:
     """All families, from the partitions as they stand."""
     counts: Counter[str] = Counter()
-    for hosted in node.table.by_name.values():
-        counts.update(_states(node, hosted.partition))
+    for hosted in table.by_name.values():
+        counts.update(_states(metadata, hosted.partition))
     prefix = "kafka_server_replicamanager"
-    yield GaugeMetricFamily(
-        f"{prefix}_partitioncount", "partitions hosted", len(node.table.by_name)
-    )
+    yield GaugeMetricFamily(f"{prefix}_partitioncount", "partitions hosted", len(table.by_name))
     for name, doc in _DOCS.items():
         yield GaugeMetricFamily(f"{prefix}_{name}", doc, counts[name])
-    counters = node.counters
     for name, value, doc in (
         (f"{prefix}_isrexpands", counters.isr_expands, "replicas that came into an ISR"),
         (f"{prefix}_isrshrinks", counters.isr_shrinks, "times that an ISR lost a replica"),
@@ -47,27 +53,27 @@ def families(node: BrokerNode) -> Iterator[Metric]:
     ):
         yield CounterMetricFamily(name, doc, value)
     yield GaugeMetricFamily(
-        "tidemark_lease_held", "1 while nobody else can lead what is led here", node.has_lease()
+        "tidemark_lease_held", "1 while nobody else can lead what is led here", has_lease()
     )
-    yield _follower_lags(node)
+    yield _follower_lags(table)
     yield GaugeMetricFamily(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "log directories fenced, or not opened",
-        node.disks.offline_directories,
+        disks.offline_directories,
     )
-    damaged = sum(1 for hosted in node.table.by_name.values() if hosted.log.damage is not None)
+    damaged = sum(1 for hosted in table.by_name.values() if hosted.log.damage is not None)
     yield GaugeMetricFamily(
         "tidemark_replicas_damaged", "hosted partitions whose log is known to be damaged", damaged
     )
 
 
-def _states(node: BrokerNode, partition: Partition) -> list[str]:
+def _states(metadata: MetadataCache, partition: Partition) -> list[str]:
     """Which of the counts this partition belongs to."""
     if partition.role is not Role.LEADER:
         return [] if partition.role is Role.FOLLOWER else ["offlinereplicacount"]
     name, number = partition.topic_partition
     in_sync = len(partition.isr)
-    topic = node.image.topics.get(name)
+    topic = metadata.image.topics.get(name)
     states = topic.partitions if topic is not None else ()
     belongs = {
         "leadercount": True,
@@ -79,14 +85,14 @@ def _states(node: BrokerNode, partition: Partition) -> list[str]:
     return [name for name, does in belongs.items() if does]
 
 
-def _follower_lags(node: BrokerNode) -> GaugeMetricFamily:
+def _follower_lags(table: PartitionTable) -> GaugeMetricFamily:
     """Of each follower of each led partition."""
     lags = GaugeMetricFamily(
         "tidemark_follower_lag_offsets",
         "offsets between the log's end and what a follower has",
         labels=["topic", "partition", "replica"],
     )
-    for hosted in node.table.by_name.values():
+    for hosted in table.by_name.values():
         name, number = hosted.topic_partition
         for replica, progress in hosted.partition.progress.items():
             lag = hosted.partition.log_end - max(progress.log_end, 0)

@@ -29,8 +29,8 @@ from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.replication.applying import set_log_start, truncate
-from broker.shell.replication.follower_throttle import FollowerThrottle
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
+from broker.shell.replication.throttles import FollowerThrottle
 from broker.storage.directory import LogDamagedError
 
 log = logging.getLogger(__name__)

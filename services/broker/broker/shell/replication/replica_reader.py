@@ -14,8 +14,8 @@ from broker.core.partition import FollowerFetch
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
-from broker.shell.partitions.suspects import Suspects
-from broker.shell.replication.leader_throttle import LeaderThrottle
+from broker.shell.replication.suspects import Suspects
+from broker.shell.replication.throttles import LeaderThrottle
 
 _NO_ERROR = ErrorCode.NONE
 

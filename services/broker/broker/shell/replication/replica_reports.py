@@ -29,8 +29,8 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.hosting import Hosting
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
-from broker.shell.partitions.suspects import Suspects
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.replication.suspects import Suspects
 
 log = logging.getLogger(__name__)
 

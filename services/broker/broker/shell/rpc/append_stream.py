@@ -3,6 +3,7 @@ same order.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import iterate_headers
@@ -12,14 +13,18 @@ from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
 from broker.core.parked import INTERNAL, WRITE
-from broker.shell.inspection import InspectedAppend, must_inspect
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
+from broker.shell.partitions.inspection import InspectedAppend, Inspection, must_inspect
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.owned_append import append_owned
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
-from broker.shell.verified_append import VerifiedAppend
+from broker.shell.transactions.txn_verifier import TxnVerifier
+from broker.shell.transactions.verified_append import VerifiedAppend
 from broker.shell.wire_mapping import AppendCommand, read_append
 
 APPENDS_IN_FLIGHT_MAX: Final = 256
@@ -27,6 +32,19 @@ APPENDS_IN_FLIGHT_MAX: Final = 256
 
 COMMIT_WAIT_MS: Final = 30_000
 """How long an append waits for the in-sync replicas where the client does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendParts:
+    """Parts of the broker that Append streams use."""
+
+    facts: BrokerFacts
+    table: PartitionTable
+    appender: PartitionAppender
+    parked: ParkingLot
+    inspection: Inspection
+    verifier: TxnVerifier | None
+    """None: transaction.partition.verification.enable is off."""
 
 
 class PendingAnswer(NamedTuple):
@@ -43,9 +61,13 @@ class AppendStream:
     """Two loops under one parent: one reads and appends, one answers."""
 
     def __init__(
-        self, node: BrokerNode, bytes_in_flight: ByteBudget, caller: Caller, context: StreamContext
+        self,
+        parts: AppendParts,
+        bytes_in_flight: ByteBudget,
+        caller: Caller,
+        context: StreamContext,
     ) -> None:
-        self._node = node
+        self._parts = parts
         self._bytes_in_flight = bytes_in_flight
         self._caller = caller
         self._context = context
@@ -74,24 +96,26 @@ class AppendStream:
         command = read_append(request)
         if isinstance(command, ErrorCode):
             return _refused(request.correlation_id, command, "the partition is not named rightly")
-        node = self._node
-        hosted = node.table.find(command.topic, command.topic_id, command.partition)
+        parts = self._parts
+        hosted = parts.table.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             return _refused(command.correlation_id, hosted, None)
         resource = hosted.resource
-        if not node.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
+        if not parts.facts.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
             return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         hosted.counters.produces += 1
         if hosted.is_internal:
-            outcome = append_owned(node, hosted, command, self._caller.principal)
+            outcome = append_owned(
+                parts.facts, parts.appender, hosted, command, self._caller.principal
+            )
         else:
-            if node.parked.is_full and hosted.partition.may_wait(command.acks):
-                await node.parked.wait_room()
+            if parts.parked.is_full and hosted.partition.may_wait(command.acks):
+                await parts.parked.wait_room()
             outcome = await self._write(hosted, command)
         throttle_ms = 0
-        if node.quotas.enabled:
-            throttle_ms = node.quotas.produced(
-                self._caller.principal, len(command.batches), node.clock.now_ms()
+        if parts.facts.quotas.enabled:
+            throttle_ms = parts.facts.quotas.produced(
+                self._caller.principal, len(command.batches), parts.facts.clock.now_ms()
             )
         if not outcome.must_wait:
             return PendingAnswer(command.correlation_id, outcome, throttle_ms, None)
@@ -126,7 +150,8 @@ class AppendStream:
         """Once a worker, or the coordinator of its transaction, has seen it if that must be."""
         if command.transactional_id:
             return await VerifiedAppend(
-                self._node,
+                self._parts.verifier,
+                self._parts.inspection,
                 hosted,
                 bytes(batch),
                 acks=command.acks,
@@ -137,7 +162,7 @@ class AppendStream:
             ).run()
         if must_inspect(hosted, batch, self._caller.peer):
             return await InspectedAppend(
-                self._node,
+                self._parts.inspection,
                 hosted,
                 bytes(batch),
                 acks=command.acks,
@@ -150,12 +175,12 @@ class AppendStream:
         self, hosted: HostedPartition, command: AppendCommand, batches: memoryview
     ) -> AppendOutcome:
         """The message's memory is immutable: the one copy made here is the one that is patched."""
-        return self._node.appender.append(
+        return self._parts.appender.append(
             hosted,
             memoryview(bytearray(batches)),
             acks=command.acks,
             leader_epoch_expected=command.leader_epoch,
-            now_ms=self._node.clock.wall_ms(),
+            now_ms=self._parts.facts.clock.wall_ms(),
         )
 
     def _park(self, commit: CommitWait, command: AppendCommand) -> asyncio.Future[bool]:
@@ -166,9 +191,9 @@ class AppendStream:
             if not committed.done():
                 committed.set_result(fulfilled)
 
-        parked = self._node.parked.park_produce(
+        parked = self._parts.parked.park_produce(
             [(commit.hosted, commit.end)],
-            now=self._node.clock.now_ms(),
+            now=self._parts.facts.clock.now_ms(),
             wait_ms=command.timeout_ms or COMMIT_WAIT_MS,
             wake=wake,
             kind=INTERNAL if commit.hosted.is_internal else WRITE,
@@ -176,7 +201,7 @@ class AppendStream:
         if parked is None:  # the broker stops
             committed.set_result(False)
         else:
-            committed.add_done_callback(lambda _: self._node.parked.cancel(parked))
+            committed.add_done_callback(lambda _: self._parts.parked.cancel(parked))
         return committed
 
     async def _answer(self) -> None:

@@ -9,65 +9,121 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, NO_PRODUCER
 from tidemark.model.metadata import PartitionImage
 from tidemark.model.topics import topic_name_problem
+from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.producer_ids import ProducerIds
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.auto_creation import AutoCreation
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import Caller
 
 CLIENT_LISTENER: Final = "CLIENT"
 
 
-def describe_endpoints(node: BrokerNode, caller: Caller) -> pb.DescribeEndpointsResponse:
-    """Every live broker, as advertised."""
-    if not node.authorizer.authorize(caller.principal, Operation.DESCRIBE, CLUSTER):
-        return pb.DescribeEndpointsResponse(cluster_id=node.image.cluster_id)
-    brokers = []
-    for broker in node.image.brokers.values():
-        endpoint = broker.endpoint(CLIENT_LISTENER)
-        if broker.fenced:
-            continue
-        brokers.append(
-            pb.DescribeEndpointsResponse.Broker(
-                broker_id=broker.broker_id,
-                grpc_endpoint=broker.grpc_endpoint,
-                kafka_host=endpoint.host if endpoint else "",
-                kafka_port=endpoint.port if endpoint else 0,
-                rack=broker.rack or "",
+class Descriptions:
+    """Answers DescribeEndpoints, DescribeTopics and InitProducerId."""
+
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        metadata: MetadataCache,
+        auto_creation: AutoCreation,
+        producer_ids: ProducerIds,
+    ) -> None:
+        self._facts = facts
+        self._metadata = metadata
+        self._auto_creation = auto_creation
+        self._producer_ids = producer_ids
+
+    def describe_endpoints(self, caller: Caller) -> pb.DescribeEndpointsResponse:
+        """Every live broker, as advertised."""
+        if not self._facts.authorizer.authorize(caller.principal, Operation.DESCRIBE, CLUSTER):
+            return pb.DescribeEndpointsResponse(cluster_id=self._metadata.image.cluster_id)
+        brokers = []
+        for broker in self._metadata.image.brokers.values():
+            endpoint = broker.endpoint(CLIENT_LISTENER)
+            if broker.fenced:
+                continue
+            brokers.append(
+                pb.DescribeEndpointsResponse.Broker(
+                    broker_id=broker.broker_id,
+                    grpc_endpoint=broker.grpc_endpoint,
+                    kafka_host=endpoint.host if endpoint else "",
+                    kafka_port=endpoint.port if endpoint else 0,
+                    rack=broker.rack or "",
+                )
             )
+        return pb.DescribeEndpointsResponse(
+            cluster_id=self._metadata.image.cluster_id, brokers=brokers
         )
-    return pb.DescribeEndpointsResponse(cluster_id=node.image.cluster_id, brokers=brokers)
 
+    async def describe_topics(
+        self, caller: Caller, request: pb.DescribeTopicsRequest
+    ) -> pb.DescribeTopicsResponse:
+        """The topics asked for, in their order, or all; created first where that is allowed."""
+        refused: dict[str, ErrorCode] = {}
+        if request.allow_auto_topic_creation:
+            missing = self._auto_creation.to_create(caller.principal, request.topics)
+            if missing:
+                refused = await self._auto_creation.create(
+                    _context(caller, request.client_id), missing
+                )
+        names = list(request.topics) or sorted(self._metadata.image.topics)
+        topics = [self._topic(caller, name, refused) for name in names]
+        if not request.topics:
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics = [topic for topic in topics if topic.error_code != denied]
+        return pb.DescribeTopicsResponse(topics=topics)
 
-async def describe_topics(
-    node: BrokerNode, caller: Caller, request: pb.DescribeTopicsRequest
-) -> pb.DescribeTopicsResponse:
-    """The topics asked for, in their order, or all; created first where that is allowed."""
-    refused: dict[str, ErrorCode] = {}
-    if request.allow_auto_topic_creation:
-        missing = node.auto_creation.to_create(caller.principal, request.topics)
-        if missing:
-            refused = await node.auto_creation.create(_context(caller, request.client_id), missing)
-    names = list(request.topics) or sorted(node.image.topics)
-    topics = [_topic(node, caller, name, refused) for name in names]
-    if not request.topics:
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topics = [topic for topic in topics if topic.error_code != denied]
-    return pb.DescribeTopicsResponse(topics=topics)
+    async def init_producer_id(
+        self, caller: Caller, _request: pb.InitProducerIdRequest
+    ) -> pb.InitProducerIdResponse:
+        """A new producer id with epoch 0 (KIP-98)."""
+        if not self._facts.authorizer.authorize(
+            caller.principal, Operation.IDEMPOTENT_WRITE, CLUSTER
+        ):
+            return _no_producer(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "may not write idempotently"
+            )
+        try:
+            producer_id = await self._producer_ids.next()
+        except TidemarkError as failure:
+            return _no_producer(failure.code, failure.message)
+        return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
+    def _topic(
+        self, caller: Caller, name: str, refused: dict[str, ErrorCode]
+    ) -> pb.DescribeTopicsResponse.Topic:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return _absent(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if not self._facts.authorizer.authorize(
+            caller.principal, Operation.DESCRIBE, topic_resource(name)
+        ):
+            return _absent(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not be described")
+        found = self._metadata.image.topics.get(name)
+        if found is None:
+            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return _absent(name, code, f"topic {name!r} does not exist")
+        return pb.DescribeTopicsResponse.Topic(
+            topic=name,
+            topic_id=found.topic_id,
+            partitions=[self._partition(state) for state in found.partitions],
+        )
 
-async def init_producer_id(
-    node: BrokerNode, caller: Caller, _request: pb.InitProducerIdRequest
-) -> pb.InitProducerIdResponse:
-    """A new producer id with epoch 0 (KIP-98)."""
-    if not node.authorizer.authorize(caller.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
-        return _no_producer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "may not write idempotently")
-    try:
-        producer_id = await node.producer_ids.next()
-    except TidemarkError as failure:
-        return _no_producer(failure.code, failure.message)
-    return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    def _partition(self, state: PartitionImage) -> pb.DescribeTopicsResponse.Partition:
+        leader = self._metadata.image.brokers.get(state.leader)
+        led = leader is not None and not leader.fenced
+        return pb.DescribeTopicsResponse.Partition(
+            partition=state.partition,
+            error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+            leader=state.leader if led else NO_BROKER,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+        )
 
 
 def _no_producer(code: ErrorCode, message: str) -> pb.InitProducerIdResponse:
@@ -80,37 +136,5 @@ def _context(caller: Caller, client_id: str) -> RequestContext:
     return RequestContext(caller.principal, client_id, 0, 0, "GRPC", caller.peer, caller.request_id)
 
 
-def _topic(
-    node: BrokerNode, caller: Caller, name: str, refused: dict[str, ErrorCode]
-) -> pb.DescribeTopicsResponse.Topic:
-    problem = topic_name_problem(name)
-    if problem is not None:
-        return _absent(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if not node.authorizer.authorize(caller.principal, Operation.DESCRIBE, topic_resource(name)):
-        return _absent(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not be described")
-    found = node.image.topics.get(name)
-    if found is None:
-        code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _absent(name, code, f"topic {name!r} does not exist")
-    return pb.DescribeTopicsResponse.Topic(
-        topic=name,
-        topic_id=found.topic_id,
-        partitions=[_partition(node, state) for state in found.partitions],
-    )
-
-
 def _absent(name: str, code: ErrorCode, message: str) -> pb.DescribeTopicsResponse.Topic:
     return pb.DescribeTopicsResponse.Topic(topic=name, error_code=code, error_message=message)
-
-
-def _partition(node: BrokerNode, state: PartitionImage) -> pb.DescribeTopicsResponse.Partition:
-    leader = node.image.brokers.get(state.leader)
-    led = leader is not None and not leader.fenced
-    return pb.DescribeTopicsResponse.Partition(
-        partition=state.partition,
-        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
-        leader=state.leader if led else NO_BROKER,
-        leader_epoch=state.leader_epoch,
-        replicas=state.replicas,
-        isr=state.isr,
-    )

@@ -4,6 +4,7 @@ answered in order.
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -11,9 +12,13 @@ from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_checked
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
 from broker.shell.wire_mapping import FetchCommand, read_fetch
@@ -35,13 +40,28 @@ ABORTED_BYTES_MAX: Final = 24
 PartitionKey = tuple[str, bytes, int]
 
 
+@dataclass(frozen=True, slots=True)
+class FetchStreamParts:
+    """Parts of the broker that Fetch streams use."""
+
+    facts: BrokerFacts
+    table: PartitionTable
+    reader: PartitionReader
+    disks: DiskHealth
+    parked: ParkingLot
+
+
 class FetchStream:
     """One task a pull, all under the stream's parent: when the client goes, they end."""
 
     def __init__(
-        self, node: BrokerNode, bytes_in_flight: ByteBudget, caller: Caller, context: StreamContext
+        self,
+        parts: FetchStreamParts,
+        bytes_in_flight: ByteBudget,
+        caller: Caller,
+        context: StreamContext,
     ) -> None:
-        self._node = node
+        self._parts = parts
         self._bytes_of_all = bytes_in_flight
         self._bytes_of_stream = ByteBudget(max(bytes_in_flight.bytes_max // 4, 1))
         self._caller = caller
@@ -121,7 +141,7 @@ class FetchStream:
 
     async def _wait_readable(self, hosted: HostedPartition, command: FetchCommand) -> ReadOutcome:
         """What is there once it is enough, or once the wait is over. Raises TidemarkError."""
-        clock = self._node.clock
+        clock = self._parts.facts.clock
         enough = min(command.bytes_min, command.bytes_max)
         due = clock.now_ms() + command.wait_ms_max
         found = self._read(hosted, command)
@@ -130,25 +150,27 @@ class FetchStream:
             # What becomes readable by a marker is not what was appended: committed records are
             # looked for at every move.
             missing = 1 if command.read_committed else command.bytes_min - _length(found)
-            moved = await self._node.parked.wait_readable(
+            moved = await self._parts.parked.wait_readable(
                 [hosted], bytes_missing=missing, wait_ms=wait_ms
             )
             found = self._read(hosted, command)
         return found
 
     def _find(self, command: FetchCommand) -> HostedPartition:
-        hosted = self._node.table.find(command.topic, command.topic_id, command.partition)
+        hosted = self._parts.table.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):
             raise TidemarkError(hosted, hosted.name)
         resource = hosted.resource
-        if not self._node.authorizer.authorize(self._caller.principal, Operation.READ, resource):
+        if not self._parts.facts.authorizer.authorize(
+            self._caller.principal, Operation.READ, resource
+        ):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return hosted
 
     def _read(
         self, hosted: HostedPartition, command: FetchCommand, bytes_max: int = FETCH_BYTES_MAX
     ) -> ReadOutcome:
-        found = self._node.reader.read(
+        found = self._parts.reader.read(
             hosted,
             command.fetch_offset,
             bytes_max=min(command.bytes_max, bytes_max),
@@ -169,9 +191,9 @@ class FetchStream:
         if 0 < _length(found) <= max(length, 1):
             batches = await self._bytes_of(hosted, command, found)
         throttle_ms = 0
-        if self._node.quotas.enabled:
-            throttle_ms = self._node.quotas.fetched(
-                self._caller.principal, len(batches), self._node.clock.now_ms()
+        if self._parts.facts.quotas.enabled:
+            throttle_ms = self._parts.facts.quotas.fetched(
+                self._caller.principal, len(batches), self._parts.facts.clock.now_ms()
             )
         hosted.counters.bytes_out += len(batches)
         await self._write(
@@ -198,10 +220,10 @@ class FetchStream:
                 b""  # cut while it was read: nothing there any more, the next pull sees the new end
             )
         except DamagedBatchError as damage:
-            self._node.disks.found_damage(hosted, str(damage), damage.offset)
+            self._parts.disks.found_damage(hosted, str(damage), damage.offset)
             raise TidemarkError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
         except DiskError as failure:
-            self._node.disks.fence_directory(hosted.manager, failure)
+            self._parts.disks.fence_directory(hosted.manager, failure)
             raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
 
     async def _write(self, response: partition_store_pb2.FetchResponse) -> None:

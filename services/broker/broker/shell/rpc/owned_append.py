@@ -8,7 +8,8 @@ from tidemark.model.topics import CONSUMER_OFFSETS
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.partition import ACKS_ALL, Refusal
-from broker.shell.node import BrokerNode
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.wire_mapping import AppendCommand
 
@@ -19,28 +20,32 @@ _ALL_ONLY: Final = Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "a coordinator appen
 
 
 def append_owned(
-    node: BrokerNode, hosted: HostedPartition, command: AppendCommand, principal: str
+    facts: BrokerFacts,
+    appender: PartitionAppender,
+    hosted: HostedPartition,
+    command: AppendCommand,
+    principal: str,
 ) -> AppendOutcome:
     """Batches of the shard's owner, or the record by which it becomes that."""
     if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
-        return node.appender.refused(hosted, _NOT_FOR_CLIENTS)
-    if not node.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
-        return node.appender.refused(hosted, _NOT_FOR_CLIENTS)
+        return appender.refused(hosted, _NOT_FOR_CLIENTS)
+    if not facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+        return appender.refused(hosted, _NOT_FOR_CLIENTS)
     if command.acks != ACKS_ALL:
-        return node.appender.refused(hosted, _ALL_ONLY)
+        return appender.refused(hosted, _ALL_ONLY)
     if command.takes_over:
         owner = OwnerRecord(command.owner_epoch)
-        batch = build_owner(owner, timestamp=node.clock.wall_ms())
-        return node.appender.append_internal(
+        batch = build_owner(owner, timestamp=facts.clock.wall_ms())
+        return appender.append_internal(
             hosted, batch, control=owner, leader_epoch_expected=command.leader_epoch
         )
     refused = hosted.partition.owner_refused(command.owner_epoch)
     if refused is not None:
-        return node.appender.refused(hosted, refused)
-    return node.appender.append(
+        return appender.refused(hosted, refused)
+    return appender.append(
         hosted,
         memoryview(bytearray(command.batches)),
         acks=ACKS_ALL,
         leader_epoch_expected=command.leader_epoch,
-        now_ms=node.clock.wall_ms(),
+        now_ms=facts.clock.wall_ms(),
     )

@@ -8,12 +8,11 @@ from typing import Any, Final
 import grpc.aio
 from tidemark_wire.v1 import partition_store_pb2, partition_store_pb2_grpc
 
-from broker.shell.node import BrokerNode
-from broker.shell.rpc.append_stream import AppendStream
+from broker.shell.rpc.append_stream import AppendParts, AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
-from broker.shell.rpc.descriptions import describe_endpoints, describe_topics, init_producer_id
-from broker.shell.rpc.fetch_stream import FetchStream
-from broker.shell.rpc.offset_queries import answer_offset_query
+from broker.shell.rpc.descriptions import Descriptions
+from broker.shell.rpc.fetch_stream import FetchStream, FetchStreamParts
+from broker.shell.rpc.offset_queries import OffsetQueries
 from broker.shell.rpc.streams import caller_of, until_gone
 
 SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
@@ -34,22 +33,33 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
     with it.
     """
 
-    def __init__(self, node: BrokerNode, *, bytes_in_flight_max: int = BYTES_IN_FLIGHT_MAX) -> None:
-        self._node = node
+    def __init__(
+        self,
+        append: AppendParts,
+        fetch: FetchStreamParts,
+        offsets: OffsetQueries,
+        descriptions: Descriptions,
+        *,
+        bytes_in_flight_max: int = BYTES_IN_FLIGHT_MAX,
+    ) -> None:
+        self._append = append
+        self._fetch = fetch
+        self._offsets = offsets
+        self._descriptions = descriptions
         self.bytes_in_flight = ByteBudget(bytes_in_flight_max)
 
     async def Append(  # noqa: N802 - the name in the proto
         self, _requests: AsyncIterator[partition_store_pb2.AppendRequest], context: Context
     ) -> None:
         """Batches in, offsets out, in the order of the requests."""
-        stream = AppendStream(self._node, self.bytes_in_flight, caller_of(context), context)
+        stream = AppendStream(self._append, self.bytes_in_flight, caller_of(context), context)
         await until_gone(stream.run())
 
     async def Fetch(  # noqa: N802
         self, _requests: AsyncIterator[partition_store_pb2.FetchRequest], context: Context
     ) -> None:
         """Each pull is answered once, when there is enough to read or its wait is over."""
-        stream = FetchStream(self._node, self.bytes_in_flight, caller_of(context), context)
+        stream = FetchStream(self._fetch, self.bytes_in_flight, caller_of(context), context)
         await until_gone(stream.run())
 
     async def ListOffsets(  # noqa: N802
@@ -64,9 +74,7 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         caller = caller_of(context)
         return partition_store_pb2.ListOffsetsResponse(
             answers=[
-                await answer_offset_query(
-                    self._node, caller, query, read_committed=request.read_committed
-                )
+                await self._offsets.answer(caller, query, read_committed=request.read_committed)
                 for query in request.queries
             ]
         )
@@ -75,19 +83,19 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context
     ) -> partition_store_pb2.DescribeEndpointsResponse:
         """Where the live brokers are."""
-        return describe_endpoints(self._node, caller_of(context))
+        return self._descriptions.describe_endpoints(caller_of(context))
 
     async def DescribeTopics(  # noqa: N802
         self, request: partition_store_pb2.DescribeTopicsRequest, context: Context
     ) -> partition_store_pb2.DescribeTopicsResponse:
         """Topics and who leads their partitions."""
-        return await describe_topics(self._node, caller_of(context), request)
+        return await self._descriptions.describe_topics(caller_of(context), request)
 
     async def InitProducerId(  # noqa: N802
         self, request: partition_store_pb2.InitProducerIdRequest, context: Context
     ) -> partition_store_pb2.InitProducerIdResponse:
         """An idempotent producer's id."""
-        return await init_producer_id(self._node, caller_of(context), request)
+        return await self._descriptions.init_producer_id(caller_of(context), request)
 
 
 def registration(service: PartitionStore) -> Callable[[Any], None]:

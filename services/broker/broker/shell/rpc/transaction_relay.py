@@ -21,10 +21,11 @@ from broker.core.authorizer import (
     topic_resource,
     transactional_id_resource,
 )
-from broker.shell.node import BrokerNode
+from broker.shell.cluster.internal_topics import InternalTopics
+from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import caller_of
-from broker.shell.transactions.txn_relay import RELAY_TIMEOUT_S, merge_listings, told
+from broker.shell.transactions.txn_relay import RELAY_TIMEOUT_S, TxnRelay, merge_listings, told
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionCoordinator"
 
@@ -100,14 +101,19 @@ class TransactionRelay:
     coordinator, which takes this broker's word for the principal.
     """
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, facts: BrokerFacts, txn: TxnRelay, internal_topics: InternalTopics) -> None:
+        self._facts = facts
+        self._txn = txn
+        self._internal_topics = internal_topics
         for rpc, row in RELAYED.items():
             setattr(self, rpc, self._relay(rpc, row))
 
+    def _call(self, request: Any, context: Context) -> "_Call":
+        return _Call(self._facts, self._txn, self._internal_topics, request, context)
+
     def _relay(self, rpc: str, row: _Relayed) -> Callable[[Any, Context], Awaitable[Any]]:
         async def serve(request: Any, context: Context) -> Any:
-            call = _Call(self._node, request, context)
+            call = self._call(request, context)
             try:
                 name = row.name_of(request)
                 call.refuse_unless(Operation.WRITE, name)
@@ -125,7 +131,7 @@ class TransactionRelay:
         self, request: pb.DescribeTransactionsRequest, context: Context
     ) -> pb.DescribeTransactionsResponse:
         """Ids of any coordinators, in the order asked; each may have an error of its own."""
-        call = _Call(self._node, request, context)
+        call = self._call(request, context)
         ids = list(dict.fromkeys(request.transactional_ids))
         permitted = [one for one in ids if call.may(Operation.DESCRIBE, one)]
         found = {one.transactional_id: one for one in await call.describe(permitted)}
@@ -141,10 +147,10 @@ class TransactionRelay:
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
         """Of every coordinator, unlike Kafka's: whoever asks any broker has them all."""
-        call = _Call(self._node, request, context)
+        call = self._call(request, context)
         try:
             merged = merge_listings(
-                await self._node.txn.client.call_all("ListTransactions", request, call.timeout_s)
+                await self._txn.client.call_all("ListTransactions", request, call.timeout_s)
             )
         except TidemarkError as failure:
             return pb.ListTransactionsResponse(error_code=told(failure.code))
@@ -161,8 +167,17 @@ class TransactionRelay:
 class _Call:
     """One call under way. Names the caller in ``request``, which goes on as it is otherwise."""
 
-    def __init__(self, node: BrokerNode, request: Any, context: Context) -> None:
-        self._node = node
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        txn: TxnRelay,
+        internal_topics: InternalTopics,
+        request: Any,
+        context: Context,
+    ) -> None:
+        self._authorizer = facts.authorizer
+        self._txn = txn
+        self._internal_topics = internal_topics
         self._request = request
         caller = caller_of(context)
         self._context = RequestContext(
@@ -182,7 +197,7 @@ class _Call:
     def may(self, operation: Operation, transactional_id: str) -> bool:
         """Whether the caller may do this to the transactional id."""
         resource = transactional_id_resource(transactional_id)
-        return self._node.authorizer.authorize(self._context.principal, operation, resource)
+        return self._authorizer.authorize(self._context.principal, operation, resource)
 
     def refuse_unless(self, operation: Operation, transactional_id: str) -> None:
         """Raises TidemarkError."""
@@ -192,7 +207,7 @@ class _Call:
 
     def refuse_unless_topic(self, topic: str) -> None:
         """Raises TidemarkError for a topic that the caller may not write."""
-        resource, allowed = topic_resource(topic), self._node.authorizer.authorize
+        resource, allowed = topic_resource(topic), self._authorizer.authorize
         if topic in INTERNAL_TOPICS or not allowed(
             self._context.principal, Operation.WRITE, resource
         ):
@@ -200,19 +215,19 @@ class _Call:
 
     def refuse_unless_group(self, group_id: str) -> None:
         """Raises TidemarkError for a group whose offsets the caller may not commit."""
-        resource, allowed = group_resource(group_id), self._node.authorizer.authorize
+        resource, allowed = group_resource(group_id), self._authorizer.authorize
         if not allowed(self._context.principal, Operation.READ, resource):
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"may not use {group_id!r}")
 
     async def ensure(self, topic: str) -> None:
         """Make an internal topic if it is missing. Raises TidemarkError."""
-        missing = await self._node.internal_topics.ensure(self._context, topic)
+        missing = await self._internal_topics.ensure(self._context, topic)
         if missing is not None:
             raise missing
 
     async def relay(self, method: str, transactional_id: str, kind: type[ResponseT]) -> ResponseT:
         """The coordinator's answer. Raises TidemarkError."""
-        client = self._node.txn.client
+        client = self._txn.client
         answer = await client.call(method, transactional_id, self._request, self.timeout_s)
         assert isinstance(answer, kind), answer
         return answer
@@ -224,7 +239,7 @@ class _Call:
         try:
             # Without it there is nobody to say that an id is not known.
             await self.ensure(TRANSACTION_STATE)
-            return await self._node.txn.client.describe(ids, self._request.caller, self.timeout_s)
+            return await self._txn.client.describe(ids, self._request.caller, self.timeout_s)
         except TidemarkError as failure:
             return [pb.TransactionState(transactional_id=one, **_error(failure)) for one in ids]
 

@@ -21,20 +21,19 @@ class GroupWorld(LeaderWorld):
     """A leader of three replicas whose followers fetch when told; time passes."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.node.clock = self.node.parked._clock = Clock()
+        super().__init__(clock=Clock())
         node = self.node
         self.log = GroupLog(
             self.hosted(),
-            appender=node.appender,
-            parked=node.parked,
-            disks=node.disks,
+            appender=node.partitions.appender,
+            parked=node.partitions.parked,
+            disks=node.partitions.disks,
             timeout_ms=60_000,
         )
 
     def fill(self) -> None:
         """Park long polls until none finds room."""
-        parked, now = self.node.parked, self.node.clock.now_ms()
+        parked, now = self.parked, self.node.facts.clock.now_ms()
         while parked.counts[READ] < parked.limits.reads_max:
             parked.park_fetch(
                 [self.hosted()],
@@ -83,7 +82,7 @@ def test_a_takeover_lets_the_loop_turn_while_the_broker_stops() -> None:
     async def main() -> None:
         world.append(acks=-1)
         task = await turned(world.log.take_over())
-        world.node.parked.wake_all()
+        world.parked.wake_all()
         for _ in range(TURNS):
             await asyncio.sleep(0)
         task.cancel()
@@ -111,7 +110,7 @@ def test_a_commit_fails_when_the_broker_stops() -> None:
 
     async def main() -> None:
         task = await turned(_value(world.log.append(records())))
-        world.node.parked.wake_all()
+        world.parked.wake_all()
         with pytest.raises(TidemarkError) as failed:
             await task
         assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -144,7 +143,7 @@ def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
     with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
         asyncio.run(read_of(world))
     assert world.hosted().log.damage_at == 1
-    assert world.node.disks.trouble.is_set()
+    assert world.node.partitions.disks.trouble.is_set()
 
 
 async def _value(appended: Any) -> int:

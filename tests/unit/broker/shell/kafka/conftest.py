@@ -8,10 +8,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 from broker.config import BrokerConfig
-from broker.shell.kafka.registry import LONG_TAIL
-from broker.shell.node import BrokerNode
 from broker.shell.request_context import RequestContext
-from broker.shell.transactions.producer_ids import from_controller
 from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
@@ -34,8 +31,7 @@ from tidemark.model.metadata import (
     TopicImage,
 )
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.worker_pool import WorkerPool
-from unit.broker.shell.conftest import absent
+from unit.broker.shell.broker_parts import BrokerParts
 
 POSITION = FeedPosition(ControllerEpoch(1), 5)
 
@@ -93,20 +89,17 @@ def controller() -> StubController:
 
 
 @pytest.fixture
-def node(controller: StubController) -> BrokerNode:
+def node(controller: StubController) -> BrokerParts:
     """Broker 1 of three (3 is fenced), with topics ``compacted`` (1 partition) and ``orders`` (3
     partitions).
     """
     client = cast("ControllerClient", controller)  # call is all that handlers use of it
-    broker = BrokerNode(
+    broker = BrokerParts(
         BrokerConfig(broker_id=1),
-        (),
         clock=ManualClock(),
         controller=client,
-        producer_ids=from_controller(client, lambda: (1, 4)),
-        workers=absent(WorkerPool),
-        draw_session_id=lambda: 1,
     )
+    broker.cluster.registration.broker_epoch = 4
     topics = (
         topic_image("compacted", [1], {"cleanup.policy": "compact"}),
         topic_image("orders", [1, 2, 3], {"retention.ms": "5"}),
@@ -137,14 +130,14 @@ class Ask(Protocol):
     ) -> long_tail.Struct: ...
 
 
-AskOf = Callable[[BrokerNode], Ask]
+AskOf = Callable[[BrokerParts], Ask]
 
 
 @pytest.fixture
 def ask_of() -> AskOf:
     """Ask one API of a node: ``ask_of(node)(ApiKey.X, fields, 3)``."""
 
-    def asking(node: BrokerNode) -> Ask:
+    def asking(node: BrokerParts) -> Ask:
         def ask(
             api_key: ApiKey, fields: Mapping[str, object], version: int | None = None
         ) -> long_tail.Struct:
@@ -156,7 +149,7 @@ def ask_of() -> AskOf:
             request = long_tail.read_request(api_key, version, memoryview(body))
 
             async def handle() -> Mapping[str, object]:
-                return await LONG_TAIL[api_key](node, request, context)
+                return await node.long_tail()[api_key](request, context)
 
             written = long_tail.write_response(api_key, version, asyncio.run(handle()))
             return long_tail.read_response(api_key, version, memoryview(written))
@@ -167,6 +160,6 @@ def ask_of() -> AskOf:
 
 
 @pytest.fixture
-def ask(node: BrokerNode, ask_of: AskOf) -> Ask:
+def ask(node: BrokerParts, ask_of: AskOf) -> Ask:
     """Ask ``node``."""
     return ask_of(node)

@@ -8,11 +8,11 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.shell.kafka import fetch as handler
 from broker.shell.partitions.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
+from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.fetch import (
     FetchPartition,
     FetchRequest,
@@ -42,12 +42,15 @@ class FetchWorld(World):
     def __init__(self, partitions: int = 3, *, scans: bool = False) -> None:
         super().__init__()
         node = self.node
-        node.parked._on_earlier = None
+        node.partitions.parked._on_earlier = None
         numbers = count(1)
-        node.fetch_sessions._draw_id = lambda: next(numbers)
+        node.partitions.fetch_sessions._draw_id = lambda: next(numbers)
         if scans:
-            cast("Any", node.fetch_sessions).rest = lambda *_: False
-        node.replica_reader = replica_reader(node, self.consider)
+            cast("Any", node.partitions.fetch_sessions).rest = lambda *_: False
+        node.replication = replace(
+            node.replication, replica_reader=replica_reader(node, self.consider)
+        )
+        self.handle = node.hot(ApiKey.FETCH)
         self.calls: list[Callable[[], None]] = []
         self.topic = TopicImage("orders", TOPIC_ID, {}, ())
         self.show(self.topic)
@@ -59,7 +62,7 @@ class FetchWorld(World):
     # -- what happens to partitions
 
     def at(self, number: int) -> HostedPartition:
-        return self.node.table.by_name["orders", number]
+        return self.node.partitions.table.by_name["orders", number]
 
     @property
     def partitions(self) -> range:
@@ -104,7 +107,7 @@ class FetchWorld(World):
     def put(self, number: int, size: int = 10, *, acks: int = 1, **fields: Any) -> None:
         batch = build_batch([(self.clock.wall_ms(), None, b"x" * size, ())], **fields)
         now = self.clock.wall_ms()
-        self.node.appender.append(
+        self.node.partitions.appender.append(
             self.at(number), memoryview(bytearray(batch)), acks=acks, now_ms=now
         )
         self.run()
@@ -115,21 +118,21 @@ class FetchWorld(World):
         batch = build_batch(
             records, producer_id=producer_id, producer_epoch=0, attributes_extra=TRANSACTIONAL_BIT
         )
-        self.node.appender.append_internal(self.at(number), batch)
+        self.node.partitions.appender.append_internal(self.at(number), batch)
         self.run()
 
     def mark(self, number: int, producer_id: int, *, commits: bool) -> None:
         marker = EndTxnMarker(commits=commits, coordinator_epoch=0)
         now = self.clock.wall_ms()
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=now)
-        self.node.appender.append_internal(self.at(number), batch, control=marker)
+        self.node.partitions.appender.append_internal(self.at(number), batch, control=marker)
         self.run()
 
     def delete_records(self, number: int) -> None:
         """All that is committed."""
         hosted = self.at(number)
         hosted.log.advance_log_start(hosted.partition.high_watermark)
-        self.node.log_moves.log_start_moved(hosted)
+        self.node.partitions.log_moves.log_start_moved(hosted)
         self.run()
 
     # -- time, and what the shell does beside
@@ -137,7 +140,9 @@ class FetchWorld(World):
     def consider(self, hosted: HostedPartition) -> None:
         """As the ISR sender does, with a controller that agrees at once."""
         partition, node = hosted.partition, self.node
-        proposal = partition.propose(InstantMs(node.clock.now_ms()), node.live.epochs, LAG_MS)
+        proposal = partition.propose(
+            InstantMs(node.facts.clock.now_ms()), node.cluster.live.epochs, LAG_MS
+        )
         if proposal is None:
             return
         before = partition.high_watermark
@@ -151,9 +156,9 @@ class FetchWorld(World):
         )
         gained_bytes = partition.proposal_answered(proposal, ErrorCode.NONE, state)
         if partition.high_watermark != before:
-            node.parked.moved(hosted, gained_bytes)
+            node.partitions.parked.moved(hosted, gained_bytes)
         else:
-            node.parked.has_news(hosted)
+            node.partitions.parked.has_news(hosted)
 
     def look(self) -> None:
         """For followers that lag."""
@@ -166,7 +171,7 @@ class FetchWorld(World):
         while milliseconds > 0:
             self.clock.advance(min(milliseconds, LAG_MS // 2))
             milliseconds -= LAG_MS // 2
-            self.node.parked.expire(self.node.clock.now_ms())
+            self.node.partitions.parked.expire(self.node.facts.clock.now_ms())
             self.run()
             self.look()
 
@@ -176,8 +181,8 @@ class FetchWorld(World):
             self.calls.pop(0)()
 
     def check(self) -> None:
-        self.node.fetch_sessions.check()
-        self.node.parked.check()
+        self.node.partitions.fetch_sessions.check()
+        self.node.partitions.parked.check()
         for number in self.partitions:
             self.at(number).partition.check()
 
@@ -277,7 +282,7 @@ class Fetcher:
         body = memoryview(write_fetch_request(VERSION, request))
         self.is_waiting = True
         header = SimpleNamespace(api_key=1, api_version=VERSION, correlation_id=0)
-        handler.handle(self.world.node, cast("Any", self), cast("Any", header), body)
+        self.world.handle(cast("Any", self), cast("Any", header), body)
         self.world.run()
 
     def _position(self, number: int, bytes_max: int) -> FetchPartition:
@@ -314,9 +319,7 @@ class Fetcher:
             return
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[number] = result.log_start_offset
-        elif (
-            result.error_code and TopicPartition("orders", number) in self.world.node.table.by_name
-        ):
+        elif result.error_code and TopicPartition("orders", number) in self.world.table.by_name:
             self.epochs[number] = self.world.at(number).partition.leader_epoch
         for _, header in iterate_headers(records or b""):
             self.positions[number] = header.last_offset + 1

@@ -3,18 +3,29 @@ rules that a test sets.
 """
 
 import asyncio
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import cast
 
+from broker.config import BrokerConfig
 from broker.core.authorizer import Authorizer, Operation, Resource
 from broker.core.groups.requests import GroupReply, GroupRequest
-from broker.shell.kafka.registry import LONG_TAIL
+from broker.shell.facts import BrokerFacts
+from broker.shell.groups.coordinator import Groups
+from broker.shell.kafka.apis import group_apis
 from broker.shell.request_context import RequestContext
+from broker.shell.request_router import Handler
+from broker.shell.rooms import GroupRoom
+from broker.shell.transactions.marker_writer import MarkerWriter
+from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.errors import TidemarkError
 from tidemark.model.metadata import ClusterImage, TopicImage
+from tidemark.runtime.metadata_cache import MetadataCache
 from unit.broker.core.groups.group_worlds import ORDERS, World
+from unit.broker.shell.broker_parts import absent
 
 Denied = set[tuple[Operation, str]]
 
@@ -60,9 +71,21 @@ def image() -> ClusterImage:
     return ClusterImage(topics={"orders": topic}, topics_by_id={ORDERS: topic})
 
 
+def group_handlers(
+    groups: object, authorizer: Authorizer, shown: ClusterImage
+) -> Mapping[ApiKey, Handler]:
+    """Handlers of group APIs, over ``groups`` in place of the coordinator."""
+    facts = BrokerFacts.of(BrokerConfig(broker_id=1), ManualClock(), random.random)
+    return group_apis(
+        replace(facts, authorizer=authorizer),
+        MetadataCache(shown),
+        GroupRoom(cast("Groups", groups), absent(MarkerWriter)),
+    )
+
+
 @dataclass
 class GroupBroker:
-    """What `broker.shell.kafka.group_calls.GroupNode` wants."""
+    """Handlers of group APIs over one shard."""
 
     groups: WorldGroups = field(default_factory=WorldGroups)
     authorizer: Rules = field(default_factory=Rules)
@@ -82,9 +105,11 @@ class GroupBroker:
         body = long_tail.write_request(api_key, version, fields)
         request = long_tail.read_request(api_key, version, memoryview(body))
 
+        handlers = group_handlers(self.groups, self.authorizer, self.image)
+
         async def handle() -> bytes:
             try:
-                answer = await LONG_TAIL[api_key](self, request, context)  # type: ignore[arg-type]
+                answer = await handlers[api_key](request, context)
             except TidemarkError as failure:
                 typed = long_tail.error_response(
                     api_key, version, memoryview(body), int(failure.code)

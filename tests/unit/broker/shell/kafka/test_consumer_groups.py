@@ -4,8 +4,7 @@ back.
 
 import asyncio
 from collections.abc import Mapping
-from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from broker.core.authorizer import (
@@ -24,13 +23,13 @@ from broker.core.groups.requests import (
     TopicIdPartitions,
     TopicPartitions,
 )
-from broker.shell.kafka import consumer_group_describe, consumer_group_heartbeat
-from broker.shell.kafka.group_calls import GroupNode
 from broker.shell.request_context import RequestContext
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
+from tidemark.model.metadata import ClusterImage
+from unit.broker.shell.kafka.group_nodes import group_handlers
 
 A = TopicId(b"a" * 16)
 BEAT = ConsumerGroupHeartbeatReply(
@@ -91,30 +90,28 @@ class Asker:
     def __init__(self, answer: object, denied: ResourceType | None = None) -> None:
         self.groups = StubGroups(answer)
         authorizer = Authorizer() if denied is None else Denying(denied)
-        self.node = SimpleNamespace(authorizer=authorizer, groups=self.groups)
+        self._handlers = group_handlers(self.groups, authorizer, ClusterImage())
 
-    def ask(self, module: ModuleType, fields: Mapping[str, object], version: int) -> Any:
-        ((api_key, handler),) = module.HANDLED
+    def ask(self, api_key: ApiKey, fields: Mapping[str, object], version: int) -> Any:
         body = long_tail.write_request(api_key, version, fields)
         request = long_tail.read_request(api_key, version, memoryview(body))
         context = RequestContext("User:me", "client", 1, version, "CLIENT", "10.0.0.1:5", "r")
-        answer = asyncio.run(handler(cast("GroupNode", self.node), request, context))
+        answer = asyncio.run(self._handle(api_key, request, context))
         written = long_tail.write_response(api_key, version, answer)
         return long_tail.read_response(api_key, version, memoryview(written))
 
+    async def _handle(
+        self, api_key: ApiKey, request: long_tail.Struct, context: RequestContext
+    ) -> Mapping[str, object]:
+        return await self._handlers[api_key](request, context)
+
     def beat(self, version: int = 1, **fields: object) -> Any:
         said = {"group_id": "g", "member_id": "m", "member_epoch": 3, "topic_partitions": None}
-        return self.ask(consumer_group_heartbeat, {**said, **fields}, version)
+        return self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, {**said, **fields}, version)
 
     def describe(self, *group_ids: str, version: int = 1, **fields: object) -> Any:
         asked = {"group_ids": list(group_ids), **fields}
-        return self.ask(consumer_group_describe, asked, version).groups
-
-
-def test_each_handler_names_its_api() -> None:
-    handled = (*consumer_group_heartbeat.HANDLED, *consumer_group_describe.HANDLED)
-    keys = [api_key for api_key, _ in handled]
-    assert keys == [ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE]
+        return self.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, asked, version).groups
 
 
 # ------------------------------------------------------------------ heartbeat

@@ -4,13 +4,12 @@ not here.
 
 import pytest
 from broker.shell.kafka.describe_topic_partitions import Cursor, TopicPage, page
-from broker.shell.kafka.registry import LONG_TAIL
-from broker.shell.node import BrokerNode
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.kafka.conftest import Ask, StubController
 
 MASK_NOT_ASKED = -(2**31)
@@ -154,13 +153,13 @@ def test_records_are_deleted_by_the_leader_and_producers_described_where_there_i
     assert described.topics[0].partitions[0].error_code == error
 
 
-def test_access_control_has_no_handler_yet() -> None:
-    assert not {ApiKey.CREATE_ACLS, ApiKey.SASL_HANDSHAKE} & LONG_TAIL.keys()
+def test_access_control_has_no_handler_yet(node: BrokerParts) -> None:
+    assert not {ApiKey.CREATE_ACLS, ApiKey.SASL_HANDSHAKE} & node.long_tail().keys()
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_without_a_controller_nobody_coordinates(node: BrokerNode, ask: Ask, version: int) -> None:
-    node.live.epochs = {}
+def test_without_a_controller_nobody_coordinates(node: BrokerParts, ask: Ask, version: int) -> None:
+    node.cluster.live.epochs = {}
     fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
     answer = ask(ApiKey.FIND_COORDINATOR, fields, version)
     told = answer.coordinators[0] if version >= 4 else answer

@@ -25,7 +25,7 @@ OPEN = 7
 
 def resting(world: FetchWorld) -> int:
     """Partitions of sessions that no request would look at."""
-    sessions = world.node.fetch_sessions._sessions.values()
+    sessions = world.node.partitions.fetch_sessions._sessions.values()
     return sum(len(one.partitions) - len(one.moved) for one in sessions)
 
 
@@ -180,7 +180,7 @@ def test_a_fetch_waits_for_its_session_once_and_to_be_called() -> None:
     follower = opened(world, 2)
     follower.ask(wait_ms=500)
     assert (follower.is_waiting, resting(world)) == (True, 9)
-    waits_for = world.node.parked._fetches
+    waits_for = world.parked._fetches
     assert [len(one) for one in waits_for.values()] == [1, 1]
     assert Follower(BrokerId(2)) in waits_for
 
@@ -323,7 +323,7 @@ def test_a_fetch_whose_session_is_closed_by_another_is_answered() -> None:
     again.ask()
     world.run()
     assert not follower.is_waiting
-    assert len(world.node.fetch_sessions) == 1
+    assert len(world.node.partitions.fetch_sessions) == 1
 
 
 # ---------------------------------------------------------------- lag

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from broker.shell.node import BrokerNode
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.kafka.conftest import Ask, topic_image
 
 
@@ -21,10 +21,10 @@ from unit.broker.shell.kafka.conftest import Ask, topic_image
     ids=["a leader", "nobody leads", "the leader is fenced"],
 )
 def test_a_group_is_coordinated_by_a_leader_that_is_not_fenced(
-    node: BrokerNode, ask: Ask, leader: int, told: tuple[ErrorCode, int]
+    node: BrokerParts, ask: Ask, leader: int, told: tuple[ErrorCode, int]
 ) -> None:
     offsets = topic_image(CONSUMER_OFFSETS, [leader], {})
-    topics = {**node.image.topics, CONSUMER_OFFSETS: offsets}
-    node.metadata.take(replace(node.image, topics=topics))
+    topics = {**node.metadata.image.topics, CONSUMER_OFFSETS: offsets}
+    node.metadata.take(replace(node.metadata.image, topics=topics))
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     assert (answer.error_code, answer.node_id) == told

@@ -5,11 +5,11 @@ answers.
 from pathlib import Path
 
 import pytest
-from broker.shell.node import BrokerNode
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskFullError
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.conftest import MakeNode
 from unit.broker.shell.kafka.conftest import AskOf
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
@@ -17,7 +17,7 @@ from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicat
 NOW_MS = 1_700_000_000_000
 
 
-def append(node: BrokerNode, count: int, producer_id: int = -1) -> None:
+def append(node: BrokerParts, count: int, producer_id: int = -1) -> None:
     """``count`` batches of one record."""
     for sequence in range(count):
         batch = build_batch(
@@ -26,8 +26,11 @@ def append(node: BrokerNode, count: int, producer_id: int = -1) -> None:
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=sequence if producer_id >= 0 else -1,
         )
-        outcome = node.appender.append(
-            node.table.by_name["orders", 0], memoryview(bytearray(batch)), acks=-1, now_ms=NOW_MS
+        outcome = node.partitions.appender.append(
+            node.partitions.table.by_name["orders", 0],
+            memoryview(bytearray(batch)),
+            acks=-1,
+            now_ms=NOW_MS,
         )
         assert outcome.error_code == 0
 
@@ -56,7 +59,7 @@ def test_records_below_an_offset_are_deleted(
     answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset), version)
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.low_watermark) == (error, low_watermark)
-    assert node.table.by_name["orders", 0].partition.log_start == max(0, low_watermark)
+    assert node.partitions.table.by_name["orders", 0].partition.log_start == max(0, low_watermark)
 
 
 def test_what_is_deleted_stays_deleted_when_less_is_asked_for(
@@ -86,7 +89,7 @@ def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
 ) -> None:
     node = make_node({})
     append(node, 3)
-    node.disks.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
+    node.partitions.disks.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
     answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(2))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results

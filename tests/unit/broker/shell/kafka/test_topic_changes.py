@@ -5,11 +5,11 @@ controller's decisions.
 from typing import Any
 
 import pytest
-from broker.shell.node import BrokerNode
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.kafka.conftest import Ask, StubController
 
 SEEN = common_pb2.FeedPosition(controller_epoch=1, version=5)
@@ -131,8 +131,8 @@ def test_a_topic_of_no_name_is_answered_once_under_that_name(
     assert [(one.name, one.error_code) for one in responses] == [("", 3)]
 
 
-def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, node: BrokerNode) -> None:
-    topic = node.image.topics["orders"]
+def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, node: BrokerParts) -> None:
+    topic = node.metadata.image.topics["orders"]
     controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
         position=SEEN, topics=[pb.TopicResult(name="orders", topic_id=topic.topic_id)]
     )

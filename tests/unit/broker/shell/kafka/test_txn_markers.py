@@ -1,5 +1,6 @@
 """WriteTxnMarkers and DescribeProducers: a transaction that hangs is seen, and ended."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_an_administrator_ends_it(world: World, ask_of: AskOf, version: int) -> 
     assert written(ask_of, world, marker(), version) == ErrorCode.NONE
     one = producer(ask_of, world)
     assert (one.current_txn_start_offset, one.coordinator_epoch) == (-1, 0)
-    read = world.node.reader.read(world.hosted(), 0, bytes_max=1 << 20, read_committed=True)
+    read = world.reader.read(world.hosted(), 0, bytes_max=1 << 20, read_committed=True)
     assert read.last_stable == 3
 
 
@@ -98,12 +99,14 @@ def test_a_coordinator_of_the_past_is_fenced(world: World, ask_of: AskOf) -> Non
 
 @pytest.mark.parametrize("permitted", [Operation.ALTER, Operation.CLUSTER_ACTION])
 def test_either_right_will_do(world: World, ask_of: AskOf, permitted: Operation) -> None:
-    world.node.authorizer = Permitting(permitted)
+    world.node.facts = replace(world.node.facts, authorizer=Permitting(permitted))
     assert written(ask_of, world, marker()) == ErrorCode.NONE
 
 
 def test_clients_do_not_write_markers(world: World, ask_of: AskOf) -> None:
-    world.node.authorizer = Permitting(Operation.WRITE, Operation.READ)
+    world.node.facts = replace(
+        world.node.facts, authorizer=Permitting(Operation.WRITE, Operation.READ)
+    )
     with pytest.raises(TidemarkError) as refused:
         written(ask_of, world, marker())
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

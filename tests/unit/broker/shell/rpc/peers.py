@@ -4,8 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.shell.rpc.append_stream import AppendParts
+from broker.shell.rpc.fetch_stream import FetchStreamParts
+from broker.shell.rpc.offset_queries import OffsetQueries
 from broker.shell.rpc.streams import END_OF_STREAM, Caller
 from tidemark_wire.v1 import common_pb2
+from unit.broker.shell.broker_parts import BrokerParts
 
 CALLER = Caller("User:ANONYMOUS", "peer", "request")
 PARTITION = common_pb2.TopicPartition(topic="orders", partition=0)
@@ -32,6 +36,21 @@ class Peer:
     async def write(self, message: Any) -> None:
         await asyncio.sleep(0)
         self.answers.append(message)
+
+
+def append_parts(node: BrokerParts) -> AppendParts:
+    """Parts of an Append stream of ``node``."""
+    return node.services().store._append
+
+
+def fetch_parts(node: BrokerParts) -> FetchStreamParts:
+    """Parts of a Fetch stream of ``node``."""
+    return node.services().store._fetch
+
+
+def offset_queries(node: BrokerParts) -> OffsetQueries:
+    """Answers of ``node`` to offset queries."""
+    return node.services().store._offsets
 
 
 async def until(condition: Callable[[], bool]) -> None:

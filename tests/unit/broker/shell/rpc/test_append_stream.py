@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
 from tidemark_wire.v1 import partition_store_pb2
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
-from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, until
+from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, append_parts, until
 
 
 class Worker:
@@ -34,8 +35,7 @@ class CompactedWorld(LeaderWorld):
     """A leader of a compacted partition of three replicas."""
 
     def __init__(self) -> None:
-        super().__init__(cleanup_policy="compact")
-        self.node.clock = self.node.parked._clock = Clock()
+        super().__init__(clock=Clock(), cleanup_policy="compact")
 
     def lead_in(self, epoch: int) -> None:
         self.show(replicated(partition(epoch=epoch), cleanup_policy="compact"))
@@ -52,8 +52,10 @@ class CompactedWorld(LeaderWorld):
         )
         peer = Peer(request)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(AppendStream(self.node, ByteBudget(1 << 20), CALLER, peer).run())
-            await until(lambda: bool(self.node.parked.count or peer.answers))
+            tasks.create_task(
+                AppendStream(append_parts(self.node), ByteBudget(1 << 20), CALLER, peer).run()
+            )
+            await until(lambda: bool(self.parked.count or peer.answers))
             for follower in (2, 3):
                 end, epoch = self.hosted().partition.log_end, self.hosted().partition.leader_epoch
                 self.fetch(follower, end, leader_epoch=epoch)
@@ -67,7 +69,11 @@ def test_one_answer_is_for_batches_of_one_leader_epoch(loses: bool, error: Error
     async def main() -> Any:
         world = CompactedWorld()
         between = world.lose_and_regain if loses else lambda: None
-        world.node.workers = cast("Any", Worker(between))
+        workers = cast("Any", Worker(between))
+        rooms = world.node.partitions
+        world.node.partitions = replace(
+            rooms, inspection=replace(rooms.inspection, workers=workers)
+        )
         return await world.append_two()
 
     answer = asyncio.run(main())

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
-from broker.shell.rpc.offset_queries import answer_offset_query
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.model.ids import InstantMs
 from tidemark_wire.v1 import partition_store_pb2
 from unit.broker.shell.node_worlds import World, topic
-from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, until
+from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, fetch_parts, offset_queries, until
 
 A, B = 7, 8
 """Two producers."""
@@ -41,10 +40,10 @@ class Transactions(World):
     def end(self, producer_id: int, *, commits: bool) -> None:
         marker = EndTxnMarker(commits, 1)
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)
-        self.node.appender.append_internal(self.hosted(), batch, control=marker, bumped=False)
+        self.appender.append_internal(self.hosted(), batch, control=marker, bumped=False)
 
     def stream(self, peer: Peer) -> FetchStream:
-        return FetchStream(self.node, ByteBudget(1 << 20), CALLER, peer)
+        return FetchStream(fetch_parts(self.node), ByteBudget(1 << 20), CALLER, peer)
 
     def fetch(self, offset: int = 0, *, committed: bool = True, bytes_max: int = 1 << 20) -> Any:
         peer = Peer(request(offset, committed=committed, bytes_max=bytes_max))
@@ -126,10 +125,10 @@ def test_a_pull_of_committed_records_waits_for_the_marker_however_much_is_writte
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(one.stream(peer).run())
             for _ in range(3):
-                await until(lambda: one.node.parked.count == 1)
+                await until(lambda: one.parked.count == 1)
                 one.write(A)
-                await until(lambda: one.node.parked.count == 0)
-            await until(lambda: one.node.parked.count == 1)
+                await until(lambda: one.parked.count == 0)
+            await until(lambda: one.parked.count == 1)
             assert peer.answers == []
             one.end(A, commits=True)
         assert offsets(peer.answers[0]) == [0, 1, 2, 3]
@@ -142,10 +141,10 @@ def test_a_pull_of_committed_records_ends_with_its_wait(one: Transactions) -> No
         peer = Peer(request(0, wait_ms_max=10_000))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(one.stream(peer).run())
-            await until(lambda: one.node.parked.count == 1)
+            await until(lambda: one.parked.count == 1)
             one.write(A)
-            await until(lambda: one.node.parked.count == 1)
-            one.node.parked.expire(InstantMs(one.clock.now_ms() + 20_000))
+            await until(lambda: one.parked.count == 1)
+            one.parked.expire(InstantMs(one.clock.now_ms() + 20_000))
         (answer,) = peer.answers
         assert (offsets(answer), answer.last_stable_offset, answer.high_watermark) == ([], 0, 1)
 
@@ -162,5 +161,5 @@ def test_the_latest_offset_is_the_isolation_level_s(
     query = partition_store_pb2.ListOffsetsRequest.Query(
         partition=PARTITION, timestamp_ms=-1, current_leader_epoch=-1
     )
-    asked = answer_offset_query(one.node, CALLER, query, read_committed=committed)
+    asked = offset_queries(one.node).answer(CALLER, query, read_committed=committed)
     assert asyncio.run(asked).offset == latest

@@ -6,19 +6,26 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from broker.shell.node import BrokerNode
 from broker.shell.rpc.append_stream import APPENDS_IN_FLIGHT_MAX, AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
-from broker.shell.rpc.offset_queries import answer_offset_query
 from broker.shell.rpc.streams import until_gone
 from tidemark.codec.record_batch import iterate_headers, read_header
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 from tidemark_wire.v1 import partition_store_pb2
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.conftest import MakeNode
-from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, until
+from unit.broker.shell.rpc.peers import (
+    CALLER,
+    PARTITION,
+    Peer,
+    append_parts,
+    fetch_parts,
+    offset_queries,
+    until,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -41,15 +48,15 @@ def fetch_request(offset: int, number: int = 1, **fields: Any) -> partition_stor
     )
 
 
-async def append(node: BrokerNode, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
+async def append(node: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
     peer = Peer(*requests)
-    await AppendStream(node, budget or ByteBudget(1 << 20), CALLER, peer).run()
+    await AppendStream(append_parts(node), budget or ByteBudget(1 << 20), CALLER, peer).run()
     return peer.answers
 
 
-async def fetch(node: BrokerNode, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
+async def fetch(node: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
     peer = Peer(*requests)
-    await FetchStream(node, budget or ByteBudget(1 << 20), CALLER, peer).run()
+    await FetchStream(fetch_parts(node), budget or ByteBudget(1 << 20), CALLER, peer).run()
     return peer.answers
 
 
@@ -85,13 +92,15 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
         node = make_node({"flush": "group"})  # and no one runs the rounds
         peer = Peer(*(append_request(n, batch(b"a"), timeout_ms=10_000) for n in range(3)))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(AppendStream(node, ByteBudget(1_000), CALLER, peer).run())
-            await until(lambda: node.parked.count >= 3)
+            tasks.create_task(
+                AppendStream(append_parts(node), ByteBudget(1_000), CALLER, peer).run()
+            )
+            await until(lambda: node.partitions.parked.count >= 3)
             assert peer.answers == []
-            hosted = node.table.by_name["orders", 0]
-            node.log_moves.synced(hosted, 2)
+            hosted = node.partitions.table.by_name["orders", 0]
+            node.partitions.log_moves.synced(hosted, 2)
             await until(lambda: len(peer.answers) >= 2)
-            node.parked.expire(InstantMs(node.clock.now_ms() + 20_000))
+            node.partitions.parked.expire(InstantMs(node.facts.clock.now_ms() + 20_000))
         assert [one.error_code for one in peer.answers] == [0, 0, ErrorCode.REQUEST_TIMED_OUT]
 
     asyncio.run(scenario())
@@ -104,15 +113,15 @@ def test_a_client_that_goes_leaves_nothing_parked(make_node: MakeNode) -> None:
         appends = Peer(append_request(1, batch(b"a"), timeout_ms=10_000), stays=True)
         pulls = Peer(fetch_request(0, wait_ms_max=10_000), stays=True)
         streams = asyncio.gather(
-            AppendStream(node, budget, CALLER, appends).run(),
-            FetchStream(node, budget, CALLER, pulls).run(),
+            AppendStream(append_parts(node), budget, CALLER, appends).run(),
+            FetchStream(fetch_parts(node), budget, CALLER, pulls).run(),
         )
-        await until(lambda: node.parked.count >= 2)
+        await until(lambda: node.partitions.parked.count >= 2)
         streams.cancel()
         with pytest.raises(asyncio.CancelledError):
             await streams
-        assert (node.parked.count, budget.in_flight_bytes) == (0, 0)
-        node.parked.check()
+        assert (node.partitions.parked.count, budget.in_flight_bytes) == (0, 0)
+        node.partitions.parked.check()
 
     asyncio.run(scenario())
 
@@ -130,8 +139,12 @@ def test_a_peer_that_is_gone_when_it_is_answered_ends_the_stream_as_cancelled(
     async def scenario() -> None:
         node, budget = make_node({}), ByteBudget(1_000)
         requests = [append_request(n, batch(b"a")) for n in range(3)]
-        appending = AppendStream(node, budget, CALLER, GonePeer(*requests, stays=True))
-        pulling = FetchStream(node, budget, CALLER, GonePeer(fetch_request(0), stays=True))
+        appending = AppendStream(
+            append_parts(node), budget, CALLER, GonePeer(*requests, stays=True)
+        )
+        pulling = FetchStream(
+            fetch_parts(node), budget, CALLER, GonePeer(fetch_request(0), stays=True)
+        )
         for stream in (appending, pulling):
             with pytest.raises(asyncio.CancelledError):
                 await until_gone(stream.run())
@@ -150,9 +163,11 @@ class StoppedServer(Peer):
 def test_a_server_that_has_stopped_ends_the_stream_as_cancelled(make_node: MakeNode) -> None:
     async def scenario() -> None:
         node, budget = make_node({}), ByteBudget(1_000)
-        for kind in (AppendStream, FetchStream):
+        appending = AppendStream(append_parts(node), budget, CALLER, StoppedServer())
+        pulling = FetchStream(fetch_parts(node), budget, CALLER, StoppedServer())
+        for stream in (appending, pulling):
             with pytest.raises(asyncio.CancelledError):
-                await until_gone(kind(node, budget, CALLER, StoppedServer()).run())
+                await until_gone(stream.run())
 
     asyncio.run(scenario())
 
@@ -202,10 +217,10 @@ def test_a_pull_waits_until_there_are_enough_bytes(make_node: MakeNode) -> None:
         size = len(batch(b"a"))
         peer = Peer(fetch_request(0, bytes_min=2 * size, wait_ms_max=10_000))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(FetchStream(node, ByteBudget(1_000), CALLER, peer).run())
-            await until(lambda: node.parked.count == 1)
+            tasks.create_task(FetchStream(fetch_parts(node), ByteBudget(1_000), CALLER, peer).run())
+            await until(lambda: node.partitions.parked.count == 1)
             await append(node, append_request(1, batch(b"a")))
-            assert (node.parked.count, peer.answers) == (1, [])
+            assert (node.partitions.parked.count, peer.answers) == (1, [])
             await append(node, append_request(2, batch(b"a")))
         assert offsets(peer.answers[0].batches) == [0, 1]
 
@@ -241,7 +256,7 @@ def test_damage_is_told_and_reported_never_served(make_node: MakeNode, tmp_path:
         path.write_bytes(content)
         (answer,) = await fetch(node, fetch_request(0))
         assert (answer.error_code, answer.batches) == (ErrorCode.CORRUPT_MESSAGE, b"")
-        assert "offset 0" in (node.table.by_name["orders", 0].log.damage or "")
+        assert "offset 0" in (node.partitions.table.by_name["orders", 0].log.damage or "")
 
     asyncio.run(scenario())
 
@@ -255,7 +270,7 @@ def test_offsets_are_told_by_mark(make_node: MakeNode) -> None:
             query = partition_store_pb2.ListOffsetsRequest.Query(
                 partition=PARTITION, timestamp_ms=wanted, current_leader_epoch=-1
             )
-            answer = await answer_offset_query(node, CALLER, query)
+            answer = await offset_queries(node).answer(CALLER, query)
             found.append((answer.offset, answer.error_code))
         assert found == [(2, 0), (0, 0), (-1, ErrorCode.INVALID_REQUEST)]
 

@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc.aio
 import pytest
 from broker.core.authorizer import Authorizer, Operation, Resource, ResourceType
-from broker.shell.node import BrokerNode
-from broker.shell.rpc.transaction_relay import TransactionRelay, transactional_id_of
+from broker.shell.rpc.transaction_relay import transactional_id_of
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.coordinator_client import CoordinatorClient
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
+from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.node_worlds import World, topic
 
 HANDLE = "1.4.1700000000000.a.b"
@@ -102,18 +103,18 @@ class Denying(Authorizer):
         return resource.resource_type is not self._denied
 
 
-def node_with(client: StubClient) -> BrokerNode:
+def node_with(client: StubClient) -> BrokerParts:
     made = World()
     made.show(
         topic("orders"), topic(TRANSACTION_STATE, number=2), topic(CONSUMER_OFFSETS, number=3)
     )
-    made.node.txn.client = cast("CoordinatorClient", client)
+    made.node.transactions.relay.client = cast("CoordinatorClient", client)
     return made.node
 
 
-def call(node: BrokerNode, method: str, request: Any, left_s: float | None = None) -> Any:
+def call(node: BrokerParts, method: str, request: Any, left_s: float | None = None) -> Any:
     context = SimpleNamespace(peer=lambda: "peer", time_remaining=lambda: left_s)
-    rpc: Callable[[Any, Any], Awaitable[Any]] = getattr(TransactionRelay(node), method)
+    rpc: Callable[[Any, Any], Awaitable[Any]] = getattr(node.services().relay, method)
 
     async def ask() -> Any:
         copy = type(request)()
@@ -152,7 +153,7 @@ def test_without_an_answer_the_error_says_to_ask_again(method: str) -> None:
 def test_who_may_not_is_refused_before_the_coordinator_is_asked(method: str) -> None:
     client = StubClient(None)
     node = node_with(client)
-    node.authorizer = Denying(ResourceType.TRANSACTIONAL_ID)
+    node.facts = replace(node.facts, authorizer=Denying(ResourceType.TRANSACTIONAL_ID))
     answer = call(node, method, CALLS[method][0])
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert client.asked == []
@@ -169,7 +170,7 @@ def test_what_is_written_needs_its_own_right(
     method: str, denied: ResourceType, code: ErrorCode
 ) -> None:
     node = node_with(StubClient(None))
-    node.authorizer = Denying(denied)
+    node.facts = replace(node.facts, authorizer=Denying(denied))
     assert call(node, method, CALLS[method][0]).error_code == code
 
 
@@ -229,7 +230,7 @@ def test_before_the_first_transaction_its_topic_is_made_for_who_asks_about_one()
     client = StubClient(None)
     made = World()
     made.show(topic("orders"))
-    made.node.txn.client = cast("CoordinatorClient", client)
+    made.node.transactions.relay.client = cast("CoordinatorClient", client)
     request = pb.DescribeTransactionsRequest(transactional_ids=["t"])
     (answer,) = call(made.node, "DescribeTransactions", request).transactions
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -9,20 +9,24 @@ beside the others, and appends after the one before it. Connections do not wait 
 import asyncio
 import logging
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.worker_pool import (
     JobTooLargeError,
     JobTooLongError,
     WorkerDiedError,
+    WorkerPool,
     WorkerPoolBusyError,
 )
 
 from broker.core.batch_rules import count_refused
 from broker.core.partition import Refusal
-from broker.shell.node import BrokerNode
+from broker.shell.counters import BrokerCounters
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.storage.recompression import BatchRule, apply_rule
 from broker.storage.recompression import Refusal as RuleRefusal
@@ -51,12 +55,22 @@ def must_inspect(hosted: HostedPartition, batch: memoryview | bytes, lane: Hasha
     return rule is not None and (len(batch) < HEADER_BYTES or rule.concerns(read_header(batch)))
 
 
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Parts of the broker that every inspected append uses."""
+
+    appender: PartitionAppender
+    workers: WorkerPool
+    clock: Clock
+    counters: BrokerCounters
+
+
 class InspectedAppend:
     """One append by way of a worker. Make it in the order of requests; ``run`` it exactly once."""
 
     def __init__(
         self,
-        node: BrokerNode,
+        inspection: Inspection,
         hosted: HostedPartition,
         batch: bytes,
         *,
@@ -65,7 +79,7 @@ class InspectedAppend:
         leader_epoch_expected: int = -1,
     ) -> None:
         """``lane``: the connection that asks."""
-        self._node = node
+        self._inspection = inspection
         self._hosted = hosted
         self._batch = batch
         self._acks = acks
@@ -83,13 +97,13 @@ class InspectedAppend:
             if self._before is not None:
                 await self._before
             if isinstance(stored, Refusal):
-                return self._node.appender.refused(hosted, stored)
-            return self._node.appender.append(
+                return self._inspection.appender.refused(hosted, stored)
+            return self._inspection.appender.append(
                 hosted,
                 memoryview(bytearray(stored)),
                 acks=self._acks,
                 leader_epoch_expected=self._leader_epoch_expected,
-                now_ms=self._node.clock.wall_ms(),
+                now_ms=self._inspection.clock.wall_ms(),
             )
         finally:
             self._over.set_result(None)
@@ -106,7 +120,9 @@ class InspectedAppend:
             return refused
         while True:
             try:
-                result = await self._node.workers.run_for(self._lane, apply_rule, self._batch, rule)
+                result = await self._inspection.workers.run_for(
+                    self._lane, apply_rule, self._batch, rule
+                )
             except WorkerPoolBusyError:
                 await asyncio.sleep(_BUSY_RETRY_S)  # in-flight requests bound how many wait here
             except WorkerDiedError as died:
@@ -121,7 +137,7 @@ class InspectedAppend:
                 return result
 
     def _given_up(self, refusal: Refusal, reason: Exception) -> Refusal:
-        self._node.counters.inspections_given_up += 1
+        self._inspection.counters.inspections_given_up += 1
         log.warning(
             "batch not checked",
             extra=fields(partition=str(self._hosted.topic_partition), reason=str(reason)),

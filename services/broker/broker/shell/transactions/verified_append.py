@@ -12,9 +12,9 @@ from tidemark.codec.record_batch import HEADER_BYTES, read_header
 
 from broker.core.partition import Refusal
 from broker.core.txn_checks import Ask, BatchCheck
-from broker.shell.inspection import InspectedAppend, must_inspect
-from broker.shell.node import BrokerNode
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
+from broker.shell.partitions.inspection import InspectedAppend, Inspection, must_inspect
+from broker.shell.transactions.txn_verifier import TxnVerifier
 
 
 def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
@@ -34,7 +34,8 @@ class VerifiedAppend:
 
     def __init__(
         self,
-        node: BrokerNode,
+        verifier: TxnVerifier | None,
+        inspection: Inspection,
         hosted: HostedPartition,
         batch: bytes,
         *,
@@ -45,7 +46,9 @@ class VerifiedAppend:
         abortable_known: bool = True,
         leader_epoch_expected: int = -1,
     ) -> None:
-        self._node = node
+        """``verifier``: None where transaction.partition.verification.enable is off."""
+        self._verifier = verifier
+        self._inspection = inspection
         self._hosted = hosted
         self._batch = batch
         self._header = read_header(batch)
@@ -61,28 +64,28 @@ class VerifiedAppend:
 
     async def run(self) -> AppendOutcome:
         """The append's outcome."""
-        node, hosted = self._node, self._hosted
+        inspection, hosted = self._inspection, self._hosted
         try:
             if self._before is not None:
                 await self._before
             refused = await self._verify()
             if refused is not None:
-                return node.appender.refused(hosted, refused)
+                return inspection.appender.refused(hosted, refused)
             if must_inspect(hosted, self._batch, self._lane):
                 return await InspectedAppend(
-                    node,
+                    inspection,
                     hosted,
                     self._batch,
                     acks=self._acks,
                     lane=self._lane,
                     leader_epoch_expected=self._leader_epoch_expected,
                 ).run()
-            return node.appender.append(
+            return inspection.appender.append(
                 hosted,
                 memoryview(bytearray(self._batch)),
                 acks=self._acks,
                 leader_epoch_expected=self._leader_epoch_expected,
-                now_ms=node.clock.wall_ms(),
+                now_ms=inspection.clock.wall_ms(),
             )
         finally:
             self._over.set_result(None)
@@ -91,7 +94,7 @@ class VerifiedAppend:
 
     async def _verify(self) -> Refusal | None:
         """Ask the coordinator, unless the batch before this one has settled it."""
-        verifier, header = self._node.txn_verifier, self._header
+        verifier, header = self._verifier, self._header
         check = BatchCheck(self._hosted.partition, header, transactions_v2=self._transactions_v2)
         step: Ask | Refusal | None = check.begin(can_ask=verifier is not None)
         while isinstance(step, Ask):

@@ -1,0 +1,229 @@
+"""All APIs of this broker's Kafka listeners, bound to the objects that each handler uses.
+
+Hot APIs are answered inside the connection's callback. Those of the long tail run as tasks over
+decoded requests. An API without a row here is not advertised.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from tidemark.kafka.apis import ApiKey
+from tidemark.runtime.metadata_cache import MetadataCache
+
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    alter_configs,
+    api_versions,
+    config_resources,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    partition_reassignments,
+    produce,
+    sync_group,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from broker.shell.kafka.fetching import FetchParts
+from broker.shell.kafka.produce_parts import ProduceParts
+from broker.shell.request_router import Handler, HotHandler, RequestRouter
+from broker.shell.rooms import (
+    ClusterRoom,
+    GroupRoom,
+    PartitionRoom,
+    ReplicationRoom,
+    TransactionRoom,
+)
+
+
+def make_router(
+    facts: BrokerFacts,
+    cache: MetadataCache,
+    counters: BrokerCounters,
+    *,
+    cluster: ClusterRoom,
+    partitions: PartitionRoom,
+    replication: ReplicationRoom,
+    transactions: TransactionRoom,
+    groups: GroupRoom,
+) -> RequestRouter:
+    """Make the router with every handler."""
+    hot: dict[ApiKey, HotHandler] = {
+        ApiKey.PRODUCE: partial(
+            produce.handle,
+            ProduceParts(
+                facts=facts,
+                metadata=cache,
+                table=partitions.table,
+                appender=partitions.appender,
+                parked=partitions.parked,
+                counters=counters,
+                inspection=partitions.inspection,
+                verifier=transactions.verifier,
+            ),
+        ),
+        ApiKey.FETCH: partial(
+            fetch.handle,
+            FetchParts(
+                facts=facts,
+                metadata=cache,
+                table=partitions.table,
+                reader=partitions.reader,
+                replica_reader=replication.replica_reader,
+                parked=partitions.parked,
+                fetch_sessions=partitions.fetch_sessions,
+                counters=counters,
+            ),
+        ),
+        ApiKey.LIST_OFFSETS: partial(
+            list_offsets.handle, facts, partitions.table, partitions.lookup
+        ),
+        ApiKey.METADATA: partial(metadata.handle, facts, cache, cluster.auto_creation),
+        ApiKey.API_VERSIONS: partial(
+            api_versions.handle,
+            cache,
+            api_versions.finalized_features(verifies=transactions.verifier is not None),
+        ),
+    }
+    return RequestRouter(
+        counters,
+        hot,
+        {
+            **topic_apis(facts, cache, cluster),
+            **cluster_apis(facts, cache, cluster, groups),
+            **partition_apis(facts, partitions, groups),
+            **transaction_apis(facts, cache, cluster, transactions),
+            **group_apis(facts, cache, groups),
+        },
+    )
+
+
+def topic_apis(
+    facts: BrokerFacts, cache: MetadataCache, cluster: ClusterRoom
+) -> Mapping[ApiKey, Handler]:
+    """Handlers that read topics from the metadata, or have the controller change them."""
+    relay = cluster.relay
+    return {
+        ApiKey.CREATE_TOPICS: partial(create_topics.handle, facts, cache, relay),
+        ApiKey.DELETE_TOPICS: partial(delete_topics.handle, facts, cache, relay),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions.handle, facts, cache, relay),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions.handle, facts, cache),
+        ApiKey.ELECT_LEADERS: partial(elect_leaders.handle, facts, relay),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(partition_reassignments.alter, facts, relay),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(
+            partition_reassignments.list_ongoing, facts, cache
+        ),
+    }
+
+
+def cluster_apis(
+    facts: BrokerFacts, cache: MetadataCache, cluster: ClusterRoom, groups: GroupRoom
+) -> Mapping[ApiKey, Handler]:
+    """Handlers about brokers, coordinators and configuration."""
+    coordinator = groups.coordinator
+    return {
+        ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster.handle, facts, cache),
+        ApiKey.FIND_COORDINATOR: partial(
+            find_coordinator.handle, facts, cache, cluster.internal_topics, cluster.live
+        ),
+        ApiKey.DESCRIBE_CONFIGS: partial(describe_configs.handle, facts, cache),
+        ApiKey.LIST_CONFIG_RESOURCES: partial(config_resources.handle, facts, cache),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(
+            alter_configs.handle_incremental, facts, cache, cluster.relay, coordinator
+        ),
+        ApiKey.ALTER_CONFIGS: partial(
+            alter_configs.handle_replace, facts, cache, cluster.relay, coordinator
+        ),
+    }
+
+
+def partition_apis(
+    facts: BrokerFacts, partitions: PartitionRoom, groups: GroupRoom
+) -> Mapping[ApiKey, Handler]:
+    """Handlers about partitions on this broker's disks."""
+    table, disks = partitions.table, partitions.disks
+    return {
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch.handle, facts, table),
+        ApiKey.DELETE_RECORDS: partial(
+            delete_records.handle, facts, table, disks, partitions.log_moves
+        ),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs.handle, facts, table, disks),
+        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers.handle, facts, table),
+        ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers.handle, facts, table, groups.markers),
+    }
+
+
+def transaction_apis(
+    facts: BrokerFacts,
+    cache: MetadataCache,
+    cluster: ClusterRoom,
+    transactions: TransactionRoom,
+) -> Mapping[ApiKey, Handler]:
+    """Handlers that ask the coordinators of transactions."""
+    relay, topics = transactions.relay, cluster.internal_topics
+    return {
+        ApiKey.INIT_PRODUCER_ID: partial(
+            init_producer_id.handle, facts, topics, relay, transactions.producer_ids
+        ),
+        ApiKey.ADD_PARTITIONS_TO_TXN: partial(add_partitions_to_txn.handle, facts, relay),
+        ApiKey.ADD_OFFSETS_TO_TXN: partial(add_offsets_to_txn.handle, facts, topics, relay),
+        ApiKey.END_TXN: partial(end_txn.handle, facts, relay),
+        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions.handle, facts, relay),
+        ApiKey.LIST_TRANSACTIONS: partial(
+            list_transactions.handle, facts, cache, relay, cluster.live
+        ),
+    }
+
+
+def group_apis(
+    facts: BrokerFacts, cache: MetadataCache, groups: GroupRoom
+) -> Mapping[ApiKey, Handler]:
+    """Handlers that ask the group coordinator."""
+    coordinator = groups.coordinator
+    return {
+        ApiKey.JOIN_GROUP: partial(join_group.handle, facts, coordinator),
+        ApiKey.SYNC_GROUP: partial(sync_group.handle, facts, coordinator),
+        ApiKey.HEARTBEAT: partial(heartbeat.handle, facts, coordinator),
+        ApiKey.LEAVE_GROUP: partial(leave_group.handle, facts, coordinator),
+        ApiKey.OFFSET_COMMIT: partial(offset_commit.handle, facts, cache, coordinator),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch.handle, facts, cache, coordinator),
+        ApiKey.OFFSET_DELETE: partial(offset_delete.handle, facts, cache, coordinator),
+        ApiKey.TXN_OFFSET_COMMIT: partial(txn_offset_commit.handle, facts, cache, coordinator),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups.handle, facts, coordinator),
+        ApiKey.LIST_GROUPS: partial(list_groups.handle, facts, coordinator),
+        ApiKey.DELETE_GROUPS: partial(delete_groups.handle, facts, coordinator),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: partial(
+            consumer_group_heartbeat.handle, facts, coordinator
+        ),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: partial(consumer_group_describe.handle, facts, coordinator),
+    }

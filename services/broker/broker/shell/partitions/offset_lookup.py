@@ -1,0 +1,117 @@
+"""Offsets of points in time, for ListOffsets over Kafka's wire and gRPC alike.
+
+``core/list_offsets.py`` decides. A time is looked up in the time index, on the loop; the record
+within the batch is found by a worker, for that walks records.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable
+
+from tidemark.codec.record_batch import read_header
+from tidemark.codec.records import RecordsError, first_at_or_after
+from tidemark.kafka.list_offsets import MAX_TIMESTAMP
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.telemetry import fields
+from tidemark.runtime.worker_pool import (
+    JobTooLargeError,
+    JobTooLongError,
+    WorkerDiedError,
+    WorkerPool,
+    WorkerPoolBusyError,
+)
+from tidemark.storage.disk import DiskError
+
+from broker.core.list_offsets import FoundOffset, OffsetSearch, Seek
+from broker.shell.counters import BrokerCounters
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition
+from broker.storage.directory import LogDamagedError
+from broker.storage.log import LogSlice
+
+log = logging.getLogger(__name__)
+
+
+class OffsetLookup:
+    """Looks up offsets by time, in the partitions of this broker."""
+
+    def __init__(self, workers: WorkerPool, disks: DiskHealth, counters: BrokerCounters) -> None:
+        self._workers = workers
+        self._disks = disks
+        self._counters = counters
+
+    async def at_time(
+        self,
+        hosted: HostedPartition,
+        timestamp: int,
+        *,
+        lane: Hashable,
+        read_committed: bool = False,
+    ) -> FoundOffset:
+        """The first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first with the
+        highest timestamp, of what a reader of that isolation level may fetch. ``lane``:
+        the connection that asks; lookups of one do not hold up another's.
+        """
+        search = OffsetSearch(hosted.partition, timestamp, read_committed=read_committed)
+        try:
+            return await self._perform(hosted, search, timestamp, lane)
+        except DiskError as failure:
+            self._disks.fence_directory(hosted.manager, failure)
+            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        except LogDamagedError as damage:
+            self._disks.note_damage(hosted, damage)
+            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        except (WorkerPoolBusyError, WorkerDiedError):
+            return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable: ask again
+        except JobTooLongError as late:
+            self._counters.inspections_given_up += 1
+            log.warning(
+                "offset not looked up",
+                extra=fields(partition=str(hosted.topic_partition), reason=str(late)),
+            )
+            return FoundOffset(ErrorCode.REQUEST_TIMED_OUT)
+        except (RecordsError, JobTooLargeError):
+            return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
+
+    async def _perform(
+        self,
+        hosted: HostedPartition,
+        search: OffsetSearch,
+        timestamp: int,
+        lane: Hashable,
+    ) -> FoundOffset:
+        step = search.begin()
+        while isinstance(step, Seek):
+            found = _next_batch(hosted, timestamp, step)
+            if found is None:
+                return search.exhausted()
+            batch = await asyncio.to_thread(_read, found)
+            header = read_header(batch)
+            sought = header.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+            record = await self._within(batch, sought, lane)
+            step = search.searched(header.last_offset + 1, record)
+        return step
+
+    async def _within(self, batch: bytes, timestamp: int, lane: Hashable) -> tuple[int, int] | None:
+        """Offset and timestamp of the record; a batch of one needs no worker."""
+        header = read_header(batch)
+        if header.record_count == 1 and header.last_offset_delta == 0:
+            return header.base_offset, header.max_timestamp
+        return await self._workers.run_for(lane, first_at, batch, timestamp)
+
+
+def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice | None:
+    if timestamp == MAX_TIMESTAMP:
+        return hosted.log.max_timestamp_batch(end=seek.end)
+    return hosted.log.batch_for_timestamp(timestamp, end=seek.end, start=seek.start)
+
+
+def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:
+    """In the worker: offset and timestamp of the first record of a batch not older than
+    ``timestamp``.
+    """
+    return first_at_or_after(batch, read_header(batch), timestamp)
+
+
+def _read(found: LogSlice) -> bytes:
+    return found.file.read_at(found.position, found.length)

@@ -1,0 +1,106 @@
+"""MarkerWriter: appends of the markers that end transactions.
+
+Coordinators send markers over gRPC, administrators over Kafka's protocol.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.machine.shard import Writer
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.runtime.clock import Clock
+
+from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.commit_wait import CommitWait
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.parking_lot import ParkingLot
+
+COMMIT_WAIT_MS: Final = 10_000
+BUMPED_FROM: Final = 2
+"""Lowest ``transaction_version`` whose markers carry a producer epoch above that of the records."""
+
+
+class Ending(NamedTuple):
+    """How one producer's transaction ends."""
+
+    writer: Writer
+    marker: EndTxnMarker
+    bumped: bool
+    """Its epoch is above that of the transaction's records (transactions v2)."""
+
+
+class Written(NamedTuple):
+    """One target's result so far; ``commit`` is to be waited for."""
+
+    error_code: ErrorCode
+    message: str
+    commit: CommitWait | None = None
+
+
+class ReplaysMarkers(Protocol):
+    """The group coordinator, as far as markers in its partitions concern it."""
+
+    def is_serving(self, partition: int) -> bool:
+        """True if the shard of that partition of __consumer_offsets is loaded here."""
+        ...
+
+    def transaction_ended(
+        self, hosted: HostedPartition, writer: Writer, end: int, *, commits: bool
+    ) -> None:
+        """Apply a marker that was appended below offset ``end``."""
+        ...
+
+
+class MarkerWriter:
+    """Appends markers to partitions that this broker leads."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        appender: PartitionAppender,
+        parked: ParkingLot,
+        groups: ReplaysMarkers,
+    ) -> None:
+        self._clock = clock
+        self._appender = appender
+        self._parked = parked
+        self._groups = groups
+
+    def write(self, hosted: HostedPartition, ending: Ending) -> Written:
+        """Append one marker, if it is not there already."""
+        number = hosted.topic_partition.partition
+        is_groups = hosted.topic_partition.topic == CONSUMER_OFFSETS
+        if is_groups and not self._groups.is_serving(number):
+            return Written(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group's shard is being loaded"
+            )
+        batch = build_marker(
+            ending.marker,
+            producer_id=ending.writer.producer_id,
+            producer_epoch=ending.writer.producer_epoch,
+            timestamp=self._clock.wall_ms(),
+        )
+        end_before = hosted.partition.log_end
+        outcome = self._appender.append_internal(
+            hosted, batch, control=ending.marker, bumped=ending.bumped
+        )
+        if outcome.error_code is not ErrorCode.NONE:
+            return Written(outcome.error_code, outcome.message or "")
+        if is_groups and outcome.end > end_before:
+            self._groups.transaction_ended(
+                hosted, ending.writer, outcome.end, commits=ending.marker.commits
+            )
+        if not outcome.must_wait:
+            return Written(ErrorCode.NONE, "")
+        return Written(ErrorCode.NONE, "", CommitWait.of(hosted, outcome.end))
+
+    async def settled(self, written: Written) -> tuple[ErrorCode, str]:
+        """What became of one target, once the in-sync replicas have it or it is too late."""
+        code, message, commit = written
+        if commit is not None:
+            if not commit.is_lost and not commit.is_committed:
+                await self._parked.wait_committed(commit.hosted, commit.end, wait_ms=COMMIT_WAIT_MS)
+            if commit.is_lost or not commit.is_committed:
+                return commit.failure(), "appended, but not replicated in time"
+        return code, message

@@ -1,0 +1,140 @@
+"""BrokerParts: the rooms of a broker, built as BrokerServer builds them, without listeners, upkeep
+and a machine. A test may put another object in place of any.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
+
+from broker.config import BrokerConfig
+from broker.shell.broker_server import no_lease_needed
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.apis import (
+    cluster_apis,
+    group_apis,
+    make_router,
+    partition_apis,
+    topic_apis,
+    transaction_apis,
+)
+from broker.shell.limits import connection_limits
+from broker.shell.metrics.collector import Measured
+from broker.shell.replication.leader_connection import LeaderConnection
+from broker.shell.request_router import Handler, HotHandler, RequestRouter
+from broker.shell.rooms import (
+    WorkerPools,
+    build_cluster,
+    build_groups,
+    build_partitions,
+    build_replication,
+    build_transactions,
+    make_metadata,
+)
+from broker.shell.rpc.services import GrpcServices, make_services
+from broker.storage.log_manager import LogManager
+from tidemark.kafka.apis import ApiKey
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.worker_pool import WorkerPool
+
+Kind = TypeVar("Kind")
+
+
+def absent(kind: type[Kind]) -> Kind:
+    """Where a broker wants something that the tests never reach: None, so that a use of it
+    fails.
+    """
+    return cast("Kind", None)
+
+
+class BrokerParts:
+    """Facts and rooms of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_managers: Sequence[LogManager] = (),
+        *,
+        clock: Clock,
+        controller: ControllerClient | None = None,
+        workers: WorkerPool | None = None,
+        has_lease: Callable[[], bool] = no_lease_needed,
+    ) -> None:
+        pool = workers or absent(WorkerPool)
+        self.facts = BrokerFacts.of(config, clock, random.random)
+        self.counters = BrokerCounters()
+        self.metadata = make_metadata()
+        self.limits = connection_limits(config)
+        known = self.facts, self.metadata
+        counted = *known, self.counters
+        self.cluster = build_cluster(*counted, controller or absent(ControllerClient))
+        self.partitions = build_partitions(
+            *counted,
+            WorkerPools(pool, pool),
+            log_managers=log_managers,
+            failed_directories=(),
+            draw_session_id=lambda: 1,
+            has_lease=has_lease,
+        )
+        self.replication = build_replication(
+            *counted, self.cluster, self.partitions, connect_leader=_nobody
+        )
+        self.transactions = build_transactions(*known, self.cluster, ChannelPool())
+        self.groups = build_groups(*known, self.partitions, self.transactions)
+
+    def router(self) -> RequestRouter:
+        """Every handler, bound to the parts as they are now."""
+        return make_router(
+            self.facts,
+            self.metadata,
+            self.counters,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            replication=self.replication,
+            transactions=self.transactions,
+            groups=self.groups,
+        )
+
+    def hot(self, api_key: ApiKey) -> HotHandler:
+        """Handler of a hot API, bound to the parts as they are now."""
+        return self.router()._hot[int(api_key)]
+
+    def long_tail(self) -> Mapping[ApiKey, Handler]:
+        """Handlers of the long tail, bound to the parts as they are now."""
+        return {
+            **topic_apis(self.facts, self.metadata, self.cluster),
+            **cluster_apis(self.facts, self.metadata, self.cluster, self.groups),
+            **partition_apis(self.facts, self.partitions, self.groups),
+            **transaction_apis(self.facts, self.metadata, self.cluster, self.transactions),
+            **group_apis(self.facts, self.metadata, self.groups),
+        }
+
+    def services(self) -> GrpcServices:
+        """The gRPC services, bound to the parts as they are now."""
+        return make_services(
+            self.facts,
+            self.metadata,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            transactions=self.transactions,
+            groups=self.groups,
+        )
+
+    def measured(self) -> Measured:
+        """Objects that ``/metrics`` shows."""
+        return Measured(
+            counters=self.counters,
+            metadata=self.metadata,
+            table=self.partitions.table,
+            disks=self.partitions.disks,
+            parked=self.partitions.parked,
+            fetch_sessions=self.partitions.fetch_sessions,
+            limits=self.limits,
+            has_lease=self.partitions.has_lease,
+        )
+
+
+async def _nobody(*_: object, **__: object) -> LeaderConnection:
+    raise AssertionError("no leader is followed here")
