@@ -4,6 +4,7 @@ The pages are not committed; `make reference` runs this. They cannot differ from
 nothing in them is written by hand but their first lines.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -210,10 +211,14 @@ def metric_rows(families: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
 
 def a_broker() -> BrokerServer:
     """A broker without disks or a cluster, which never starts."""
-    controller = ControllerClient(endpoints=[_NOWHERE])
-    seams = machine_seams(ZkSession(_NOWHERE), controller)
-    unstarted = replace(seams, make_threads=ThreadPoolExecutor)
-    return BrokerServer(BrokerConfig(broker_id=0), (), unstarted)
+
+    async def on_a_loop() -> BrokerServer:
+        controller = ControllerClient(endpoints=[_NOWHERE])
+        seams = machine_seams(ZkSession(_NOWHERE), controller)
+        unstarted = replace(seams, make_threads=ThreadPoolExecutor)
+        return BrokerServer(BrokerConfig(broker_id=0), (), unstarted)
+
+    return asyncio.run(on_a_loop())
 
 
 def metrics_of(service: str) -> Metrics:

@@ -26,7 +26,7 @@ from tidemark.runtime.metadata_wire import apply_update, delta_update, snapshot_
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
-from unit.broker.shell.node_worlds import hosting_of
+from unit.broker.shell.broker_worlds import hosting_of
 
 WIDE: Final = 5_000
 LOADED: Final = 10_000

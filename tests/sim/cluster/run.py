@@ -5,8 +5,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from broker.shell.connection import Connection
 from broker.shell.kafka import consumer_group_heartbeat, join_group
+from broker.shell.listener.connection import Connection
 from tidemark.client.transactions import control as transaction_control
 from tidemark.runtime.shard_runtime import ShardRuntime
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from broker.config import BrokerConfig, Listener
-from broker.shell.broker_configs import broker_keys
+from broker.shell.kafka.broker_configs import broker_keys
 from pydantic import ValidationError
 from tidemark.runtime.service_config import ConfigError, load
 

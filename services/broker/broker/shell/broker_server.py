@@ -17,8 +17,8 @@ from broker.config import SSL, BrokerConfig
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.apis import make_router
-from broker.shell.limits import connection_limits
-from broker.shell.listener import KafkaListener
+from broker.shell.listener.limits import connection_limits
+from broker.shell.listener.listener import KafkaListener
 from broker.shell.metrics.collector import Measured
 from broker.shell.rooms import (
     WorkerPools,

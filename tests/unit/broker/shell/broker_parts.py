@@ -18,10 +18,10 @@ from broker.shell.kafka.apis import (
     topic_apis,
     transaction_apis,
 )
-from broker.shell.limits import connection_limits
+from broker.shell.listener.limits import connection_limits
+from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.metrics.collector import Measured
 from broker.shell.replication.leader_connection import LeaderConnection
-from broker.shell.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.rooms import (
     WorkerPools,
     build_cluster,

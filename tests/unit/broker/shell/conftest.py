@@ -1,4 +1,4 @@
-"""A broker's node that leads one partition of a topic ``orders`` in a temporary directory."""
+"""Parts of a broker that leads one partition of a topic ``orders`` in a temporary directory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from broker.config import BrokerConfig, Listener
-from broker.shell.listener import KafkaListener
-from broker.shell.request_router import RequestRouter
+from broker.shell.listener.listener import KafkaListener
+from broker.shell.listener.request_router import RequestRouter
 from broker.storage.log_manager import LogManager
 from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition, PartitionImage, TopicImage
@@ -15,35 +15,35 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.tls import ServerTls
 from unit.broker.shell.broker_parts import BrokerParts, absent
-from unit.broker.shell.node_worlds import hosting_of
+from unit.broker.shell.broker_worlds import hosting_of
 
 MakeNode = Callable[[Mapping[str, str]], BrokerParts]
 
 
 def make_listener(
-    node: BrokerParts,
+    parts: BrokerParts,
     router: RequestRouter,
     where: Listener | None = None,
     threads: Executor | None = None,
     tls: ServerTls | None = None,
 ) -> KafkaListener:
-    """A listener of ``node``, as the broker makes it."""
+    """A listener of ``parts``, as the broker makes it."""
     return KafkaListener(
         where or Listener("CLIENT", "127.0.0.1", 0),
         router,
         threads or absent(Executor),
-        config=node.facts.config,
-        limits=node.limits,
-        counters=node.counters,
-        parked=node.partitions.parked,
-        on_unreadable=node.partitions.disks.read_failed,
+        config=parts.facts.config,
+        limits=parts.limits,
+        counters=parts.counters,
+        parked=parts.partitions.parked,
+        on_unreadable=parts.partitions.disks.read_failed,
         tls=tls,
     )
 
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
-    """Makes the node; the topic's configuration is the test's."""
+    """Makes the parts; the topic's configuration is the test's."""
     clock = Clock()
     manager = LogManager.open(
         OsDisk(tmp_path),
@@ -55,7 +55,7 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
     )
 
     def make(configs: Mapping[str, str]) -> BrokerParts:
-        node = BrokerParts(
+        parts = BrokerParts(
             BrokerConfig(broker_id=1, log_dirs=(str(tmp_path),)),
             (manager,),
             clock=clock,
@@ -68,9 +68,9 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
             topics={topic.name: topic},
             topics_by_id={topic.topic_id: topic},
         )
-        hosting_of(node)
-        node.metadata.take(image)
-        return node
+        hosting_of(parts)
+        parts.metadata.take(image)
+        return parts
 
     yield make
     manager.close()

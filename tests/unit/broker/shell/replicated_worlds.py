@@ -1,4 +1,4 @@
-"""A node that leads (or follows) a partition of three replicas, and what its followers say."""
+"""A broker that leads (or follows) a partition of three replicas, and what its followers say."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, LeaderEpoch, Pa
 from tidemark.model.metadata import BrokerImage, PartitionImage, TopicImage
 from tidemark.runtime.clock import Clock
 from unit.broker.shell.broker_parts import BrokerParts
-from unit.broker.shell.node_worlds import ME, World, topic
+from unit.broker.shell.broker_worlds import ME, World, topic
 
 THREE = (ME, BrokerId(2), BrokerId(3))
 
@@ -58,21 +58,21 @@ def broker(number: int, *, fenced: bool = False, shutting_down: bool = False) ->
 
 
 def replica_reader(
-    node: BrokerParts, on_follower: Callable[[HostedPartition], None]
+    parts: BrokerParts, on_follower: Callable[[HostedPartition], None]
 ) -> ReplicaReader:
-    """As the node's own, but for ``on_follower``."""
+    """As the broker's own, but for ``on_follower``."""
     return ReplicaReader(
-        node.partitions.reader,
-        clock=node.facts.clock,
-        throttle=node.replication.replica_reader._throttle,
-        suspects=node.replication.suspects,
-        parked=node.partitions.parked,
+        parts.partitions.reader,
+        clock=parts.facts.clock,
+        throttle=parts.replication.replica_reader._throttle,
+        suspects=parts.replication.suspects,
+        parked=parts.partitions.parked,
         on_follower=on_follower,
     )
 
 
 class LeaderWorld(World):
-    """A node that leads ``orders-0``."""
+    """A broker that leads ``orders-0``."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class LeaderWorld(World):
     ) -> None:
         super().__init__(has_lease=has_lease, clock=clock)
         self.parked._on_earlier = None  # no loop here: deadlines do not pass
-        reader = replica_reader(self.node, on_follower=lambda _: None)
-        self.node.replication = replace(self.node.replication, replica_reader=reader)
+        reader = replica_reader(self.parts, on_follower=lambda _: None)
+        self.parts.replication = replace(self.parts.replication, replica_reader=reader)
         self.show(replicated(state or partition(), **configs))
         self.change(brokers_changed=tuple(map(broker, (1, 2, 3))))
 
@@ -95,7 +95,7 @@ class LeaderWorld(World):
         want = want._replace(**fields)
         replica = Replica(BrokerId(follower), BrokerEpoch(follower * 10))
         now = InstantMs(self.clock.now_ms())
-        return self.node.replication.replica_reader.read(
+        return self.parts.replication.replica_reader.read(
             self.hosted(), want, replica, bytes_max=1 << 20, arrived_at=now
         )
 

@@ -1,6 +1,6 @@
-"""Cluster: this broker as a member: registration and lease, requests to the controller, hand-over.
+"""Cluster: the broker as a member of the cluster, and its requests to the controller.
 
-BrokerService runs membership, lease and hand-over; handlers use the relay to the controller and the
-creation of topics. It touches the controller's client, the ZooKeeper session and the metadata; it
-imports no partition, no listener and no handler.
+BrokerService runs membership, lease and controlled shutdown. Handlers call the relay to the
+controller and the creation of topics. Modules here may touch the controller's client, the ZooKeeper
+session and the metadata cache; they import no other room.
 """

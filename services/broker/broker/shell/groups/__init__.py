@@ -1,5 +1,5 @@
-"""Groups: the group coordinator: shards of the partitions of __consumer_offsets led here.
+"""Groups: the group coordinator, one shard for each partition of __consumer_offsets led here.
 
-Handlers of the group APIs call Groups; BrokerServer runs it. A shard's log is a partition of this
-broker, to which GroupLog appends; checks of transactional offsets ask the transaction coordinators.
+Handlers of group APIs call Groups; BrokerServer runs it. Modules here may touch the partitions that
+hold the shards' logs, and ask the transaction coordinators about transactional offset commits.
 """

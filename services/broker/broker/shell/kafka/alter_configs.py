@@ -13,10 +13,10 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
-from broker.shell.broker_configs import CLUSTER_WIDE
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
+from broker.shell.kafka.broker_configs import CLUSTER_WIDE
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange

@@ -22,7 +22,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import FeedPosition
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.shell.connection import Connection
+from broker.shell.listener.connection import Connection
 
 CLIENT_NAMED_FROM: Final = 3
 _SUPPORTED: Final = (

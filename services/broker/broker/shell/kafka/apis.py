@@ -56,7 +56,7 @@ from broker.shell.kafka import (
 )
 from broker.shell.kafka.fetching import FetchParts
 from broker.shell.kafka.produce_parts import ProduceParts
-from broker.shell.request_router import Handler, HotHandler, RequestRouter
+from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.rooms import (
     ClusterRoom,
     GroupRoom,

@@ -12,9 +12,9 @@ from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
-from broker.shell.broker_configs import topic_configs_shown
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.broker_configs import topic_configs_shown
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,

@@ -12,7 +12,8 @@ from tidemark.model.topics import topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
-from broker.shell.broker_configs import (
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.broker_configs import (
     CLUSTER_WIDE,
     ShownConfig,
     broker_configs_shown,
@@ -20,7 +21,6 @@ from broker.shell.broker_configs import (
     group_configs_shown,
     topic_configs_shown,
 )
-from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.request_context import RequestContext
 

@@ -16,9 +16,9 @@ from tidemark.model.errors import ErrorCode
 
 from broker.core.authorizer import CLUSTER, Operation
 from broker.core.fetch_sessions import FetchPlan
-from broker.shell.connection import Connection
 from broker.shell.kafka.fetching import Fetch, FetchParts
 from broker.shell.kafka.replica_fetch import ReplicaFetch
+from broker.shell.listener.connection import Connection
 
 TOPIC_IDS_FROM: Final = 13
 

@@ -21,16 +21,16 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import CachedPartition, FetchPlan, FetchSessions, PartitionKey
 from broker.core.parked import READ
-from broker.shell.connection import Connection
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka import leader_hints
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.replies import Part, Reply
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reader import ReplicaReader
-from broker.shell.replies import Part, Reply
 
 READ_COMMITTED: Final = 1
 LEADER_FROM: Final = 12

@@ -17,9 +17,9 @@ from tidemark.model.ids import NO_TOPIC_ID
 
 from broker.core.authorizer import Operation, topic_resource
 from broker.core.list_offsets import FoundOffset, at_mark, at_replica_mark
-from broker.shell.connection import Connection
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.fetching import READ_COMMITTED
+from broker.shell.listener.connection import Connection
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.offset_lookup import OffsetLookup
 from broker.shell.partitions.table import PartitionTable

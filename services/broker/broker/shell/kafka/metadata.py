@@ -25,9 +25,9 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.auto_creation import AutoCreation
-from broker.shell.connection import Connection
 from broker.shell.facts import BrokerFacts
-from broker.shell.request_router import context_of
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.request_router import context_of
 
 
 def handle(

@@ -26,13 +26,13 @@ from tidemark.model.ids import InstantMs, TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
-from broker.shell.connection import Connection
 from broker.shell.kafka import leader_hints
 from broker.shell.kafka.produce_parts import ProduceParts
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.replies import Reply
 from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.inspection import InspectedAppend, must_inspect
-from broker.shell.replies import Reply
 from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
 
 ZSTD: Final = 4

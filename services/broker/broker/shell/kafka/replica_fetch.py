@@ -11,8 +11,8 @@ from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
 from broker.core.parked import FOLLOWER
-from broker.shell.connection import Connection
 from broker.shell.kafka.fetching import Fetch, FetchParts, Reads
+from broker.shell.listener.connection import Connection
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import Follower
 from broker.shell.replication.replica_reader import Replica

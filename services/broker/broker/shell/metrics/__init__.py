@@ -1,5 +1,5 @@
-"""Metrics: how the broker's counters and state are shown to Prometheus.
+"""Metrics: the broker's counters and state, as Prometheus families.
 
-Read at a scrape, and nothing is changed; only ``__main__`` and the generator of the reference pages
-build a collector.
+A scrape calls BrokerCollector, which ``__main__`` and the generator of the reference pages build.
+Modules here read the objects named in Measured and change nothing.
 """

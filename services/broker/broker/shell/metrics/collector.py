@@ -13,7 +13,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.counters import BrokerCounters
-from broker.shell.limits import ConnectionLimits
+from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.metrics import replication
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.parking_lot import ParkingLot

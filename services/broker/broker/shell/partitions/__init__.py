@@ -1,6 +1,6 @@
-"""Partitions: appends to and reads of the partitions that this broker hosts.
+"""Partitions: the partitions that this broker hosts, and the ways to find, append and read them.
 
-Called by the handlers of Kafka's APIs and of gRPC, by the group coordinator and by replication.
-It touches partitions, their logs, the parked requests that an append releases, and the health of
-the log directories; it imports no listener, no handler and no other service.
+Called by the handlers of Kafka's APIs and of gRPC, by groups, transactions, replication and upkeep.
+Modules here may touch partitions, their logs, parked requests, worker processes that walk records,
+and the state of log directories; they import no other room.
 """

@@ -1,6 +1,7 @@
-"""Replication: serving followers, following leaders, changes of the ISR.
+"""Replication: serving followers, following leaders, and changes of the ISR.
 
 The Fetch handler calls ReplicaReader; hosting starts and stops fetchers through ReplicationManager;
-IsrSender and ReplicaReports report to the controller. It touches partitions and their logs, the
-parked requests that progress releases, and the health of the log directories.
+IsrSender and ReplicaReports send proposals and reports to the controller. Modules here may touch
+partitions and their logs, parked requests, the state of log directories and the broker's
+registration.
 """

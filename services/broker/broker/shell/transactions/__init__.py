@@ -1,5 +1,6 @@
-"""Transactions: calls of this broker to the transaction coordinators.
+"""Transactions: requests to the transaction coordinators, and their effects on partitions.
 
-Handlers relay the requests of producers here, appends are verified here, and producer ids come from
-here. It touches the coordinators' client and the metadata; logs are not its business.
+Handlers relay requests of producers, verify transactional batches and append markers through this
+room; producer ids come from it. Modules here may touch the coordinators' client, the controller's
+client, the metadata cache and partitions.
 """

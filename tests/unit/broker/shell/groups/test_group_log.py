@@ -22,18 +22,18 @@ class GroupWorld(LeaderWorld):
 
     def __init__(self) -> None:
         super().__init__(clock=Clock())
-        node = self.node
+        parts = self.parts
         self.log = GroupLog(
             self.hosted(),
-            appender=node.partitions.appender,
-            parked=node.partitions.parked,
-            disks=node.partitions.disks,
+            appender=parts.partitions.appender,
+            parked=parts.partitions.parked,
+            disks=parts.partitions.disks,
             timeout_ms=60_000,
         )
 
     def fill(self) -> None:
         """Park long polls until none finds room."""
-        parked, now = self.parked, self.node.facts.clock.now_ms()
+        parked, now = self.parked, self.parts.facts.clock.now_ms()
         while parked.counts[READ] < parked.limits.reads_max:
             parked.park_fetch(
                 [self.hosted()],
@@ -143,7 +143,7 @@ def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
     with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
         asyncio.run(read_of(world))
     assert world.hosted().log.damage_at == 1
-    assert world.node.partitions.disks.trouble.is_set()
+    assert world.parts.partitions.disks.trouble.is_set()
 
 
 async def _value(appended: Any) -> int:

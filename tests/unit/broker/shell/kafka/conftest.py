@@ -1,4 +1,4 @@
-"""A broker's node without disks or network: a real one, whose controller answers what the test
+"""Parts of a broker without disks or network: a real one, whose controller answers what the test
 says.
 """
 
@@ -89,7 +89,7 @@ def controller() -> StubController:
 
 
 @pytest.fixture
-def node(controller: StubController) -> BrokerParts:
+def parts(controller: StubController) -> BrokerParts:
     """Broker 1 of three (3 is fenced), with topics ``compacted`` (1 partition) and ``orders`` (3
     partitions).
     """
@@ -135,9 +135,9 @@ AskOf = Callable[[BrokerParts], Ask]
 
 @pytest.fixture
 def ask_of() -> AskOf:
-    """Ask one API of a node: ``ask_of(node)(ApiKey.X, fields, 3)``."""
+    """Ask one API of a broker: ``ask_of(parts)(ApiKey.X, fields, 3)``."""
 
-    def asking(node: BrokerParts) -> Ask:
+    def asking(parts: BrokerParts) -> Ask:
         def ask(
             api_key: ApiKey, fields: Mapping[str, object], version: int | None = None
         ) -> long_tail.Struct:
@@ -149,7 +149,7 @@ def ask_of() -> AskOf:
             request = long_tail.read_request(api_key, version, memoryview(body))
 
             async def handle() -> Mapping[str, object]:
-                return await node.long_tail()[api_key](request, context)
+                return await parts.long_tail()[api_key](request, context)
 
             written = long_tail.write_response(api_key, version, asyncio.run(handle()))
             return long_tail.read_response(api_key, version, memoryview(written))
@@ -160,6 +160,6 @@ def ask_of() -> AskOf:
 
 
 @pytest.fixture
-def ask(node: BrokerParts, ask_of: AskOf) -> Ask:
-    """Ask ``node``."""
-    return ask_of(node)
+def ask(parts: BrokerParts, ask_of: AskOf) -> Ask:
+    """Ask ``parts``."""
+    return ask_of(parts)

@@ -1,4 +1,4 @@
-"""A node that leads some partitions of three replicas, and fetchers who talk to its Fetch handler:
+"""A broker that leads some partitions of three replicas, and fetchers that use its Fetch handler:
 no loop, no sockets, a clock that is moved by hand.
 """
 
@@ -24,7 +24,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import TopicPartition
-from unit.broker.shell.node_worlds import ME, World
+from unit.broker.shell.broker_worlds import ME, World
 from unit.broker.shell.replicated_worlds import THREE, broker, replica_reader
 
 VERSION = 18
@@ -35,22 +35,22 @@ CONSUMER, COMMITTED_CONSUMER = -1, -2
 
 
 class FetchWorld(World):
-    """A node that leads ``orders``, and its fetchers. With ``scans`` nothing ever rests in a
+    """A broker that leads ``orders``, and its fetchers. With ``scans`` nothing ever rests in a
     session: every request looks at all of it, as plain as can be.
     """
 
     def __init__(self, partitions: int = 3, *, scans: bool = False) -> None:
         super().__init__()
-        node = self.node
-        node.partitions.parked._on_earlier = None
+        parts = self.parts
+        parts.partitions.parked._on_earlier = None
         numbers = count(1)
-        node.partitions.fetch_sessions._draw_id = lambda: next(numbers)
+        parts.partitions.fetch_sessions._draw_id = lambda: next(numbers)
         if scans:
-            cast("Any", node.partitions.fetch_sessions).rest = lambda *_: False
-        node.replication = replace(
-            node.replication, replica_reader=replica_reader(node, self.consider)
+            cast("Any", parts.partitions.fetch_sessions).rest = lambda *_: False
+        parts.replication = replace(
+            parts.replication, replica_reader=replica_reader(parts, self.consider)
         )
-        self.handle = node.hot(ApiKey.FETCH)
+        self.handle = parts.hot(ApiKey.FETCH)
         self.calls: list[Callable[[], None]] = []
         self.topic = TopicImage("orders", TOPIC_ID, {}, ())
         self.show(self.topic)
@@ -62,7 +62,7 @@ class FetchWorld(World):
     # -- what happens to partitions
 
     def at(self, number: int) -> HostedPartition:
-        return self.node.partitions.table.by_name["orders", number]
+        return self.parts.partitions.table.by_name["orders", number]
 
     @property
     def partitions(self) -> range:
@@ -107,7 +107,7 @@ class FetchWorld(World):
     def put(self, number: int, size: int = 10, *, acks: int = 1, **fields: Any) -> None:
         batch = build_batch([(self.clock.wall_ms(), None, b"x" * size, ())], **fields)
         now = self.clock.wall_ms()
-        self.node.partitions.appender.append(
+        self.parts.partitions.appender.append(
             self.at(number), memoryview(bytearray(batch)), acks=acks, now_ms=now
         )
         self.run()
@@ -118,30 +118,30 @@ class FetchWorld(World):
         batch = build_batch(
             records, producer_id=producer_id, producer_epoch=0, attributes_extra=TRANSACTIONAL_BIT
         )
-        self.node.partitions.appender.append_internal(self.at(number), batch)
+        self.parts.partitions.appender.append_internal(self.at(number), batch)
         self.run()
 
     def mark(self, number: int, producer_id: int, *, commits: bool) -> None:
         marker = EndTxnMarker(commits=commits, coordinator_epoch=0)
         now = self.clock.wall_ms()
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=now)
-        self.node.partitions.appender.append_internal(self.at(number), batch, control=marker)
+        self.parts.partitions.appender.append_internal(self.at(number), batch, control=marker)
         self.run()
 
     def delete_records(self, number: int) -> None:
         """All that is committed."""
         hosted = self.at(number)
         hosted.log.advance_log_start(hosted.partition.high_watermark)
-        self.node.partitions.log_moves.log_start_moved(hosted)
+        self.parts.partitions.log_moves.log_start_moved(hosted)
         self.run()
 
     # -- time, and what the shell does beside
 
     def consider(self, hosted: HostedPartition) -> None:
         """As the ISR sender does, with a controller that agrees at once."""
-        partition, node = hosted.partition, self.node
+        partition, parts = hosted.partition, self.parts
         proposal = partition.propose(
-            InstantMs(node.facts.clock.now_ms()), node.cluster.live.epochs, LAG_MS
+            InstantMs(parts.facts.clock.now_ms()), parts.cluster.live.epochs, LAG_MS
         )
         if proposal is None:
             return
@@ -156,9 +156,9 @@ class FetchWorld(World):
         )
         gained_bytes = partition.proposal_answered(proposal, ErrorCode.NONE, state)
         if partition.high_watermark != before:
-            node.partitions.parked.moved(hosted, gained_bytes)
+            parts.partitions.parked.moved(hosted, gained_bytes)
         else:
-            node.partitions.parked.has_news(hosted)
+            parts.partitions.parked.has_news(hosted)
 
     def look(self) -> None:
         """For followers that lag."""
@@ -171,7 +171,7 @@ class FetchWorld(World):
         while milliseconds > 0:
             self.clock.advance(min(milliseconds, LAG_MS // 2))
             milliseconds -= LAG_MS // 2
-            self.node.partitions.parked.expire(self.node.facts.clock.now_ms())
+            self.parts.partitions.parked.expire(self.parts.facts.clock.now_ms())
             self.run()
             self.look()
 
@@ -181,13 +181,13 @@ class FetchWorld(World):
             self.calls.pop(0)()
 
     def check(self) -> None:
-        self.node.partitions.fetch_sessions.check()
-        self.node.partitions.parked.check()
+        self.parts.partitions.fetch_sessions.check()
+        self.parts.partitions.parked.check()
         for number in self.partitions:
             self.at(number).partition.check()
 
     def progress(self) -> list[tuple[Any, ...]]:
-        """All that the node knows of followers, and what follows from it."""
+        """All that the broker holds of followers, and what follows from it."""
         return [
             (
                 str(self.at(number).partition),

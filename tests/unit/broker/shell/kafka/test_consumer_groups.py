@@ -29,7 +29,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage
-from unit.broker.shell.kafka.group_nodes import group_handlers
+from unit.broker.shell.kafka.group_handlers import group_handlers
 
 A = TopicId(b"a" * 16)
 BEAT = ConsumerGroupHeartbeatReply(

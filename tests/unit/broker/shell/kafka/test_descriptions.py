@@ -153,13 +153,15 @@ def test_records_are_deleted_by_the_leader_and_producers_described_where_there_i
     assert described.topics[0].partitions[0].error_code == error
 
 
-def test_access_control_has_no_handler_yet(node: BrokerParts) -> None:
-    assert not {ApiKey.CREATE_ACLS, ApiKey.SASL_HANDSHAKE} & node.long_tail().keys()
+def test_access_control_has_no_handler_yet(parts: BrokerParts) -> None:
+    assert not {ApiKey.CREATE_ACLS, ApiKey.SASL_HANDSHAKE} & parts.long_tail().keys()
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_without_a_controller_nobody_coordinates(node: BrokerParts, ask: Ask, version: int) -> None:
-    node.cluster.live.epochs = {}
+def test_without_a_controller_nobody_coordinates(
+    parts: BrokerParts, ask: Ask, version: int
+) -> None:
+    parts.cluster.live.epochs = {}
     fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
     answer = ask(ApiKey.FIND_COORDINATOR, fields, version)
     told = answer.coordinators[0] if version >= 4 else answer

@@ -25,7 +25,7 @@ OPEN = 7
 
 def resting(world: FetchWorld) -> int:
     """Partitions of sessions that no request would look at."""
-    sessions = world.node.partitions.fetch_sessions._sessions.values()
+    sessions = world.parts.partitions.fetch_sessions._sessions.values()
     return sum(len(one.partitions) - len(one.moved) for one in sessions)
 
 
@@ -323,7 +323,7 @@ def test_a_fetch_whose_session_is_closed_by_another_is_answered() -> None:
     again.ask()
     world.run()
     assert not follower.is_waiting
-    assert len(world.node.partitions.fetch_sessions) == 1
+    assert len(world.parts.partitions.fetch_sessions) == 1
 
 
 # ---------------------------------------------------------------- lag

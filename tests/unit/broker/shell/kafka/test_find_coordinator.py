@@ -21,10 +21,10 @@ from unit.broker.shell.kafka.conftest import Ask, topic_image
     ids=["a leader", "nobody leads", "the leader is fenced"],
 )
 def test_a_group_is_coordinated_by_a_leader_that_is_not_fenced(
-    node: BrokerParts, ask: Ask, leader: int, told: tuple[ErrorCode, int]
+    parts: BrokerParts, ask: Ask, leader: int, told: tuple[ErrorCode, int]
 ) -> None:
     offsets = topic_image(CONSUMER_OFFSETS, [leader], {})
-    topics = {**node.metadata.image.topics, CONSUMER_OFFSETS: offsets}
-    node.metadata.take(replace(node.metadata.image, topics=topics))
+    topics = {**parts.metadata.image.topics, CONSUMER_OFFSETS: offsets}
+    parts.metadata.take(replace(parts.metadata.image, topics=topics))
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     assert (answer.error_code, answer.node_id) == told

@@ -6,28 +6,28 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.core.groups.group_worlds import commit, committed, left, stable
-from unit.broker.shell.kafka.group_nodes import GroupBroker, versions
+from unit.broker.shell.kafka.group_handlers import GroupBroker, versions
 
 GROUPS = {"groups": ["g", "none", "secret", ""]}
 
 
 def broker() -> GroupBroker:
-    node = GroupBroker()
-    stable(node.groups.world, "a", "b", instances=True)
-    committed(node.groups.world, commit(5, group_id="simple"))
-    return node
+    handlers = GroupBroker()
+    stable(handlers.groups.world, "a", "b", instances=True)
+    committed(handlers.groups.world, commit(5, group_id="simple"))
+    return handlers
 
 
-def described(node: GroupBroker, version: int, **fields: object) -> list[Struct]:
-    found: list[Struct] = node.ask(ApiKey.DESCRIBE_GROUPS, {**GROUPS, **fields}, version).groups
+def described(handlers: GroupBroker, version: int, **fields: object) -> list[Struct]:
+    found: list[Struct] = handlers.ask(ApiKey.DESCRIBE_GROUPS, {**GROUPS, **fields}, version).groups
     return found
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
 def test_describe(version: int) -> None:
-    node = broker()
-    node.deny(Operation.DESCRIBE, "secret")
-    group, missing, secret, nameless = described(node, version)
+    handlers = broker()
+    handlers.deny(Operation.DESCRIBE, "secret")
+    group, missing, secret, nameless = described(handlers, version)
     assert (group.group_state, group.protocol_type, group.protocol_data) == (
         "Stable",
         "consumer",
@@ -47,23 +47,23 @@ def test_describe(version: int) -> None:
 
 
 def test_operations_are_told_when_wanted() -> None:
-    node = broker()
-    [group, *_] = described(node, 6)
+    handlers = broker()
+    [group, *_] = described(handlers, 6)
     assert group.authorized_operations == OPERATIONS_NOT_REQUESTED
-    [group, *_] = described(node, 6, include_authorized_operations=True)
+    [group, *_] = described(handlers, 6, include_authorized_operations=True)
     assert group.authorized_operations & 1 << Operation.DELETE
 
 
 def test_a_group_of_another_broker_is_its_own_error() -> None:
-    node = broker()
-    node.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
-    assert {one.error_code for one in described(node, 6)} == {
+    handlers = broker()
+    handlers.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
+    assert {one.error_code for one in described(handlers, 6)} == {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.INVALID_GROUP_ID,
     }
-    [result] = node.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}).results
+    [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}).results
     assert result.error_code == ErrorCode.NOT_COORDINATOR
-    assert node.ask(ApiKey.LIST_GROUPS, {}).error_code == ErrorCode.NOT_COORDINATOR
+    assert handlers.ask(ApiKey.LIST_GROUPS, {}).error_code == ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
@@ -91,18 +91,18 @@ def test_list_by_state_and_type(fields: dict[str, list[str]], found: list[str]) 
 
 
 def test_who_may_not_see_the_cluster_sees_its_own_groups() -> None:
-    node = broker()
-    node.deny(Operation.DESCRIBE, "kafka-cluster")
-    node.deny(Operation.DESCRIBE, "g")
-    assert [one.group_id for one in node.ask(ApiKey.LIST_GROUPS, {}).groups] == ["simple"]
+    handlers = broker()
+    handlers.deny(Operation.DESCRIBE, "kafka-cluster")
+    handlers.deny(Operation.DESCRIBE, "g")
+    assert [one.group_id for one in handlers.ask(ApiKey.LIST_GROUPS, {}).groups] == ["simple"]
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
 def test_delete(version: int) -> None:
-    node = broker()
-    node.deny(Operation.DELETE, "secret")
+    handlers = broker()
+    handlers.deny(Operation.DELETE, "secret")
     asked = {"groups_names": ["g", "simple", "none", "secret", "", "g"]}
-    results = node.ask(ApiKey.DELETE_GROUPS, asked, version).results
+    results = handlers.ask(ApiKey.DELETE_GROUPS, asked, version).results
     assert {one.group_id: one.error_code for one in results} == {
         "g": ErrorCode.NON_EMPTY_GROUP,
         "simple": 0,
@@ -110,6 +110,6 @@ def test_delete(version: int) -> None:
         "secret": ErrorCode.GROUP_AUTHORIZATION_FAILED,
         "": ErrorCode.INVALID_GROUP_ID,
     }
-    left(node.groups.world, "a", "b")
-    [result] = node.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}, version).results
+    left(handlers.groups.world, "a", "b")
+    [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}, version).results
     assert result.error_code == 0

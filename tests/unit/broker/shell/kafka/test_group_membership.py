@@ -6,7 +6,7 @@ from broker.core.groups.requests import JoinGroup
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.core.groups.group_worlds import stable, subscription
-from unit.broker.shell.kafka.group_nodes import GroupBroker, versions
+from unit.broker.shell.kafka.group_handlers import GroupBroker, versions
 
 PROTOCOLS = [{"name": "range", "metadata": subscription("orders")}]
 JOIN = {
@@ -18,18 +18,18 @@ JOIN = {
 
 
 def broker_with(*members: str, instances: bool = False) -> GroupBroker:
-    node = GroupBroker()
-    stable(node.groups.world, *members, instances=instances)
-    return node
+    handlers = GroupBroker()
+    stable(handlers.groups.world, *members, instances=instances)
+    return handlers
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
 def test_join(version: int) -> None:
-    node = GroupBroker()
-    reply = node.ask(ApiKey.JOIN_GROUP, JOIN, version)
+    handlers = GroupBroker()
+    reply = handlers.ask(ApiKey.JOIN_GROUP, JOIN, version)
     if version >= 4:
         assert reply.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        reply = node.ask(ApiKey.JOIN_GROUP, {**JOIN, "member_id": reply.member_id}, version)
+        reply = handlers.ask(ApiKey.JOIN_GROUP, {**JOIN, "member_id": reply.member_id}, version)
     assert (reply.error_code, reply.generation_id, reply.protocol_name) == (0, 1, "range")
     assert reply.leader == reply.member_id
     assert reply.member_id.startswith("me-")
@@ -44,10 +44,10 @@ def test_join(version: int) -> None:
 def test_who_wants_no_time_to_rebalance_has_its_sessions(
     version: int, wanted_ms: int, rebalance_ms: int
 ) -> None:
-    node = GroupBroker()
+    handlers = GroupBroker()
     fields = {**JOIN, "rebalance_timeout": wanted_ms}
-    node.ask(ApiKey.JOIN_GROUP, fields, version)
-    [asked] = node.groups.asked
+    handlers.ask(ApiKey.JOIN_GROUP, fields, version)
+    [asked] = handlers.groups.asked
     assert isinstance(asked, JoinGroup)
     assert asked.rebalance_timeout_ms == rebalance_ms
     assert (asked.client_id, asked.client_host) == ("me", "/10.0.0.7")
@@ -59,17 +59,17 @@ def test_a_static_member_is_named_after_its_instance() -> None:
 
 
 def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
-    node = broker_with("a", "b", instances=True)
-    reply = node.ask(ApiKey.JOIN_GROUP, {**JOIN, "group_instance_id": "A"})
+    handlers = broker_with("a", "b", instances=True)
+    reply = handlers.ask(ApiKey.JOIN_GROUP, {**JOIN, "group_instance_id": "A"})
     assert (reply.error_code, reply.skip_assignment, len(reply.members)) == (0, True, 2)
     assert {one.group_instance_id for one in reply.members} == {"A", "B"}
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
 def test_a_refused_join(version: int) -> None:
-    node = GroupBroker()
-    node.deny(Operation.READ, "g")
-    reply = node.ask(ApiKey.JOIN_GROUP, JOIN, version)
+    handlers = GroupBroker()
+    handlers.deny(Operation.READ, "g")
+    reply = handlers.ask(ApiKey.JOIN_GROUP, JOIN, version)
     assert reply.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert (reply.generation_id, reply.member_id) == (-1, "")
     assert reply.protocol_name == (None if version >= 7 else "")
@@ -85,11 +85,11 @@ def test_sync(version: int) -> None:
 
 
 def test_the_leaders_sync_brings_all_assignments() -> None:
-    node = GroupBroker()
-    joined = node.ask(ApiKey.JOIN_GROUP, JOIN, 3)
+    handlers = GroupBroker()
+    joined = handlers.ask(ApiKey.JOIN_GROUP, JOIN, 3)
     shares = [{"member_id": joined.member_id, "assignment": b"all"}]
     fields = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
-    reply = node.ask(ApiKey.SYNC_GROUP, {**fields, "assignments": shares}, 3)
+    reply = handlers.ask(ApiKey.SYNC_GROUP, {**fields, "assignments": shares}, 3)
     assert (reply.error_code, reply.assignment) == (0, b"all")
 
 
@@ -101,22 +101,22 @@ def test_from_version_5_a_member_names_its_protocol() -> None:
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
 def test_heartbeat(version: int) -> None:
-    node = broker_with("a")
+    handlers = broker_with("a")
     fields = {"group_id": "g", "generation_id": 1, "member_id": "a"}
-    assert node.ask(ApiKey.HEARTBEAT, fields, version).error_code == 0
+    assert handlers.ask(ApiKey.HEARTBEAT, fields, version).error_code == 0
     fields["generation_id"] = 0
-    reply = node.ask(ApiKey.HEARTBEAT, fields, version)
+    reply = handlers.ask(ApiKey.HEARTBEAT, fields, version)
     assert reply.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
 def test_leave(version: int) -> None:
-    node = broker_with("a")
+    handlers = broker_with("a")
     member = {"member_id": "a"}
     fields = {"group_id": "g", **({"members": [member]} if version >= 3 else member)}
-    reply = node.ask(ApiKey.LEAVE_GROUP, fields, version)
+    reply = handlers.ask(ApiKey.LEAVE_GROUP, fields, version)
     assert reply.error_code == 0
-    again = node.ask(ApiKey.LEAVE_GROUP, fields, version)
+    again = handlers.ask(ApiKey.LEAVE_GROUP, fields, version)
     codes = [again.error_code, *(one.error_code for one in again.members)]
     assert codes == ([0] if version >= 3 else []) + [ErrorCode.UNKNOWN_MEMBER_ID]
 
@@ -126,13 +126,13 @@ def test_leave(version: int) -> None:
 )
 @pytest.mark.parametrize("denied", [True, False])
 def test_refusals_and_failures_of_the_whole(api_key: ApiKey, denied: bool) -> None:
-    node = GroupBroker()
-    node.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
+    handlers = GroupBroker()
+    handlers.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
     if denied:
-        node.deny(Operation.READ, "g")
+        handlers.deny(Operation.READ, "g")
     named = {"protocol_type": "c", "protocol_name": "r"} if api_key is ApiKey.SYNC_GROUP else {}
     fields = JOIN if api_key is ApiKey.JOIN_GROUP else {"group_id": "g", **named}
     wanted = (
         ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     )
-    assert node.ask(api_key, fields).error_code == wanted
+    assert handlers.ask(api_key, fields).error_code == wanted

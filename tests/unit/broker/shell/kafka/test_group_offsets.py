@@ -16,7 +16,7 @@ from unit.broker.core.groups.group_worlds import (
     stable,
     txn_commit,
 )
-from unit.broker.shell.kafka.group_nodes import GroupBroker, versions
+from unit.broker.shell.kafka.group_handlers import GroupBroker, versions
 
 POSITION = {"partition_index": 0, "committed_offset": 42, "committed_metadata": "m"}
 NOT_FOUND = bytes(15) + b"\1"
@@ -41,29 +41,29 @@ def codes(reply: Struct) -> list[int]:
 @pytest.mark.feature("A11", "E09", "E04")
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
 def test_what_is_committed_in_any_version_is_fetched_in_any(version: int) -> None:
-    node = GroupBroker()
-    reply = node.ask(ApiKey.OFFSET_COMMIT, committing(version), version)
+    handlers = GroupBroker()
+    reply = handlers.ask(ApiKey.OFFSET_COMMIT, committing(version), version)
     [topic] = reply.topics
     assert (topic.topic_id if version >= 10 else topic.name) in (ORDERS, "orders")
     assert codes(reply) == [0]
     for fetching in versions(ApiKey.OFFSET_FETCH):
-        [row] = fetched(node, fetching)
+        [row] = fetched(handlers, fetching)
         assert (row.committed_offset, row.metadata, row.error_code) == (42, "m", 0)
 
 
 def fetched(
-    node: GroupBroker, version: int, name: str = "orders", *, stable_only: bool = False
+    handlers: GroupBroker, version: int, name: str = "orders", *, stable_only: bool = False
 ) -> list[Struct]:
     """The rows of one topic of group g."""
     fields = {"require_stable": True} if stable_only else {}
     topics = [{**key(version, name), "partition_indexes": [0]}]
     if version < 8:
-        reply = node.ask(
+        reply = handlers.ask(
             ApiKey.OFFSET_FETCH, {"group_id": "g", "topics": topics, **fields}, version
         )
         return [one for topic in reply.topics for one in topic.partitions]
     asked = {"groups": [{"group_id": "g", "topics": topics}], **fields}
-    [group] = node.ask(ApiKey.OFFSET_FETCH, asked, version).groups
+    [group] = handlers.ask(ApiKey.OFFSET_FETCH, asked, version).groups
     assert group.error_code == 0
     return [one for topic in group.topics for one in topic.partitions]
 
@@ -76,10 +76,10 @@ def fetched(
     ],
 )
 def test_what_does_not_exist_does_not_hold_up_the_rest(version: int, error_code: int) -> None:
-    node = GroupBroker()
+    handlers = GroupBroker()
     asked = committing(version, "gone", "orders", "gone")
-    assert codes(node.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [error_code, 0, error_code]
-    [row] = fetched(node, version, "gone")
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [error_code, 0, error_code]
+    [row] = fetched(handlers, version, "gone")
     assert row.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else 0)
     assert row.committed_offset == -1
 
@@ -92,51 +92,51 @@ def test_what_does_not_exist_does_not_hold_up_the_rest(version: int, error_code:
     ],
 )
 def test_a_generation_that_is_not(version: int, unknown_group: int, stale: int) -> None:
-    node = GroupBroker()
+    handlers = GroupBroker()
     who = {"member_id": "a", "generation_id_or_member_epoch": 3}
     asked = committing(version, **who)
-    assert codes(node.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [unknown_group]
-    stable(node.groups.world, "a")
-    assert codes(node.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [stale]
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [unknown_group]
+    stable(handlers.groups.world, "a")
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [stale]
 
 
 def test_commits_are_guarded_by_group_and_topic() -> None:
-    node = GroupBroker()
-    node.deny(Operation.READ, "orders")
+    handlers = GroupBroker()
+    handlers.deny(Operation.READ, "orders")
     asked = committing(9)
-    denied = node.ask(ApiKey.OFFSET_COMMIT, asked, 9)
+    denied = handlers.ask(ApiKey.OFFSET_COMMIT, asked, 9)
     assert codes(denied) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    node.deny(Operation.READ, "g")
-    denied = node.ask(ApiKey.OFFSET_COMMIT, asked, 9)
+    handlers.deny(Operation.READ, "g")
+    denied = handlers.ask(ApiKey.OFFSET_COMMIT, asked, 9)
     assert codes(denied) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-    assert node.groups.asked == []
+    assert handlers.groups.asked == []
 
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_all_positions_of_a_group_in_topics_that_may_be_seen(version: int) -> None:
-    node = GroupBroker()
-    committed(node.groups.world, commit(42))
+    handlers = GroupBroker()
+    committed(handlers.groups.world, commit(42))
     group: dict[str, object] = {"group_id": "g", "topics": None}
     asked = {"groups": [group]} if version >= 8 else group
 
     def topics() -> list[Struct]:
-        reply = node.ask(ApiKey.OFFSET_FETCH, asked, version)
+        reply = handlers.ask(ApiKey.OFFSET_FETCH, asked, version)
         found: list[Struct] = (reply.groups[0] if version >= 8 else reply).topics
         return found
 
     [topic] = topics()
     assert (topic.topic_id if version >= 10 else topic.name) in (ORDERS, "orders")
     assert topic.partitions[0].committed_offset == 42
-    node.deny(Operation.DESCRIBE, "orders")
+    handlers.deny(Operation.DESCRIBE, "orders")
     assert topics() == []
 
 
 def test_each_group_has_its_own_error() -> None:
-    node = GroupBroker()
-    committed(node.groups.world, commit(42))
-    node.deny(Operation.DESCRIBE, "secret")
+    handlers = GroupBroker()
+    committed(handlers.groups.world, commit(42))
+    handlers.deny(Operation.DESCRIBE, "secret")
     asked = {"groups": [{"group_id": one, "topics": None} for one in ("g", "secret", "none")]}
-    groups = node.ask(ApiKey.OFFSET_FETCH, asked, 9).groups
+    groups = handlers.ask(ApiKey.OFFSET_FETCH, asked, 9).groups
     assert [one.error_code for one in groups] == [0, ErrorCode.GROUP_AUTHORIZATION_FAILED, 0]
     assert [len(one.topics) for one in groups] == [1, 0, 0]
 
@@ -144,12 +144,12 @@ def test_each_group_has_its_own_error() -> None:
 @pytest.mark.feature("E10")
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
 def test_while_the_shard_loads_fetches_fail(version: int) -> None:
-    node = GroupBroker()
-    node.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
+    handlers = GroupBroker()
+    handlers.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
     topics = [{**key(version), "partition_indexes": [0]}]
     group = {"group_id": "g", "topics": topics}
     asked = {"groups": [group]} if version >= 8 else group
-    reply = node.ask(ApiKey.OFFSET_FETCH, asked, version)
+    reply = handlers.ask(ApiKey.OFFSET_FETCH, asked, version)
     said = reply.groups[0].error_code if version >= 8 else reply.error_code
     if version == 1:
         said = reply.topics[0].partitions[0].error_code
@@ -159,13 +159,13 @@ def test_while_the_shard_loads_fetches_fail(version: int) -> None:
 @pytest.mark.feature("L10")
 @pytest.mark.parametrize(("version", "stable_only"), [(6, False), (7, True), (8, True), (10, True)])
 def test_a_position_that_is_about_to_move(version: int, stable_only: bool) -> None:
-    node = GroupBroker()
-    committed(node.groups.world, txn_commit(43))
-    [row] = fetched(node, version, stable_only=stable_only)
+    handlers = GroupBroker()
+    committed(handlers.groups.world, txn_commit(43))
+    [row] = fetched(handlers, version, stable_only=stable_only)
     assert row.committed_offset == -1
     assert row.error_code == (ErrorCode.UNSTABLE_OFFSET_COMMIT if stable_only else 0)
-    node.groups.world.end_transaction(PRODUCER, commits=True)
-    [row] = fetched(node, version, stable_only=stable_only)
+    handlers.groups.world.end_transaction(PRODUCER, commits=True)
+    [row] = fetched(handlers, version, stable_only=stable_only)
     assert row.committed_offset == 43
 
 
@@ -180,13 +180,13 @@ def in_transaction(**fields: object) -> dict[str, Any]:
 @pytest.mark.feature("L10")
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
 def test_a_position_in_a_transaction(version: int) -> None:
-    node = GroupBroker()
-    assert codes(node.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [0]
-    [asked] = node.groups.asked
+    handlers = GroupBroker()
+    assert codes(handlers.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [0]
+    [asked] = handlers.groups.asked
     assert isinstance(asked, TxnOffsetCommit)
     assert (asked.abortable_known, asked.transactions_v2) == (version >= 4, version >= 5)
-    node.groups.world.end_transaction(PRODUCER, commits=True)
-    [row] = fetched(node, 9)
+    handlers.groups.world.end_transaction(PRODUCER, commits=True)
+    [row] = fetched(handlers, 9)
     assert row.committed_offset == 42
 
 
@@ -201,9 +201,9 @@ def test_a_position_in_a_transaction(version: int) -> None:
 def test_a_transaction_is_guarded_thrice(
     operation: Operation, name: str, error_code: ErrorCode
 ) -> None:
-    node = GroupBroker()
-    node.deny(operation, name)
-    assert codes(node.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction())) == [error_code]
+    handlers = GroupBroker()
+    handlers.deny(operation, name)
+    assert codes(handlers.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction())) == [error_code]
 
 
 @pytest.mark.parametrize(
@@ -211,16 +211,16 @@ def test_a_transaction_is_guarded_thrice(
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
 def test_old_producers_do_not_know_of_loading(version: int, error_code: ErrorCode) -> None:
-    node = GroupBroker()
-    node.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
-    assert codes(node.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [error_code]
+    handlers = GroupBroker()
+    handlers.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
+    assert codes(handlers.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [error_code]
 
 
 def test_a_transaction_of_a_former_generation_is_refused() -> None:
-    node = GroupBroker()
-    stable(node.groups.world, "a")
+    handlers = GroupBroker()
+    stable(handlers.groups.world, "a")
     asked = in_transaction(member_id="a", generation_id=0)
-    refused = node.ask(ApiKey.TXN_OFFSET_COMMIT, asked)
+    refused = handlers.ask(ApiKey.TXN_OFFSET_COMMIT, asked)
     assert codes(refused) == [ErrorCode.ILLEGAL_GENERATION]
 
 
@@ -233,22 +233,22 @@ def deleting(*names: str) -> dict[str, object]:
 
 
 def test_positions_are_deleted() -> None:
-    node = GroupBroker()
-    committed(node.groups.world, commit(42))
-    reply = node.ask(ApiKey.OFFSET_DELETE, deleting("gone", "orders"))
+    handlers = GroupBroker()
+    committed(handlers.groups.world, commit(42))
+    reply = handlers.ask(ApiKey.OFFSET_DELETE, deleting("gone", "orders"))
     assert reply.error_code == 0
     assert codes(reply) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
-    assert fetched(node, 9)[0].committed_offset == -1
+    assert fetched(handlers, 9)[0].committed_offset == -1
 
 
 def test_deleting_is_guarded() -> None:
-    node = GroupBroker()
-    assert node.ask(ApiKey.OFFSET_DELETE, deleting("orders")).error_code == (
+    handlers = GroupBroker()
+    assert handlers.ask(ApiKey.OFFSET_DELETE, deleting("orders")).error_code == (
         ErrorCode.GROUP_ID_NOT_FOUND
     )
     nameless = {**deleting("orders"), "group_id": ""}
-    reply = node.ask(ApiKey.OFFSET_DELETE, nameless)
+    reply = handlers.ask(ApiKey.OFFSET_DELETE, nameless)
     assert reply.error_code == ErrorCode.INVALID_GROUP_ID
-    node.deny(Operation.DELETE, "g")
-    reply = node.ask(ApiKey.OFFSET_DELETE, deleting("orders"))
+    handlers.deny(Operation.DELETE, "g")
+    reply = handlers.ask(ApiKey.OFFSET_DELETE, deleting("orders"))
     assert reply.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

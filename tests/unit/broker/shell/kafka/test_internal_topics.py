@@ -15,8 +15,8 @@ from unit.broker.shell.kafka.conftest import Ask, StubController
 
 
 @pytest.fixture(autouse=True)
-def _two_brokers_live(node: BrokerParts) -> None:
-    node.cluster.live.epochs = {BrokerId(one): BrokerEpoch(1) for one in (1, 2)}
+def _two_brokers_live(parts: BrokerParts) -> None:
+    parts.cluster.live.epochs = {BrokerId(one): BrokerEpoch(1) for one in (1, 2)}
 
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
@@ -30,7 +30,7 @@ def refuse(controller: StubController, code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("key_type", TOPICS)
 def test_as_many_replicas_are_asked_for_as_configured_however_few_brokers_live(
-    node: BrokerParts, ask: Ask, controller: StubController, key_type: int
+    parts: BrokerParts, ask: Ask, controller: StubController, key_type: int
 ) -> None:
     refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
     ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": key_type}, 3)
@@ -41,11 +41,11 @@ def test_as_many_replicas_are_asked_for_as_configured_however_few_brokers_live(
 
 @pytest.mark.parametrize("key_type", TOPICS)
 def test_with_too_few_brokers_the_client_is_told_what_is_missing(
-    node: BrokerParts, ask: Ask, controller: StubController, key_type: int
+    parts: BrokerParts, ask: Ask, controller: StubController, key_type: int
 ) -> None:
     refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": key_type}, 3)
-    option = wanted_topics(node.facts.config)[TOPICS[key_type]].factor_key
+    option = wanted_topics(parts.facts.config)[TOPICS[key_type]].factor_key
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "3 replicas" in answer.error_message
     assert "2 brokers are alive" in answer.error_message
@@ -53,7 +53,7 @@ def test_with_too_few_brokers_the_client_is_told_what_is_missing(
 
 
 def test_it_is_logged_once_and_counted_each_time(
-    node: BrokerParts, ask: Ask, controller: StubController, caplog: pytest.LogCaptureFixture
+    parts: BrokerParts, ask: Ask, controller: StubController, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
     with caplog.at_level(logging.WARNING):
@@ -61,13 +61,13 @@ def test_it_is_logged_once_and_counted_each_time(
             ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     said = [one.message for one in caplog.records if "internal topic" in one.message]
     assert said == ["internal topic not made: too few brokers"]
-    families = {one.name: one for one in BrokerCollector(node.measured()).collect()}
+    families = {one.name: one for one in BrokerCollector(parts.measured()).collect()}
     (sample,) = families["tidemark_internal_topics_refused"].samples
     assert (sample.labels, sample.value) == ({"topic": CONSUMER_OFFSETS}, 3)
 
 
 def test_a_transactional_producer_is_told_to_ask_again(
-    node: BrokerParts, ask: Ask, controller: StubController
+    parts: BrokerParts, ask: Ask, controller: StubController
 ) -> None:
     refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
     fields = {"transactional_id": "t", "transaction_timeout": 1_000}
@@ -76,7 +76,7 @@ def test_a_transactional_producer_is_told_to_ask_again(
 
 
 def test_a_topic_that_another_broker_makes_is_asked_for_again(
-    node: BrokerParts, ask: Ask, controller: StubController
+    parts: BrokerParts, ask: Ask, controller: StubController
 ) -> None:
     refuse(controller, ErrorCode.TOPIC_ALREADY_EXISTS)
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)

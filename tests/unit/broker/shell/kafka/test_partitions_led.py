@@ -17,7 +17,7 @@ from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicat
 NOW_MS = 1_700_000_000_000
 
 
-def append(node: BrokerParts, count: int, producer_id: int = -1) -> None:
+def append(parts: BrokerParts, count: int, producer_id: int = -1) -> None:
     """``count`` batches of one record."""
     for sequence in range(count):
         batch = build_batch(
@@ -26,8 +26,8 @@ def append(node: BrokerParts, count: int, producer_id: int = -1) -> None:
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=sequence if producer_id >= 0 else -1,
         )
-        outcome = node.partitions.appender.append(
-            node.partitions.table.by_name["orders", 0],
+        outcome = parts.partitions.appender.append(
+            parts.partitions.table.by_name["orders", 0],
             memoryview(bytearray(batch)),
             acks=-1,
             now_ms=NOW_MS,
@@ -54,21 +54,21 @@ def deletion(offset: int) -> dict[str, object]:
 def test_records_below_an_offset_are_deleted(
     make_node: MakeNode, ask_of: AskOf, version: int, offset: int, error: int, low_watermark: int
 ) -> None:
-    node = make_node({})
-    append(node, 10)
-    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset), version)
+    parts = make_node({})
+    append(parts, 10)
+    answer = ask_of(parts)(ApiKey.DELETE_RECORDS, deletion(offset), version)
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.low_watermark) == (error, low_watermark)
-    assert node.partitions.table.by_name["orders", 0].partition.log_start == max(0, low_watermark)
+    assert parts.partitions.table.by_name["orders", 0].partition.log_start == max(0, low_watermark)
 
 
 def test_what_is_deleted_stays_deleted_when_less_is_asked_for(
     make_node: MakeNode, ask_of: AskOf
 ) -> None:
-    node = make_node({})
-    append(node, 10)
+    parts = make_node({})
+    append(parts, 10)
     for offset in (7, 3):
-        answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(offset))
+        answer = ask_of(parts)(ApiKey.DELETE_RECORDS, deletion(offset))
         assert answer.topics[0].partitions[0].low_watermark == 7
 
 
@@ -79,20 +79,20 @@ def test_what_is_deleted_stays_deleted_when_less_is_asked_for(
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     make_node: MakeNode, ask_of: AskOf, policy: str, error: int
 ) -> None:
-    node = make_node({"cleanup.policy": policy})
-    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(-1))
+    parts = make_node({"cleanup.policy": policy})
+    answer = ask_of(parts)(ApiKey.DELETE_RECORDS, deletion(-1))
     assert answer.topics[0].partitions[0].error_code == error
 
 
 def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
     make_node: MakeNode, ask_of: AskOf
 ) -> None:
-    node = make_node({})
-    append(node, 3)
-    node.partitions.disks.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
-    answer = ask_of(node)(ApiKey.DELETE_RECORDS, deletion(2))
+    parts = make_node({})
+    append(parts, 3)
+    parts.partitions.disks.log_managers[0].fence(DiskFullError("orders-0", "no space left"))
+    answer = ask_of(parts)(ApiKey.DELETE_RECORDS, deletion(2))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results
+    (directory,) = ask_of(parts)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results
     assert (directory.error_code, directory.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
@@ -100,11 +100,11 @@ def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
 def test_producers_that_a_partition_remembers_are_described(
     make_node: MakeNode, ask_of: AskOf
 ) -> None:
-    node = make_node({})
-    append(node, 3, producer_id=8)
-    append(node, 1, producer_id=7)
+    parts = make_node({})
+    append(parts, 3, producer_id=8)
+    append(parts, 1, producer_id=7)
     asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
-    (partition,) = ask_of(node)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
+    (partition,) = ask_of(parts)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
     assert [
         (one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
         for one in partition.active_producers
@@ -125,7 +125,7 @@ def test_a_follower_describes_the_producers_in_its_own_log(
     if directory_failed:
         world.hosted().partition.become_failed()
     asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
-    (found,) = ask_of(world.node)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
+    (found,) = ask_of(world.parts)(ApiKey.DESCRIBE_PRODUCERS, asked).topics[0].partitions
     assert (found.error_code, [one.producer_id for one in found.active_producers]) == known
 
 
@@ -142,14 +142,14 @@ def test_a_log_directory_shows_its_partitions_and_its_space(
     asked: list[tuple[str, list[int]]] | None,
     found: list[tuple[str, int]],
 ) -> None:
-    node = make_node({})
-    append(node, 5)
+    parts = make_node({})
+    append(parts, 5)
     topics = (
         None
         if asked is None
         else [{"topic": name, "partitions": numbers} for name, numbers in asked]
     )
-    (directory,) = ask_of(node)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics}, version).results
+    (directory,) = ask_of(parts)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics}, version).results
     assert (directory.error_code, directory.log_dir) == (0, str(tmp_path))
     assert [
         (topic.name, one.partition_index) for topic in directory.topics for one in topic.partitions

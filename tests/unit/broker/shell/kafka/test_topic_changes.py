@@ -131,8 +131,8 @@ def test_a_topic_of_no_name_is_answered_once_under_that_name(
     assert [(one.name, one.error_code) for one in responses] == [("", 3)]
 
 
-def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, node: BrokerParts) -> None:
-    topic = node.metadata.image.topics["orders"]
+def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, parts: BrokerParts) -> None:
+    topic = parts.metadata.image.topics["orders"]
     controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
         position=SEEN, topics=[pb.TopicResult(name="orders", topic_id=topic.topic_id)]
     )

@@ -56,16 +56,16 @@ class Denying(Authorizer):
 
 
 @pytest.fixture
-def coordinator(node: BrokerParts) -> StubClient:
-    """That of ``node``, whose internal topics exist."""
+def coordinator(parts: BrokerParts) -> StubClient:
+    """That of ``parts``, whose internal topics exist."""
     stub = StubClient()
-    node.transactions.relay.client = cast("CoordinatorClient", stub)
-    node.cluster.live.epochs = {BrokerId(1): BrokerEpoch(1), BrokerId(2): BrokerEpoch(1)}
+    parts.transactions.relay.client = cast("CoordinatorClient", stub)
+    parts.cluster.live.epochs = {BrokerId(1): BrokerEpoch(1), BrokerId(2): BrokerEpoch(1)}
     internal = [
         topic_image(f"__{one}", [1], {}) for one in ("transaction_state", "consumer_offsets")
     ]
-    topics = {**node.metadata.image.topics, **{one.name: one for one in internal}}
-    node.metadata.take(replace(node.metadata.image, topics=topics))
+    topics = {**parts.metadata.image.topics, **{one.name: one for one in internal}}
+    parts.metadata.take(replace(parts.metadata.image, topics=topics))
     return stub
 
 
@@ -98,9 +98,9 @@ def test_a_session_that_goes_on_names_its_producer(coordinator: StubClient, ask:
 
 
 def test_a_session_by_a_stranger_is_refused(
-    node: BrokerParts, coordinator: StubClient, ask: Ask
+    parts: BrokerParts, coordinator: StubClient, ask: Ask
 ) -> None:
-    node.facts = replace(node.facts, authorizer=Denying(ResourceType.TRANSACTIONAL_ID))
+    parts.facts = replace(parts.facts, authorizer=Denying(ResourceType.TRANSACTIONAL_ID))
     answer = ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": "t"})
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert coordinator.asked == []
@@ -213,9 +213,9 @@ def test_brokers_verify_or_add_for_several_transactions(
 
 
 def test_clients_do_not_speak_for_brokers(
-    node: BrokerParts, coordinator: StubClient, ask: Ask
+    parts: BrokerParts, coordinator: StubClient, ask: Ask
 ) -> None:
-    node.facts = replace(node.facts, authorizer=Denying(ResourceType.CLUSTER))
+    parts.facts = replace(parts.facts, authorizer=Denying(ResourceType.CLUSTER))
     answer = ask(ApiKey.ADD_PARTITIONS_TO_TXN, {"transactions": []}, 4)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert coordinator.asked == []
@@ -237,9 +237,9 @@ def test_a_groups_offsets_are_added_by_its_name(coordinator: StubClient, ask: As
     ],
 )
 def test_a_groups_offsets_need_both_rights(
-    node: BrokerParts, coordinator: StubClient, ask: Ask, denied: ResourceType, told: ErrorCode
+    parts: BrokerParts, coordinator: StubClient, ask: Ask, denied: ResourceType, told: ErrorCode
 ) -> None:
-    node.facts = replace(node.facts, authorizer=Denying(denied))
+    parts.facts = replace(parts.facts, authorizer=Denying(denied))
     with pytest.raises(TidemarkError) as refused:
         ask(ApiKey.ADD_OFFSETS_TO_TXN, {**PRODUCER, "group_id": "g"})
     assert refused.value.code is told
@@ -277,9 +277,9 @@ def test_a_transaction_is_described_with_its_partitions(coordinator: StubClient,
 
 
 def test_topics_that_may_not_be_seen_are_left_out(
-    node: BrokerParts, coordinator: StubClient, ask: Ask
+    parts: BrokerParts, coordinator: StubClient, ask: Ask
 ) -> None:
-    node.facts = replace(node.facts, authorizer=Denying(ResourceType.TOPIC))
+    parts.facts = replace(parts.facts, authorizer=Denying(ResourceType.TOPIC))
     partition = pb.Partition(topic="orders", partition=0)
     coordinator.answer = [described(transactional_id="t", partitions=[partition])]
     (row,) = ask(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["t"]}).transaction_states
@@ -298,7 +298,7 @@ def test_without_an_answer_each_id_has_the_error(coordinator: StubClient, ask: A
 
 @pytest.mark.feature("Y08")
 def test_every_transaction_is_listed_by_one_broker(
-    node: BrokerParts, coordinator: StubClient, ask: Ask
+    parts: BrokerParts, coordinator: StubClient, ask: Ask
 ) -> None:
     ids = [f"t-{number}" for number in range(20)]
     coordinator.answer = [
@@ -307,7 +307,7 @@ def test_every_transaction_is_listed_by_one_broker(
     ]
     listed: list[str] = []
     for number in (1, 2):
-        node.facts = replace(node.facts, broker_id=BrokerId(number))
+        parts.facts = replace(parts.facts, broker_id=BrokerId(number))
         answer = ask(ApiKey.LIST_TRANSACTIONS, {})
         listed += [one.transactional_id for one in answer.transaction_states]
     assert sorted(listed) == sorted(ids)

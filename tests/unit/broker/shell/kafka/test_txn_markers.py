@@ -8,8 +8,8 @@ from broker.core.authorizer import Authorizer, Operation, Resource
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
+from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.kafka.conftest import AskOf
-from unit.broker.shell.node_worlds import OTHER, World, topic
 
 
 class Permitting(Authorizer):
@@ -47,13 +47,13 @@ def marker(name: str = "orders", *, epoch: int = 3, **fields: Any) -> dict[str, 
 
 
 def written(ask_of: AskOf, world: World, fields: dict[str, Any], version: int = 2) -> int:
-    answer = ask_of(world.node)(ApiKey.WRITE_TXN_MARKERS, fields, version)
+    answer = ask_of(world.parts)(ApiKey.WRITE_TXN_MARKERS, fields, version)
     return int(answer.markers[0].topics[0].partitions[0].error_code)
 
 
 def producer(ask_of: AskOf, world: World) -> Any:
     asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
-    answer = ask_of(world.node)(ApiKey.DESCRIBE_PRODUCERS, asked)
+    answer = ask_of(world.parts)(ApiKey.DESCRIBE_PRODUCERS, asked)
     return answer.topics[0].partitions[0].active_producers[0]
 
 
@@ -99,13 +99,13 @@ def test_a_coordinator_of_the_past_is_fenced(world: World, ask_of: AskOf) -> Non
 
 @pytest.mark.parametrize("permitted", [Operation.ALTER, Operation.CLUSTER_ACTION])
 def test_either_right_will_do(world: World, ask_of: AskOf, permitted: Operation) -> None:
-    world.node.facts = replace(world.node.facts, authorizer=Permitting(permitted))
+    world.parts.facts = replace(world.parts.facts, authorizer=Permitting(permitted))
     assert written(ask_of, world, marker()) == ErrorCode.NONE
 
 
 def test_clients_do_not_write_markers(world: World, ask_of: AskOf) -> None:
-    world.node.facts = replace(
-        world.node.facts, authorizer=Permitting(Operation.WRITE, Operation.READ)
+    world.parts.facts = replace(
+        world.parts.facts, authorizer=Permitting(Operation.WRITE, Operation.READ)
     )
     with pytest.raises(TidemarkError) as refused:
         written(ask_of, world, marker())

@@ -38,19 +38,19 @@ class Peer:
         self.answers.append(message)
 
 
-def append_parts(node: BrokerParts) -> AppendParts:
-    """Parts of an Append stream of ``node``."""
-    return node.services().store._append
+def append_parts(parts: BrokerParts) -> AppendParts:
+    """Parts of an Append stream of ``parts``."""
+    return parts.services().store._append
 
 
-def fetch_parts(node: BrokerParts) -> FetchStreamParts:
-    """Parts of a Fetch stream of ``node``."""
-    return node.services().store._fetch
+def fetch_parts(parts: BrokerParts) -> FetchStreamParts:
+    """Parts of a Fetch stream of ``parts``."""
+    return parts.services().store._fetch
 
 
-def offset_queries(node: BrokerParts) -> OffsetQueries:
-    """Answers of ``node`` to offset queries."""
-    return node.services().store._offsets
+def offset_queries(parts: BrokerParts) -> OffsetQueries:
+    """Answers of ``parts`` to offset queries."""
+    return parts.services().store._offsets
 
 
 async def until(condition: Callable[[], bool]) -> None:

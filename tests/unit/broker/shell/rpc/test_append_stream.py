@@ -53,7 +53,7 @@ class CompactedWorld(LeaderWorld):
         peer = Peer(request)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                AppendStream(append_parts(self.node), ByteBudget(1 << 20), CALLER, peer).run()
+                AppendStream(append_parts(self.parts), ByteBudget(1 << 20), CALLER, peer).run()
             )
             await until(lambda: bool(self.parked.count or peer.answers))
             for follower in (2, 3):
@@ -70,8 +70,8 @@ def test_one_answer_is_for_batches_of_one_leader_epoch(loses: bool, error: Error
         world = CompactedWorld()
         between = world.lose_and_regain if loses else lambda: None
         workers = cast("Any", Worker(between))
-        rooms = world.node.partitions
-        world.node.partitions = replace(
+        rooms = world.parts.partitions
+        world.parts.partitions = replace(
             rooms, inspection=replace(rooms.inspection, workers=workers)
         )
         return await world.append_two()

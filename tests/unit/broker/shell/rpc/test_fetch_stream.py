@@ -10,7 +10,7 @@ from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.model.ids import InstantMs
 from tidemark_wire.v1 import partition_store_pb2
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, fetch_parts, offset_queries, until
 
 A, B = 7, 8
@@ -43,7 +43,7 @@ class Transactions(World):
         self.appender.append_internal(self.hosted(), batch, control=marker, bumped=False)
 
     def stream(self, peer: Peer) -> FetchStream:
-        return FetchStream(fetch_parts(self.node), ByteBudget(1 << 20), CALLER, peer)
+        return FetchStream(fetch_parts(self.parts), ByteBudget(1 << 20), CALLER, peer)
 
     def fetch(self, offset: int = 0, *, committed: bool = True, bytes_max: int = 1 << 20) -> Any:
         peer = Peer(request(offset, committed=committed, bytes_max=bytes_max))
@@ -161,5 +161,5 @@ def test_the_latest_offset_is_the_isolation_level_s(
     query = partition_store_pb2.ListOffsetsRequest.Query(
         partition=PARTITION, timestamp_ms=-1, current_leader_epoch=-1
     )
-    asked = offset_queries(one.node).answer(CALLER, query, read_committed=committed)
+    asked = offset_queries(one.parts).answer(CALLER, query, read_committed=committed)
     assert asyncio.run(asked).offset == latest

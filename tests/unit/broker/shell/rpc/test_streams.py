@@ -48,15 +48,15 @@ def fetch_request(offset: int, number: int = 1, **fields: Any) -> partition_stor
     )
 
 
-async def append(node: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
+async def append(parts: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
     peer = Peer(*requests)
-    await AppendStream(append_parts(node), budget or ByteBudget(1 << 20), CALLER, peer).run()
+    await AppendStream(append_parts(parts), budget or ByteBudget(1 << 20), CALLER, peer).run()
     return peer.answers
 
 
-async def fetch(node: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
+async def fetch(parts: BrokerParts, *requests: Any, budget: ByteBudget | None = None) -> list[Any]:
     peer = Peer(*requests)
-    await FetchStream(fetch_parts(node), budget or ByteBudget(1 << 20), CALLER, peer).run()
+    await FetchStream(fetch_parts(parts), budget or ByteBudget(1 << 20), CALLER, peer).run()
     return peer.answers
 
 
@@ -66,8 +66,8 @@ def offsets(batches: bytes) -> list[int]:
 
 def test_appends_are_answered_in_order_with_their_offsets(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        answers = await append(node, *(append_request(n, batch(b"a", b"b")) for n in range(5)))
+        parts = make_node({})
+        answers = await append(parts, *(append_request(n, batch(b"a", b"b")) for n in range(5)))
         assert [(one.correlation_id, one.base_offset) for one in answers] == [
             (number, 2 * number) for number in range(5)
         ]
@@ -89,18 +89,18 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
     make_node: MakeNode,
 ) -> None:
     async def scenario() -> None:
-        node = make_node({"flush": "group"})  # and no one runs the rounds
+        parts = make_node({"flush": "group"})  # and no one runs the rounds
         peer = Peer(*(append_request(n, batch(b"a"), timeout_ms=10_000) for n in range(3)))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                AppendStream(append_parts(node), ByteBudget(1_000), CALLER, peer).run()
+                AppendStream(append_parts(parts), ByteBudget(1_000), CALLER, peer).run()
             )
-            await until(lambda: node.partitions.parked.count >= 3)
+            await until(lambda: parts.partitions.parked.count >= 3)
             assert peer.answers == []
-            hosted = node.partitions.table.by_name["orders", 0]
-            node.partitions.log_moves.synced(hosted, 2)
+            hosted = parts.partitions.table.by_name["orders", 0]
+            parts.partitions.log_moves.synced(hosted, 2)
             await until(lambda: len(peer.answers) >= 2)
-            node.partitions.parked.expire(InstantMs(node.facts.clock.now_ms() + 20_000))
+            parts.partitions.parked.expire(InstantMs(parts.facts.clock.now_ms() + 20_000))
         assert [one.error_code for one in peer.answers] == [0, 0, ErrorCode.REQUEST_TIMED_OUT]
 
     asyncio.run(scenario())
@@ -108,20 +108,20 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
 
 def test_a_client_that_goes_leaves_nothing_parked(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({"flush": "group"})
+        parts = make_node({"flush": "group"})
         budget = ByteBudget(1_000)
         appends = Peer(append_request(1, batch(b"a"), timeout_ms=10_000), stays=True)
         pulls = Peer(fetch_request(0, wait_ms_max=10_000), stays=True)
         streams = asyncio.gather(
-            AppendStream(append_parts(node), budget, CALLER, appends).run(),
-            FetchStream(fetch_parts(node), budget, CALLER, pulls).run(),
+            AppendStream(append_parts(parts), budget, CALLER, appends).run(),
+            FetchStream(fetch_parts(parts), budget, CALLER, pulls).run(),
         )
-        await until(lambda: node.partitions.parked.count >= 2)
+        await until(lambda: parts.partitions.parked.count >= 2)
         streams.cancel()
         with pytest.raises(asyncio.CancelledError):
             await streams
-        assert (node.partitions.parked.count, budget.in_flight_bytes) == (0, 0)
-        node.partitions.parked.check()
+        assert (parts.partitions.parked.count, budget.in_flight_bytes) == (0, 0)
+        parts.partitions.parked.check()
 
     asyncio.run(scenario())
 
@@ -137,13 +137,13 @@ def test_a_peer_that_is_gone_when_it_is_answered_ends_the_stream_as_cancelled(
     make_node: MakeNode,
 ) -> None:
     async def scenario() -> None:
-        node, budget = make_node({}), ByteBudget(1_000)
+        parts, budget = make_node({}), ByteBudget(1_000)
         requests = [append_request(n, batch(b"a")) for n in range(3)]
         appending = AppendStream(
-            append_parts(node), budget, CALLER, GonePeer(*requests, stays=True)
+            append_parts(parts), budget, CALLER, GonePeer(*requests, stays=True)
         )
         pulling = FetchStream(
-            fetch_parts(node), budget, CALLER, GonePeer(fetch_request(0), stays=True)
+            fetch_parts(parts), budget, CALLER, GonePeer(fetch_request(0), stays=True)
         )
         for stream in (appending, pulling):
             with pytest.raises(asyncio.CancelledError):
@@ -162,9 +162,9 @@ class StoppedServer(Peer):
 
 def test_a_server_that_has_stopped_ends_the_stream_as_cancelled(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node, budget = make_node({}), ByteBudget(1_000)
-        appending = AppendStream(append_parts(node), budget, CALLER, StoppedServer())
-        pulling = FetchStream(fetch_parts(node), budget, CALLER, StoppedServer())
+        parts, budget = make_node({}), ByteBudget(1_000)
+        appending = AppendStream(append_parts(parts), budget, CALLER, StoppedServer())
+        pulling = FetchStream(fetch_parts(parts), budget, CALLER, StoppedServer())
         for stream in (appending, pulling):
             with pytest.raises(asyncio.CancelledError):
                 await until_gone(stream.run())
@@ -174,12 +174,12 @@ def test_a_server_that_has_stopped_ends_the_stream_as_cancelled(make_node: MakeN
 
 def test_whole_batches_come_and_at_least_one(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
+        parts = make_node({})
         size = len(batch(b"a"))
-        await append(node, *(append_request(n, batch(b"a")) for n in range(5)))
+        await append(parts, *(append_request(n, batch(b"a")) for n in range(5)))
         cases = [(0, 1, [0]), (2, 2 * size, [2, 3]), (3, 1 << 20, [3, 4]), (5, 1 << 20, [])]
         for offset, bytes_max, expected in cases:
-            (answer,) = await fetch(node, fetch_request(offset, bytes_max=bytes_max))
+            (answer,) = await fetch(parts, fetch_request(offset, bytes_max=bytes_max))
             assert (answer.error_code, offsets(answer.batches)) == (0, expected)
             assert (answer.high_watermark, answer.log_start_offset) == (5, 0)
             assert all(
@@ -191,9 +191,9 @@ def test_whole_batches_come_and_at_least_one(make_node: MakeNode) -> None:
 
 def test_pulls_of_one_partition_are_answered_in_order(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        await append(node, *(append_request(n, batch(b"a")) for n in range(5)))
-        answers = await fetch(node, *(fetch_request(n % 5, number=n) for n in range(50)))
+        parts = make_node({})
+        await append(parts, *(append_request(n, batch(b"a")) for n in range(5)))
+        answers = await fetch(parts, *(fetch_request(n % 5, number=n) for n in range(50)))
         assert [one.correlation_id for one in answers] == list(range(50))
 
     asyncio.run(scenario())
@@ -201,10 +201,10 @@ def test_pulls_of_one_partition_are_answered_in_order(make_node: MakeNode) -> No
 
 def test_a_budget_smaller_than_a_batch_serves_one_at_a_time(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        await append(node, append_request(1, batch(b"a" * 1_000)))
+        parts = make_node({})
+        await append(parts, append_request(1, batch(b"a" * 1_000)))
         budget = ByteBudget(100)
-        answers = await fetch(node, *(fetch_request(0, number=n) for n in range(9)), budget=budget)
+        answers = await fetch(parts, *(fetch_request(0, number=n) for n in range(9)), budget=budget)
         assert [offsets(one.batches) for one in answers] == [[0]] * 9
         assert budget.in_flight_bytes == 0
 
@@ -213,15 +213,17 @@ def test_a_budget_smaller_than_a_batch_serves_one_at_a_time(make_node: MakeNode)
 
 def test_a_pull_waits_until_there_are_enough_bytes(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
+        parts = make_node({})
         size = len(batch(b"a"))
         peer = Peer(fetch_request(0, bytes_min=2 * size, wait_ms_max=10_000))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(FetchStream(fetch_parts(node), ByteBudget(1_000), CALLER, peer).run())
-            await until(lambda: node.partitions.parked.count == 1)
-            await append(node, append_request(1, batch(b"a")))
-            assert (node.partitions.parked.count, peer.answers) == (1, [])
-            await append(node, append_request(2, batch(b"a")))
+            tasks.create_task(
+                FetchStream(fetch_parts(parts), ByteBudget(1_000), CALLER, peer).run()
+            )
+            await until(lambda: parts.partitions.parked.count == 1)
+            await append(parts, append_request(1, batch(b"a")))
+            assert (parts.partitions.parked.count, peer.answers) == (1, [])
+            await append(parts, append_request(2, batch(b"a")))
         assert offsets(peer.answers[0].batches) == [0, 1]
 
     asyncio.run(scenario())
@@ -238,9 +240,9 @@ def test_an_epoch_that_is_not_the_leader_s_is_refused(
     make_node: MakeNode, fields: dict[str, int], error: ErrorCode
 ) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        (appended,) = await append(node, append_request(1, batch(b"a"), **fields))
-        (fetched,) = await fetch(node, fetch_request(0, **fields))
+        parts = make_node({})
+        (appended,) = await append(parts, append_request(1, batch(b"a"), **fields))
+        (fetched,) = await fetch(parts, fetch_request(0, **fields))
         assert (appended.error_code, fetched.error_code) == (error, error)
 
     asyncio.run(scenario())
@@ -248,29 +250,29 @@ def test_an_epoch_that_is_not_the_leader_s_is_refused(
 
 def test_damage_is_told_and_reported_never_served(make_node: MakeNode, tmp_path: Path) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        await append(node, append_request(1, batch(b"a" * 50)))
+        parts = make_node({})
+        await append(parts, append_request(1, batch(b"a" * 50)))
         path = tmp_path / "orders-0" / f"{0:020}.log"
         content = bytearray(path.read_bytes())
         content[len(batch(b"a" * 50)) - 1] ^= 1
         path.write_bytes(content)
-        (answer,) = await fetch(node, fetch_request(0))
+        (answer,) = await fetch(parts, fetch_request(0))
         assert (answer.error_code, answer.batches) == (ErrorCode.CORRUPT_MESSAGE, b"")
-        assert "offset 0" in (node.partitions.table.by_name["orders", 0].log.damage or "")
+        assert "offset 0" in (parts.partitions.table.by_name["orders", 0].log.damage or "")
 
     asyncio.run(scenario())
 
 
 def test_offsets_are_told_by_mark(make_node: MakeNode) -> None:
     async def scenario() -> None:
-        node = make_node({})
-        await append(node, append_request(1, batch(b"a", b"b")))
+        parts = make_node({})
+        await append(parts, append_request(1, batch(b"a", b"b")))
         found = []
         for wanted in (-1, -2, -9):
             query = partition_store_pb2.ListOffsetsRequest.Query(
                 partition=PARTITION, timestamp_ms=wanted, current_leader_epoch=-1
             )
-            answer = await offset_queries(node).answer(CALLER, query)
+            answer = await offset_queries(parts).answer(CALLER, query)
             found.append((answer.offset, answer.error_code))
         assert found == [(2, 0), (0, 0), (-1, ErrorCode.INVALID_REQUEST)]
 

@@ -16,7 +16,7 @@ from tidemark.runtime.coordinator_client import CoordinatorClient
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 HANDLE = "1.4.1700000000000.a.b"
 SOMEBODY = common_pb2.Caller(principal="User:root", client_id="me")
@@ -108,13 +108,13 @@ def node_with(client: StubClient) -> BrokerParts:
     made.show(
         topic("orders"), topic(TRANSACTION_STATE, number=2), topic(CONSUMER_OFFSETS, number=3)
     )
-    made.node.transactions.relay.client = cast("CoordinatorClient", client)
-    return made.node
+    made.parts.transactions.relay.client = cast("CoordinatorClient", client)
+    return made.parts
 
 
-def call(node: BrokerParts, method: str, request: Any, left_s: float | None = None) -> Any:
+def call(parts: BrokerParts, method: str, request: Any, left_s: float | None = None) -> Any:
     context = SimpleNamespace(peer=lambda: "peer", time_remaining=lambda: left_s)
-    rpc: Callable[[Any, Any], Awaitable[Any]] = getattr(node.services().relay, method)
+    rpc: Callable[[Any, Any], Awaitable[Any]] = getattr(parts.services().relay, method)
 
     async def ask() -> Any:
         copy = type(request)()
@@ -152,9 +152,9 @@ def test_without_an_answer_the_error_says_to_ask_again(method: str) -> None:
 @pytest.mark.parametrize("method", CALLS)
 def test_who_may_not_is_refused_before_the_coordinator_is_asked(method: str) -> None:
     client = StubClient(None)
-    node = node_with(client)
-    node.facts = replace(node.facts, authorizer=Denying(ResourceType.TRANSACTIONAL_ID))
-    answer = call(node, method, CALLS[method][0])
+    parts = node_with(client)
+    parts.facts = replace(parts.facts, authorizer=Denying(ResourceType.TRANSACTIONAL_ID))
+    answer = call(parts, method, CALLS[method][0])
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert client.asked == []
 
@@ -169,9 +169,9 @@ def test_who_may_not_is_refused_before_the_coordinator_is_asked(method: str) -> 
 def test_what_is_written_needs_its_own_right(
     method: str, denied: ResourceType, code: ErrorCode
 ) -> None:
-    node = node_with(StubClient(None))
-    node.facts = replace(node.facts, authorizer=Denying(denied))
-    assert call(node, method, CALLS[method][0]).error_code == code
+    parts = node_with(StubClient(None))
+    parts.facts = replace(parts.facts, authorizer=Denying(denied))
+    assert call(parts, method, CALLS[method][0]).error_code == code
 
 
 def test_clients_do_not_write_into_internal_topics() -> None:
@@ -230,9 +230,9 @@ def test_before_the_first_transaction_its_topic_is_made_for_who_asks_about_one()
     client = StubClient(None)
     made = World()
     made.show(topic("orders"))
-    made.node.transactions.relay.client = cast("CoordinatorClient", client)
+    made.parts.transactions.relay.client = cast("CoordinatorClient", client)
     request = pb.DescribeTransactionsRequest(transactional_ids=["t"])
-    (answer,) = call(made.node, "DescribeTransactions", request).transactions
+    (answer,) = call(made.parts, "DescribeTransactions", request).transactions
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert answer.error_message == f"{TRANSACTION_STATE} is being created; ask again"
     assert client.asked == []

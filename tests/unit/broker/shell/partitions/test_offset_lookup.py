@@ -9,7 +9,7 @@ from broker.core.list_offsets import at_mark, at_replica_mark
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 

@@ -1,5 +1,5 @@
-"""A broker's node as the handlers of group APIs see it: a real shard, an image with one topic, and
-rules that a test sets.
+"""Handlers of group APIs over a real shard, an image with one topic, and rules that a test
+sets.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.kafka.apis import group_apis
+from broker.shell.listener.request_router import Handler
 from broker.shell.request_context import RequestContext
-from broker.shell.request_router import Handler
 from broker.shell.rooms import GroupRoom
 from broker.shell.transactions.marker_writer import MarkerWriter
 from manual_clock import ManualClock

@@ -9,7 +9,7 @@ import struct
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.shell.connection import Connection
+from broker.shell.listener.connection import Connection
 
 _LENGTH: Final = struct.Struct(">i")
 _SEEN_FIRST_MS: Final = 1

@@ -5,12 +5,12 @@ import struct
 from typing import cast
 
 import pytest
-from broker.shell.connection import Connection
-from broker.shell.late_frames import is_late
-from broker.shell.request_router import RequestRouter
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.late_frames import is_late
+from broker.shell.listener.request_router import RequestRouter
+from unit.broker.shell.broker_worlds import World
 from unit.broker.shell.conftest import make_listener
-from unit.broker.shell.node_worlds import World
-from unit.broker.shell.test_connection import Client, Frames
+from unit.broker.shell.listener.test_connection import Client, Frames
 
 PAUSE = b"the broker reads no further"
 
@@ -19,8 +19,8 @@ def late(*steps: tuple[bytes, int]) -> list[bool]:
     """What each look says: some bytes come, so many ms pass. 30 s and a second for 256 KB."""
 
     async def main() -> list[bool]:
-        node = World().node
-        listener = make_listener(node, cast("RequestRouter", Frames()))
+        parts = World().parts
+        listener = make_listener(parts, cast("RequestRouter", Frames()))
         client, connection = Client(b""), Connection(listener)
         connection.connection_made(client)
         found = []
@@ -30,7 +30,7 @@ def late(*steps: tuple[bytes, int]) -> list[bool]:
             else:
                 client.unread = memoryview(part)
                 client.readable(connection)
-            found.append(is_late(connection, passed_ms, node.facts.config))
+            found.append(is_late(connection, passed_ms, parts.facts.config))
         connection.connection_lost(None)
         client.close()
         return found

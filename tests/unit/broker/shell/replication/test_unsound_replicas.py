@@ -18,9 +18,9 @@ from tidemark.runtime.service import ServiceError
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.broker.shell.node_worlds import World, maintenance, reports_of, topic
+from unit.broker.shell.broker_worlds import World, maintenance, reports_of, topic
+from unit.broker.shell.partitions.test_hosting_roles import Followed
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
-from unit.broker.shell.test_hosting_roles import Followed
 from virtual_time import LoopClock, run_virtual
 from waiting import until
 
@@ -47,10 +47,10 @@ class Controller:
 
 def led(controller: Controller) -> LeaderWorld:
     world = LeaderWorld()
-    world.node.cluster = replace(
-        world.node.cluster, controller=cast("ControllerClient", controller)
+    world.parts.cluster = replace(
+        world.parts.cluster, controller=cast("ControllerClient", controller)
     )
-    world.node.cluster.registration.broker_epoch = 10
+    world.parts.cluster.registration.broker_epoch = 10
     return world
 
 
@@ -70,9 +70,7 @@ def test_a_failed_directory_is_reported_until_the_controller_answers() -> None:
     async def story() -> None:
         controller = Controller(answers_after=2)
         world = led(controller)
-        world.node.partitions.disks.log_managers[0].fence(
-            EIO
-        )  # by storage itself: nobody told the node
+        world.parts.partitions.disks.log_managers[0].fence(EIO)  # by storage alone
         await until_reported(world, controller)
         assert world.hosted().partition.role is Role.FAILED
         (one,) = controller.asked[-1].replicas
@@ -87,7 +85,7 @@ def test_damage_is_reported_and_the_leader_leads_on_meanwhile() -> None:
     async def story() -> None:
         controller = Controller()
         world = led(controller)
-        world.node.partitions.disks.found_damage(
+        world.parts.partitions.disks.found_damage(
             world.hosted(), "a batch does not match its CRC", 0
         )
         await until_reported(world, controller)
@@ -124,7 +122,7 @@ def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhe
     for _ in range(5):
         world.append()
     hosted = world.hosted()
-    world.node.partitions.disks.found_damage(hosted, "a batch does not match its CRC", 3)
+    world.parts.partitions.disks.found_damage(hosted, "a batch does not match its CRC", 3)
     world.hosting.note_unsound(hosted)
     world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
     assert hosted.partition.log_end == 5, "the ISR still counts on it"
@@ -137,7 +135,7 @@ def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhe
 def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
     world = World(MemDisk(), MemDisk())
     world.show(topic(partitions=4))
-    first, second = world.node.partitions.disks.log_managers
+    first, second = world.parts.partitions.disks.log_managers
     world.hosted(partition=1).log.report_damage("flipped", 0)
     world.hosted(partition=3).log.end_lost = True
     first.missing.add(world.hosted(partition=3).topic_partition._replace(partition=7))
@@ -152,11 +150,11 @@ def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
 
 def test_nothing_is_made_anew_while_a_directory_is_out_of_service() -> None:
     world = World(MemDisk(), MemDisk())
-    world.node.partitions.disks.log_managers[0].fence(EIO)
+    world.parts.partitions.disks.log_managers[0].fence(EIO)
     world.show(replicated(partition(leader=2, epoch=3, version=3, isr=(2, 3))))
     assert world.table.by_name == {}, "it may be in the directory that failed"
     world.change(topics_changed=(topic("fresh", number=2),))
-    assert world.hosted("fresh").manager is world.node.partitions.disks.log_managers[1]
+    assert world.hosted("fresh").manager is world.parts.partitions.disks.log_managers[1]
 
 
 def moved() -> TopicImage:
@@ -167,9 +165,7 @@ def moved() -> TopicImage:
 def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> None:
     async def story() -> None:
         world = led(Controller())
-        world.node.partitions.disks.log_managers[0].fence(
-            EIO
-        )  # by storage itself: nobody told the node
+        world.parts.partitions.disks.log_managers[0].fence(EIO)  # by storage alone
         reports = reports_of(world)
         assert not await reports.settle(0), "the image still counts on it"
         world.change(topics_changed=(moved(),))
@@ -181,13 +177,13 @@ def test_what_storage_met_a_moment_ago_is_reported_before_a_broker_ends() -> Non
 def test_a_broker_that_is_not_registered_has_told_nobody() -> None:
     async def story() -> None:
         world = led(Controller())
-        world.node.cluster.registration.broker_epoch = -1
-        world.node.partitions.disks.log_managers[0].fence(EIO)
+        world.parts.cluster.registration.broker_epoch = -1
+        world.parts.partitions.disks.log_managers[0].fence(EIO)
         reports = reports_of(world)
         assert not await reports.settle(0)
         world.change(topics_changed=(moved(),))
         assert not await reports.settle(0)
-        world.node.cluster.registration.broker_epoch = 10
+        world.parts.cluster.registration.broker_epoch = 10
         assert await reports.settle(0)
 
     run_virtual(story())
@@ -198,9 +194,9 @@ class Ending:
 
     def __init__(self, *, takes_note: bool) -> None:
         self.world = led(Controller(answers_after=1_000_000))
-        self.world.node.facts = replace(self.world.node.facts, clock=LoopClock())
+        self.world.parts.facts = replace(self.world.parts.facts, clock=LoopClock())
         self.world.disks[0].writes_fail = not takes_note
-        self.world.node.partitions.disks.log_managers[0].fence(EIO)
+        self.world.parts.partitions.disks.log_managers[0].fence(EIO)
         healing = maintenance(self.world)._heal()
         self._task = asyncio.get_running_loop().create_task(healing)
 

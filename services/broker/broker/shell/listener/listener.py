@@ -17,12 +17,12 @@ from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.disk import DiskError, File
 
 from broker.config import BrokerConfig, Listener
-from broker.shell.connection import Connection
 from broker.shell.counters import BrokerCounters
-from broker.shell.late_frames import is_late
-from broker.shell.limits import ConnectionLimits
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.late_frames import is_late
+from broker.shell.listener.limits import ConnectionLimits
+from broker.shell.listener.request_router import RequestRouter
 from broker.shell.partitions.parking_lot import ParkingLot
-from broker.shell.request_router import RequestRouter
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,15 @@ from tidemark.runtime.transport_queue import TransportQueue
 
 from broker.core.parked import Parked
 from broker.core.request_order import RequestOrder
-from broker.shell.connection_host import ConnectionHost
-from broker.shell.replies import LENGTH_AND_ID, RESPONSE_TAGS, Part, Reply, bytes_in, framed
+from broker.shell.listener.connection_host import ConnectionHost
+from broker.shell.listener.replies import (
+    LENGTH_AND_ID,
+    RESPONSE_TAGS,
+    Part,
+    Reply,
+    bytes_in,
+    framed,
+)
 
 log = logging.getLogger(__name__)
 

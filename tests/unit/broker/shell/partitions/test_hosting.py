@@ -12,13 +12,13 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import ControllerEpoch, ControllerId, LeaderEpoch
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.node_worlds import OTHER, World, topic
+from unit.broker.shell.broker_worlds import OTHER, World, topic
 
 
 def test_partitions_spread_over_the_directories() -> None:
     one = World(MemDisk(), MemDisk())
     one.show(topic(partitions=4))
-    assert [len(manager.logs) for manager in one.node.partitions.disks.log_managers] == [2, 2]
+    assert [len(manager.logs) for manager in one.parts.partitions.disks.log_managers] == [2, 2]
     assert all(hosted.partition.role is Role.LEADER for hosted in one.table.by_name.values())
 
 
@@ -52,13 +52,13 @@ def test_at_start_a_log_is_found_again_and_strays_are_set_aside() -> None:
     first = World(disk)
     first.show(topic(), topic("stray", number=2), topic("reborn", number=3))
     first.append()
-    first.node.partitions.disks.log_managers[0].close()
+    first.parts.partitions.disks.log_managers[0].close()
     again = World(disk)
     again.show(topic(), topic("reborn", number=4))
     assert again.hosted().partition.log_end == 1
     assert again.hosted("reborn").partition.log_end == 0
-    assert set(again.node.partitions.disks.log_managers[0].logs) == {("orders", 0), ("reborn", 0)}
-    assert len(again.node.partitions.disks.log_managers[0].strays) == 2
+    assert set(again.parts.partitions.disks.log_managers[0].logs) == {("orders", 0), ("reborn", 0)}
+    assert len(again.parts.partitions.disks.log_managers[0].strays) == 2
 
 
 def test_configuration_reaches_the_log_and_the_partition() -> None:
@@ -98,7 +98,7 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     one.show(topic())
     assert one.table.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.capacity_bytes = 1 << 30
-    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
     asyncio.run(one.hosting.retry())
     assert one.append().error_code is ErrorCode.NONE
 
@@ -110,7 +110,7 @@ def test_what_is_tried_again_takes_bounded_steps_and_leaves_the_others_alone() -
     disk.capacity_bytes = 1
     one.show(topic("there", number=2, partitions=50), topic(partitions=count))
     disk.capacity_bytes = 1 << 30
-    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
 
     async def scenario() -> None:
         retrying = asyncio.get_running_loop().create_task(one.hosting.retry())
@@ -131,12 +131,12 @@ def test_what_is_tried_again_waits_for_an_image_that_is_being_taken() -> None:
         disk.capacity_bytes = 1
         one.show(topic())
         disk.capacity_bytes = 1 << 30
-        one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+        one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
         large = ClusterDelta(topics_changed=(topic("l", number=2, partitions=2 * HOSTED_AT_ONCE),))
         position = FeedPosition(ControllerEpoch(1), 9)
-        more = one.node.metadata.image.apply(large, position, ControllerId(1))
+        more = one.parts.metadata.image.apply(large, position, ControllerId(1))
         taking = asyncio.get_running_loop().create_task(
-            one.node.metadata.take_in_steps(more, large)
+            one.parts.metadata.take_in_steps(more, large)
         )
         await asyncio.sleep(0)
         await one.hosting.retry()
@@ -177,12 +177,12 @@ def test_a_large_image_is_hosted_in_steps_and_shown_after_the_last() -> None:
             topics={whole.name: whole},
             topics_by_id={whole.topic_id: whole},
         )
-        taking = asyncio.get_running_loop().create_task(one.node.metadata.take_in_steps(image))
+        taking = asyncio.get_running_loop().create_task(one.parts.metadata.take_in_steps(image))
         seen: list[int] = []
         while not taking.done():
             await asyncio.sleep(0)
             seen.append(len(one.table.by_name))
-            assert (one.node.metadata.image is image) is taking.done()
+            assert (one.parts.metadata.image is image) is taking.done()
         assert seen[:2] == [HOSTED_AT_ONCE, 2 * HOSTED_AT_ONCE]
         assert seen[-1] == 3 * HOSTED_AT_ONCE
 

@@ -13,7 +13,7 @@ from broker.storage.scrubber import Scrubber
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
 from tidemark.storage.disk import DiskError, ExhaustedError
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 
 def test_a_recreated_topic_is_not_taken_for_clean() -> None:
@@ -54,23 +54,23 @@ def rolled(shown: Any = COMPACTED) -> World:
     world.show(shown)
     for _ in range(6):
         world.append(bytes(400_000))
-    manager = world.node.partitions.disks.log_managers[0]
+    manager = world.parts.partitions.disks.log_managers[0]
     begun = manager.begin_flush(only_group=False, now_ms=world.clock.wall_ms() + 10**8)
     assert begun is not None
     begun.run()
     for _, end in manager.finish_flush(begun):
-        world.node.partitions.log_moves.synced(world.hosted(), end)
+        world.parts.partitions.log_moves.synced(world.hosted(), end)
     return world
 
 
 def cleaning(world: World, worker: object = None) -> Cleaning:
-    node, pool = world.node, cast("WorkerPool", worker)
+    parts, pool = world.parts, cast("WorkerPool", worker)
     return Cleaning(
-        node.facts,
+        parts.facts,
         pool,
         lambda disk: lambda: disk,
-        table=node.partitions.table,
-        disks=node.partitions.disks,
+        table=parts.partitions.table,
+        disks=parts.partitions.disks,
     )
 
 
@@ -102,14 +102,14 @@ def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
     due = compaction._dirtiest()
     assert due is not None
     assert not asyncio.run(compaction._is_cleaned(*due))
-    assert (world.node.partitions.disks.log_managers[0].failure is not None) == fenced
+    assert (world.parts.partitions.disks.log_managers[0].failure is not None) == fenced
 
 
 def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
     world = rolled(LAGGING)
     world.disks[0].reads_fail = True
     assert cleaning(world)._dirtiest() is None
-    assert world.node.partitions.disks.log_managers[0].failure is not None
+    assert world.parts.partitions.disks.log_managers[0].failure is not None
 
 
 def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:

@@ -28,18 +28,18 @@ class Controller:
 
 
 def stopping(world: LeaderWorld, controller: Controller | None = None) -> HandOver:
-    node, client = world.node, cast("ControllerClient", controller)
+    parts, client = world.parts, cast("ControllerClient", controller)
     return HandOver(
-        node.cluster.registration,
+        parts.cluster.registration,
         client,
         LoopClock(),
-        metadata=node.metadata,
-        live=node.cluster.live,
+        metadata=parts.metadata,
+        live=parts.cluster.live,
     )
 
 
 def hand_over_of(world: LeaderWorld, controller: Controller, deadline_ms: int = 5_000) -> None:
-    world.node.cluster.registration.broker_epoch = 10
+    world.parts.cluster.registration.broker_epoch = 10
     run_virtual(stopping(world, controller).run(deadline_ms=deadline_ms))
 
 

@@ -13,7 +13,7 @@ from tidemark.model.ids import ControllerEpoch
 from tidemark.model.metadata import FeedPosition
 from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.node_worlds import OTHER, World, topic
+from unit.broker.shell.broker_worlds import OTHER, World, topic
 
 
 def world(*disks: MemDisk, **configs: str) -> World:
@@ -90,15 +90,15 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals() -> None:
     assert one.read(0).read.length_bytes > 0
     assert one.hosted().partition.role is Role.LEADER
     disk.capacity_bytes = 1 << 30
-    assert one.node.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
     assert one.append(b"again")[:3] == (ErrorCode.NONE, 1, 2)
 
 
 def test_a_failed_disk_takes_its_partitions_out_of_service_for_good() -> None:
     one = world()
     one.append()
-    one.node.partitions.disks.fence_directory(
-        one.node.partitions.disks.log_managers[0], DiskError("x", "EIO")
+    one.parts.partitions.disks.fence_directory(
+        one.parts.partitions.disks.log_managers[0], DiskError("x", "EIO")
     )
     assert one.append().error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.read(0).error_code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -108,16 +108,16 @@ def test_a_failed_disk_takes_its_partitions_out_of_service_for_good() -> None:
 
 def test_group_commit_answers_after_the_flush_round() -> None:
     one = world(flush="group")
-    manager = one.node.partitions.disks.log_managers[0]
-    assert not one.node.partitions.group_commits.is_requested(manager)
+    manager = one.parts.partitions.disks.log_managers[0]
+    assert not one.parts.partitions.group_commits.is_requested(manager)
     assert one.append().must_wait
-    assert one.node.partitions.group_commits.is_requested(manager)
+    assert one.parts.partitions.group_commits.is_requested(manager)
     round_ = manager.begin_flush(only_group=True, now_ms=one.clock.wall_ms())
     assert round_ is not None
     round_.run()
     for log, end in manager.finish_flush(round_):
         assert log is one.hosted().log
-        one.node.partitions.log_moves.synced(one.hosted(), end)
+        one.parts.partitions.log_moves.synced(one.hosted(), end)
     assert one.hosted().partition.high_watermark == 1
 
 
@@ -125,14 +125,14 @@ def test_waiting_for_the_feed() -> None:
     one = world()
 
     async def main() -> None:
-        position = FeedPosition(ControllerEpoch(1), one.node.metadata.image.position.version + 1)
-        assert not await one.node.metadata.wait_for(position, 0)
+        position = FeedPosition(ControllerEpoch(1), one.parts.metadata.image.position.version + 1)
+        assert not await one.parts.metadata.wait_for(position, 0)
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(one.node.metadata.wait_for(position, 60))
+            waiting = tasks.create_task(one.parts.metadata.wait_for(position, 60))
             await asyncio.sleep(0)
             one.change(topics_changed=(topic("more", number=3),))
         assert waiting.result()
-        assert await one.node.metadata.wait_for(position, 0)
+        assert await one.parts.metadata.wait_for(position, 0)
 
     asyncio.run(main())
 
@@ -150,7 +150,7 @@ def test_waiting_for_bytes_and_for_the_watermark() -> None:
             await asyncio.sleep(0)
             one.append()
             assert one.parked.count == 2
-            one.node.partitions.log_moves.synced(hosted, 1)
+            one.parts.partitions.log_moves.synced(hosted, 1)
         assert readable.result()
         assert committed.result()
         assert not await one.parked.wait_readable([hosted], bytes_missing=1, wait_ms=0)
@@ -171,7 +171,7 @@ def test_whoever_is_woken_at_the_end_parks_no_more() -> None:
             woken += 1
             assert not fulfilled
             parked.park_produce(
-                [(hosted, 1)], now=one.node.facts.clock.now_ms(), wait_ms=9, wake=again
+                [(hosted, 1)], now=one.parts.facts.clock.now_ms(), wait_ms=9, wake=again
             )
 
         again(False)

@@ -5,13 +5,13 @@ from typing import cast
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.connection import Connection
-from broker.shell.request_router import RequestRouter
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.request_router import RequestRouter
 from tidemark.kafka.headers import RequestHeader
 from tidemark.storage.mem_disk import MemDisk
+from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.conftest import make_listener
-from unit.broker.shell.node_worlds import World, topic
-from unit.broker.shell.test_connection import Client, Frames
+from unit.broker.shell.listener.test_connection import Client, Frames
 
 
 class Peer(Client):
@@ -31,13 +31,13 @@ def test_the_directory_is_fenced_and_what_the_other_holds_is_served() -> None:
     assert failing.manager is not other.manager
 
     async def main() -> None:
-        listener = make_listener(world.node, cast("RequestRouter", Frames()))
+        listener = make_listener(world.parts, cast("RequestRouter", Frames()))
         client, connection = Peer(b""), Connection(listener)
         connection.connection_made(client)
         cast("MemDisk", failing.manager.disk).reads_fail = True
         connection.answer_parts(RequestHeader(1, 4, 7, None, 0), list(found.slices))
         connection._flush()
-        await world.node.partitions.disks.trouble.wait()
+        await world.parts.partitions.disks.trouble.wait()
         assert connection.closed
         connection.connection_lost(None)
 

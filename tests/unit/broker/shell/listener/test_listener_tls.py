@@ -107,9 +107,9 @@ def serve(make_node: MakeNode) -> Iterator[Serve]:
     threads = ThreadPoolExecutor(1)
 
     async def run(settings: TlsSettings, scenario: Callable[[Connect], Awaitable[None]]) -> None:
-        node = make_node({})
+        parts = make_node({})
         where = Listener("SECURE", "127.0.0.1", 0, SSL)
-        listener = make_listener(node, node.router(), where, threads, ServerTls(settings))
+        listener = make_listener(parts, parts.router(), where, threads, ServerTls(settings))
         await listener.open()
         clients: list[Client] = []
 

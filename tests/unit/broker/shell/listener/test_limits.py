@@ -1,6 +1,6 @@
 """Bounds that all connections share."""
 
-from broker.shell.limits import ConnectionLimits
+from broker.shell.listener.limits import ConnectionLimits
 
 
 def limits(**changes: int) -> ConnectionLimits:

@@ -1,4 +1,4 @@
-"""A broker's node over disks in memory, hosted by an image: no loop, no sockets, a clock that
+"""Parts of a broker over disks in memory, hosted by an image: no loop, no sockets, a clock that
 stands still.
 """
 
@@ -67,20 +67,20 @@ def topic(
 
 
 def hosting_of(
-    node: BrokerParts,
+    parts: BrokerParts,
     following: Following | None = None,
     on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
 ) -> Hosting:
-    """Hosts what the metadata of ``node`` shows."""
+    """Hosts what the metadata of ``parts`` shows."""
     return Hosting(
-        node.facts,
+        parts.facts,
         following,
-        metadata=node.metadata,
-        table=node.partitions.table,
-        disks=node.partitions.disks,
-        parked=node.partitions.parked,
-        group_commits=node.partitions.group_commits,
-        counters=node.counters,
+        metadata=parts.metadata,
+        table=parts.partitions.table,
+        disks=parts.partitions.disks,
+        parked=parts.partitions.parked,
+        group_commits=parts.partitions.group_commits,
+        counters=parts.counters,
         on_new_log=on_new_log,
     )
 
@@ -99,34 +99,34 @@ class World:
     ) -> None:
         self.disks = disks or (MemDisk(),)
         self.clock = ManualClock()
-        self.node = BrokerParts(
+        self.parts = BrokerParts(
             BrokerConfig(broker_id=int(ME), **settings),
             [self.open(disk) for disk in self.disks],
             clock=clock or self.clock,
             has_lease=has_lease,
         )
-        self.hosting = hosting_of(self.node, following, on_new_log)
+        self.hosting = hosting_of(self.parts, following, on_new_log)
         self._image = ClusterImage()
 
     @property
     def table(self) -> PartitionTable:
-        return self.node.partitions.table
+        return self.parts.partitions.table
 
     @property
     def appender(self) -> PartitionAppender:
-        return self.node.partitions.appender
+        return self.parts.partitions.appender
 
     @property
     def reader(self) -> PartitionReader:
-        return self.node.partitions.reader
+        return self.parts.partitions.reader
 
     @property
     def parked(self) -> ParkingLot:
-        return self.node.partitions.parked
+        return self.parts.partitions.parked
 
     @property
     def lookup(self) -> OffsetLookup:
-        return self.node.partitions.lookup
+        return self.parts.partitions.lookup
 
     def open(self, disk: MemDisk) -> LogManager:
         return LogManager.open(
@@ -145,14 +145,14 @@ class World:
             topics={one.name: one for one in topics},
             topics_by_id={one.topic_id: one for one in topics},
         )
-        self.node.metadata.take(self._image)
+        self.parts.metadata.take(self._image)
 
     def change(self, **delta: Any) -> None:
         """A delta."""
         changes = ClusterDelta(**delta)
         position = FeedPosition(ControllerEpoch(1), self._image.position.version + 1)
         self._image = self._image.apply(changes, position, ControllerId(1))
-        self.node.metadata.take(self._image, changes)
+        self.parts.metadata.take(self._image, changes)
 
     def hosted(self, name: str = "orders", partition: int = 0) -> HostedPartition:
         return self.table.by_name[name, partition]
@@ -174,30 +174,30 @@ class World:
 
 def reports_of(world: World) -> ReplicaReports:
     """Reports of unsound replicas to the controller of ``world``."""
-    node = world.node
+    parts = world.parts
     return ReplicaReports(
-        node.facts,
-        node.cluster.registration,
-        node.cluster.controller,
-        metadata=node.metadata,
-        live=node.cluster.live,
-        table=node.partitions.table,
-        disks=node.partitions.disks,
-        suspects=node.replication.suspects,
+        parts.facts,
+        parts.cluster.registration,
+        parts.cluster.controller,
+        metadata=parts.metadata,
+        live=parts.cluster.live,
+        table=parts.partitions.table,
+        disks=parts.partitions.disks,
+        suspects=parts.replication.suspects,
         hosting=world.hosting,
     )
 
 
 def maintenance(world: World) -> Maintenance:
     """The loops over the disks of ``world``."""
-    node = world.node
+    parts = world.parts
     return Maintenance(
-        node.facts,
+        parts.facts,
         world.hosting,
         reports_of(world),
-        table=node.partitions.table,
-        disks=node.partitions.disks,
-        log_moves=node.partitions.log_moves,
-        group_commits=node.partitions.group_commits,
+        table=parts.partitions.table,
+        disks=parts.partitions.disks,
+        log_moves=parts.partitions.log_moves,
+        group_commits=parts.partitions.group_commits,
         on_replica_synced=lambda _: None,
     )

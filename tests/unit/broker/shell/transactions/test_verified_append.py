@@ -11,7 +11,7 @@ from broker.shell.transactions.verified_append import VerifiedAppend, must_verif
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 
 class Verifier:
@@ -31,7 +31,9 @@ class Verifier:
 def world(verifier: Verifier) -> World:
     made = World()
     made.show(topic())
-    made.node.transactions = replace(made.node.transactions, verifier=cast("TxnVerifier", verifier))
+    made.parts.transactions = replace(
+        made.parts.transactions, verifier=cast("TxnVerifier", verifier)
+    )
     return made
 
 
@@ -47,8 +49,8 @@ def batch(sequence: int, producer_id: int = 7) -> bytes:
 
 def work(one: World, content: bytes, *, transactions_v2: bool = True) -> VerifiedAppend:
     return VerifiedAppend(
-        one.node.transactions.verifier,
-        one.node.partitions.inspection,
+        one.parts.transactions.verifier,
+        one.parts.partitions.inspection,
         one.hosted(),
         content,
         acks=-1,

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from broker.shell.connection import BUFFER_BYTES_USUAL, TURN_BYTES_MAX, Connection
-from broker.shell.request_router import RequestRouter
+from broker.shell.listener.connection import BUFFER_BYTES_USUAL, TURN_BYTES_MAX, Connection
+from broker.shell.listener.request_router import RequestRouter
+from unit.broker.shell.broker_worlds import World
 from unit.broker.shell.conftest import make_listener
-from unit.broker.shell.node_worlds import World
 
 READS_MAX = 32
 
@@ -68,7 +68,7 @@ def turns(frame_bytes: int, count: int, *, look: Callable[[Client], None]) -> li
     frames = Frames()
 
     async def main() -> list[int]:
-        listener = make_listener(World().node, cast("RequestRouter", frames))
+        listener = make_listener(World().parts, cast("RequestRouter", frames))
         client, connection = Client(stream), Connection(listener)
         connection.connection_made(client)
         read = []

@@ -1,6 +1,6 @@
 import pytest
 from broker.config import BrokerConfig
-from broker.shell.broker_configs import (
+from broker.shell.kafka.broker_configs import (
     ConfigSource,
     ShownConfig,
     broker_configs_shown,

@@ -6,7 +6,7 @@ from broker.core.partition import Role
 from tidemark.kafka.list_offsets import MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import ExhaustedError
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 
 def cold() -> World:
@@ -26,7 +26,7 @@ def test_a_cold_read_is_refused_and_no_partition_fails() -> None:
     one.disks[0].exhausted = True
     assert one.reader.read(hosted, 0, bytes_max=100).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert one.append().error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert one.node.counters.calls_refused == 2
+    assert one.parts.counters.calls_refused == 2
     assert hosted.manager.fenced is None
     assert (hosted.partition.role, other.partition.role) == (Role.LEADER, Role.LEADER)
     one.disks[0].exhausted = False

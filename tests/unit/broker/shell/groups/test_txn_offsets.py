@@ -15,7 +15,7 @@ from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 LATER = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -40,7 +40,9 @@ class Verifier:
 def world(verifier: Verifier | None) -> World:
     made = World()
     made.show(topic(CONSUMER_OFFSETS))
-    made.node.transactions = replace(made.node.transactions, verifier=cast("TxnVerifier", verifier))
+    made.parts.transactions = replace(
+        made.parts.transactions, verifier=cast("TxnVerifier", verifier)
+    )
     return made
 
 
@@ -54,7 +56,7 @@ def outcome(one: World, epoch: int = 3, *, producer_id: int = 7) -> ErrorCode:
         transactions_v2=True,
     )
     return asyncio.run(
-        refusal_of_offsets(one.node.transactions.verifier, one.hosted(CONSUMER_OFFSETS), commit)
+        refusal_of_offsets(one.parts.transactions.verifier, one.hosted(CONSUMER_OFFSETS), commit)
     )
 
 

@@ -16,10 +16,10 @@ from tidemark.kafka.long_tail import Struct, read_request, write_response
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.telemetry import fields, new_request_id, request_scope
 
-from broker.shell import old_produce
-from broker.shell.connection import Connection
 from broker.shell.counters import BrokerCounters
-from broker.shell.replies import Reply
+from broker.shell.listener import old_produce
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.replies import Reply
 from broker.shell.request_context import RequestContext
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from tidemark.codec.control_record import (
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.storage.log_worlds import bytes_of
 
 

@@ -1,7 +1,7 @@
 """A partition of flush=group after a crash: what was acknowledged is shown again soon."""
 
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.node_worlds import World, topic
+from unit.broker.shell.broker_worlds import World, topic
 
 
 def test_what_recovery_found_asks_for_a_group_round() -> None:
@@ -12,7 +12,7 @@ def test_what_recovery_found_asks_for_a_group_round() -> None:
     disk.kill()
     after = World(disk)
     after.show(topic(configs={"flush": "group"}))
-    assert after.node.partitions.group_commits.is_requested(
-        after.node.partitions.disks.log_managers[0]
+    assert after.parts.partitions.group_commits.is_requested(
+        after.parts.partitions.disks.log_managers[0]
     )
     assert after.hosted().partition.high_watermark == 0

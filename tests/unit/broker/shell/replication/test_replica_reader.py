@@ -50,7 +50,7 @@ def test_a_fetch_whose_progress_fails_the_directory_is_refused() -> None:
     hosted, now = world.hosted(), world.clock.now_ms()
 
     def fail(_: bool) -> None:
-        world.node.partitions.disks.fence_directory(
+        world.parts.partitions.disks.fence_directory(
             hosted.manager, DiskError("orders-0/0.log", "full")
         )
 
@@ -91,8 +91,8 @@ def test_refusals_name_what_is_wrong() -> None:
 def test_a_follower_outside_the_isr_is_noticed() -> None:
     world = LeaderWorld(partition(isr=(1, 2)))
     noticed: list[HostedPartition] = []
-    world.node.replication = replace(
-        world.node.replication, replica_reader=replica_reader(world.node, noticed.append)
+    world.parts.replication = replace(
+        world.parts.replication, replica_reader=replica_reader(world.parts, noticed.append)
     )
     world.fetch(3, 0)
     world.change(topics_changed=(replicated(partition(version=1)),))

@@ -13,7 +13,7 @@ from tidemark.runtime.transport_queue import TransportQueue
 
 from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
-from broker.shell.limits import ConnectionLimits
+from broker.shell.listener.limits import ConnectionLimits
 
 ConnectionT = TypeVar("ConnectionT", contravariant=True)
 

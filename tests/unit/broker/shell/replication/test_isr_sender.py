@@ -72,19 +72,19 @@ def times_out(_: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
 
 def sender_of(world: LeaderWorld, controller: Controller) -> IsrSender:
     """A sender to which the followers' fetches are shown."""
-    node = world.node
+    parts = world.parts
     sender = IsrSender(
-        node.facts,
-        node.cluster.registration,
+        parts.facts,
+        parts.cluster.registration,
         cast("ControllerClient", controller),
-        metadata=node.metadata,
-        live=node.cluster.live,
-        table=node.partitions.table,
-        parked=node.partitions.parked,
-        counters=node.counters,
+        metadata=parts.metadata,
+        live=parts.cluster.live,
+        table=parts.partitions.table,
+        parked=parts.partitions.parked,
+        counters=parts.counters,
     )
-    node.replication = replace(
-        node.replication, replica_reader=replica_reader(node, sender.consider)
+    parts.replication = replace(
+        parts.replication, replica_reader=replica_reader(parts, sender.consider)
     )
     return sender
 
@@ -112,7 +112,7 @@ def test_a_follower_that_caught_up_joins_once_the_controller_agrees() -> None:
     (asked,) = controller.asked
     members = [(one.broker_id, one.broker_epoch) for one in asked.partitions[0].new_isr]
     assert members == [(1, 10), (2, 20), (3, 30)]
-    assert world.node.counters.isr_expands == 1
+    assert world.parts.counters.isr_expands == 1
 
 
 def test_an_unknown_outcome_stays_pending_and_is_asked_again() -> None:
@@ -126,7 +126,7 @@ def test_an_unknown_outcome_stays_pending_and_is_asked_again() -> None:
 def test_a_refused_proposal_is_no_longer_counted_for_the_watermark() -> None:
     world = LeaderWorld(partition(isr=(1, 2)))
     controller = Controller(refuses(ErrorCode.INELIGIBLE_REPLICA))
-    run(world, controller, lambda: world.node.counters.isr_updates_failed > 0)
+    run(world, controller, lambda: world.parts.counters.isr_updates_failed > 0)
     assert world.hosted().partition.isr == (1, 2)
 
 
@@ -146,7 +146,7 @@ def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> Non
     assert pending is not None
     assert pending.members == (1, 3)
     asyncio.run(sender._ask((pending,)))
-    assert (world.high_watermark, world.node.counters.isr_shrinks) == (1, 1)
+    assert (world.high_watermark, world.parts.counters.isr_shrinks) == (1, 1)
 
 
 def test_an_answer_waits_until_the_feed_has_come_as_far() -> None:
@@ -154,12 +154,12 @@ def test_an_answer_waits_until_the_feed_has_come_as_far() -> None:
     other.
     """
     world, seen = LeaderWorld(partition(isr=(1, 2))), list[tuple[int, ...]]()
-    ahead = world.node.metadata.image.position.version + 1
+    ahead = world.parts.metadata.image.position.version + 1
 
     def agrees_ahead(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
         answer = agrees(request)
         answer.position.version = ahead
-        answer.position.controller_epoch = world.node.metadata.image.position.controller_epoch
+        answer.position.controller_epoch = world.parts.metadata.image.position.controller_epoch
         return answer
 
     def come() -> bool:

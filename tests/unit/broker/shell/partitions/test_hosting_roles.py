@@ -6,7 +6,7 @@ from broker.shell.partitions.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
-from unit.broker.shell.node_worlds import OTHER, World, topic
+from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, broker, partition, replicated
 
 
@@ -47,7 +47,7 @@ def test_a_replica_that_was_moved_away_is_deleted() -> None:
     world.change(topics_changed=(replicated(moved),))
     assert world.table.by_name == {}
     assert followed.heard[-1] == ("removed", 2)
-    assert world.node.partitions.disks.log_managers[0].logs == {}
+    assert world.parts.partitions.disks.log_managers[0].logs == {}
 
 
 def test_a_shrunk_isr_commits_and_wakes() -> None:
@@ -81,4 +81,4 @@ def test_who_is_fenced_or_stopping_may_not_join() -> None:
     world = World()
     world.show(topic(leader=OTHER))
     world.change(brokers_changed=(broker(1), broker(2, fenced=True), broker(3, shutting_down=True)))
-    assert world.node.cluster.live.epochs == {1: 10}
+    assert world.parts.cluster.live.epochs == {1: 10}

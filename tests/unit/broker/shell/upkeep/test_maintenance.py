@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.shell.node_worlds import World, maintenance, topic
+from unit.broker.shell.broker_worlds import World, maintenance, topic
 from waiting import until
 
 
@@ -46,7 +46,7 @@ class TwoDisks(World):
         self.held, self.free = sorted(logs, key=lambda one: one.topic_partition not in self._held())
 
     def _held(self) -> Collection[TopicPartition]:
-        return self.node.partitions.disks.log_managers[0].logs
+        return self.parts.partitions.disks.log_managers[0].logs
 
     async def write(self) -> None:
         """To both, until it is on the disk that does not hang."""
