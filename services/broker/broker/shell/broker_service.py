@@ -79,7 +79,7 @@ class BrokerService:
             rack=config.rack,
             machine=config.node,
             boot_id=directories.boot_id,
-            log_dir_ids=directories.directory_ids,
+            log_dir_ids=tuple(directories.directory_ids),
             clean_stop=directories.clean_stop,
             previous_broker_epoch=directories.previous_broker_epoch,
         )

@@ -2,13 +2,13 @@
 feed.
 
 The znode's path holds the incarnation id, drawn once for each process. When the ZooKeeper session
-was lost, or the controller has removed the znode, it is made again and the broker registers anew,
-with a new broker epoch; what it serves goes on meanwhile, and so does the feed.
+was lost, or the controller has removed the znode, the broker makes it again and registers with a
+new broker epoch. Meanwhile it continues to serve.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -16,20 +16,13 @@ from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime import zk_paths
+from tidemark.runtime.cluster_membership import ClusterMembership
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
-from tidemark.runtime.zk_session import (
-    NodeExistsError,
-    NoNodeError,
-    SessionState,
-    UnknownOutcomeError,
-    ZkError,
-    ZkSession,
-)
+from tidemark.runtime.zk_session import ZkError, ZkSession
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.shell.cluster.held_logs import held_logs
@@ -42,8 +35,7 @@ from broker.storage.log_manager import LogManager
 log = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S: Final = 60.0
-"""How long an older incarnation's session is waited for, and a controller looked for."""
-RETRY_S: Final = 0.2
+"""Longest wait for the session of an older incarnation to end, and for a controller."""
 FEATURE_LEVEL: Final = 1
 _EXIT_CODES: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: ExitCode.IO,
@@ -51,29 +43,18 @@ _EXIT_CODES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a broker says of itself when it registers."""
+    """Content of a registration that is known before the broker joins."""
 
-    def __init__(
-        self,
-        *,
-        endpoints: Sequence[Endpoint],
-        grpc_endpoint: str,
-        rack: str,
-        machine: str,
-        boot_id: str,
-        log_dir_ids: Sequence[bytes],
-        clean_stop: bool,
-        previous_broker_epoch: int,
-    ) -> None:
-        self.endpoints = tuple(endpoints)
-        self.grpc_endpoint = grpc_endpoint
-        self.rack = rack
-        self.machine = machine
-        self.boot_id = boot_id
-        self.log_dir_ids = tuple(log_dir_ids)
-        self.clean_stop = clean_stop
-        self.previous_broker_epoch = previous_broker_epoch
+    endpoints: tuple[Endpoint, ...]
+    grpc_endpoint: str
+    rack: str
+    machine: str
+    boot_id: str
+    log_dir_ids: tuple[bytes, ...]
+    clean_stop: bool
+    previous_broker_epoch: int
 
 
 class Membership:
@@ -105,143 +86,111 @@ class Membership:
         self._controller = controller
         self._announcement: Announcement | None = None
         self._incarnation_id = incarnation_id
-        self._out = asyncio.Event()
-        self._feed: asyncio.Task[None] | None = None
-        self._is_registered = False
+        self._membership = ClusterMembership(session, controller, self)
         self.cluster_id = cluster_id
         self._on_joined = on_joined
         self._on_live = on_live
-        self._live: tuple[str, bytes, int] | None = None
+        self._live_version: int | None = None
+        """Version of the live znode until ``on_live`` is called."""
         metadata.subscribe(MEMBERSHIP, Kind.POSITION, self._note_registration)
 
     async def run(self, announcement: Announcement) -> None:
-        """Join, follow the feed, join again when that became necessary. Raises ServiceError when it
-        may not join.
+        """Join, follow the metadata, and join again when that becomes necessary. Raises
+        ServiceError when this broker may not join.
         """
         self._announcement = announcement
-        self._session.add_listener(self._on_state)
-        follower = MetadataFollower(
-            self._controller,
-            self._metadata,
-            subscriber=f"broker-{self._registration.broker_id}",
-            broker_epoch=lambda: BrokerEpoch(self._registration.broker_epoch),
-        )
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await self._join()
-                    self._feed = tasks.create_task(self._follow(follower), name="feed")
-                    await self._out.wait()
-        finally:
-            self._session.remove_listener(self._on_state)
+        await self._membership.run(self._metadata)
+
+    def rejoin(self) -> None:
+        """Make the live znode and register again: the znode is gone, the session may not be."""
+        self._membership.rejoin()
 
     def _note_registration(self, change: MetadataChange) -> None:
-        if self._live is None or not self._is_registered:
+        version = self._live_version
+        if version is None or not self._membership.is_registered:
             return
         shown = change.image.brokers.get(self._registration.broker_id)
         if shown is not None and shown.broker_epoch == self._registration.broker_epoch:
-            self._on_live(*self._live)
-            self._live = None
+            self._on_live(self.live_path, self.live_content(), version)
+            self._live_version = None
 
-    def rejoin(self) -> None:
-        """The live znode is gone though the session may not be: make it again, register again."""
-        self._out.set()
-
-    def _on_state(self, state: SessionState) -> None:
-        if state is SessionState.LOST:
-            log.warning("ZooKeeper session lost")
-            self._out.set()
-
-    async def _follow(self, follower: MetadataFollower) -> None:
-        """Until cancelled, or until the controller knows a newer registration."""
-        try:
-            await follower.run()
-        except TidemarkError as error:
-            if error.code is not ErrorCode.STALE_BROKER_EPOCH:
-                raise
-            log.warning("registration is stale", extra=fields(reason=error.message))
-            self._out.set()
-
-    async def _stop_feed(self) -> None:
-        """A subscription belongs to one registration."""
-        if self._feed is not None:
-            self._feed.cancel()
-            await asyncio.wait((self._feed,))
-            self._feed = None
-
-    async def _join(self) -> None:
-        """Live znode first, then the registration, which the controller checks against it."""
-        self._is_registered = False
-        while True:
-            self._out.clear()
-            await self._session.wait_connected()
-            try:
-                await self._announce_life()
-                await self._stop_feed()
-                await self._register()
-                self._is_registered = True
-            except ZkError as failure:
-                log.info("joining again", extra=fields(reason=str(failure)))
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
-
-    async def _announce_life(self) -> None:
-        path = self._live_path
-        await self._session.ensure_path(zk_paths.LIVE_BROKERS)
-        await self._bury_predecessor()
-        content = zk_paths.encode({"log_dirs": self._log_dirs()})
-        version = 0
-        try:
-            await self._session.create(path, content, ephemeral=True)
-        except NodeExistsError:
-            # Ours: of an earlier session that has not expired yet, or of a create whose answer was
-            # lost.
-            try:
-                _, stat = await self._session.get(path)
-                if stat.owner_session != self._session.session_id:
-                    await self._session.delete(path)
-                    raise UnknownOutcomeError(f"{path} belonged to an earlier session") from None
-            except NoNodeError:
-                raise UnknownOutcomeError(f"{path} went just now") from None
-            version = stat.version
-        self._live = (path, content, version)
+    # -- Member
 
     @property
-    def _live_path(self) -> str:
+    def subscriber(self) -> str:
+        """See Member."""
+        return f"broker-{self._registration.broker_id}"
+
+    @property
+    def epoch(self) -> BrokerEpoch:
+        """See Member."""
+        return BrokerEpoch(self._registration.broker_epoch)
+
+    @property
+    def live_parent(self) -> str:
+        """See Member."""
+        return zk_paths.LIVE_BROKERS
+
+    @property
+    def live_path(self) -> str:
+        """See Member."""
         return zk_paths.LiveBroker(self._registration.broker_id, self._incarnation_id).path
 
+    def live_content(self) -> bytes:
+        """See Member."""
+        return zk_paths.encode({"log_dirs": self._log_dirs()})
+
+    def announced(self, version: int) -> None:
+        """See Member."""
+        self._live_version = version
+
+    def earlier(self, name: str) -> str | None:
+        """See Member."""
+        live = zk_paths.LiveBroker.parse(name)
+        is_ours = live.broker_id == self._registration.broker_id
+        return live.path if is_ours and live.incarnation_id != self._incarnation_id else None
+
+    def is_dead(self, path: str, content: bytes) -> bool:
+        """See Member. This process holds the locks of its log directories, so that another process
+        that held them is dead.
+        """
+        return not set(self._log_dirs()).isdisjoint(zk_paths.decode(path, content)["log_dirs"])
+
+    def refusal(self, refused: TidemarkError) -> ServiceError:
+        """See Member."""
+        return ServiceError(
+            f"broker {self._registration.broker_id} may not join: {refused.message}",
+            _EXIT_CODES.get(refused.code, ExitCode.UNAVAILABLE),
+        )
+
+    async def register(self) -> None:
+        """See Member."""
+        try:
+            epoch, cluster_id = await self._controller.register_broker(
+                self._request(), REGISTER_TIMEOUT_S
+            )
+        except TidemarkError as refused:
+            if refused.code is not ErrorCode.STALE_BROKER_EPOCH:
+                raise
+            # Another process with this broker's id was registered after the znode was made, and is
+            # gone.
+            await self._session.delete(self.live_path)
+            raise ZkError(refused.message) from refused
+        self._registration.broker_epoch = epoch
+        self.cluster_id = cluster_id
+        self._on_joined(cluster_id)
+        log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))
+
     def _announced(self) -> Announcement:
-        assert self._announcement is not None, "run() is given what is announced"
+        assert self._announcement is not None, "run() is given the announcement"
         return self._announcement
 
     def _log_dirs(self) -> list[str]:
         return [directory.hex() for directory in self._announced().log_dir_ids]
 
-    async def _bury_predecessor(self) -> None:
-        """Remove the znode of a process that held our log directories: we hold their locks, so that
-        it is dead. Its session need not expire first, and kill -9 costs seconds less.
-        """
-        ours = set(self._log_dirs())
-        names, _ = await self._session.children(zk_paths.LIVE_BROKERS)
-        for name in names:
-            live = zk_paths.LiveBroker.parse(name)
-            if live.broker_id != self._registration.broker_id or (
-                live.incarnation_id == self._incarnation_id
-            ):
-                continue
-            try:
-                data, _ = await self._session.get(live.path)
-                if ours.isdisjoint(zk_paths.decode(live.path, data)["log_dirs"]):
-                    continue  # another machine claims our id: the controller will say so
-                await self._session.delete(live.path)
-            except NoNodeError:
-                continue
-            log.info("predecessor's znode removed", extra=fields(path=live.path))
-
-    async def _register(self) -> None:
-        registration, said = self._registration, self._announced()
-        request = pb.RegisterBrokerRequest(
+    def _request(self) -> pb.RegisterBrokerRequest:
+        registration, announcement = self._registration, self._announced()
+        return pb.RegisterBrokerRequest(
             broker=pb.BrokerInfo(
                 broker_id=registration.broker_id,
                 broker_epoch=registration.broker_epoch,
@@ -253,18 +202,18 @@ class Membership:
                         port=one.port,
                         security_protocol=one.security_protocol,
                     )
-                    for one in said.endpoints
+                    for one in announcement.endpoints
                 ],
-                grpc_endpoint=said.grpc_endpoint,
-                rack=said.rack,
-                node=said.machine,
+                grpc_endpoint=announcement.grpc_endpoint,
+                rack=announcement.rack,
+                node=announcement.machine,
             ),
-            previous_broker_epoch=said.previous_broker_epoch
+            previous_broker_epoch=announcement.previous_broker_epoch
             if registration.broker_epoch < 0
             else registration.broker_epoch,
-            clean_stop=said.clean_stop,
-            boot_id=said.boot_id,
-            log_dir_ids=list(said.log_dir_ids),
+            clean_stop=announcement.clean_stop,
+            boot_id=announcement.boot_id,
+            log_dir_ids=list(announcement.log_dir_ids),
             cluster_id=self.cluster_id,
             feature_level_max=FEATURE_LEVEL,
             lease_ms=self._config.lease_ms,
@@ -278,21 +227,3 @@ class Membership:
             ],
             held=held_logs(self._log_managers),
         )
-        try:
-            epoch, cluster_id = await self._controller.register_broker(request, REGISTER_TIMEOUT_S)
-        except TidemarkError as refused:
-            if refused.code is ErrorCode.REQUEST_TIMED_OUT:
-                log.warning("no controller yet", extra=fields(reason=refused.message))
-                raise ZkError(refused.message) from refused
-            if refused.code is ErrorCode.STALE_BROKER_EPOCH:
-                # Another process of our id was registered after we made our znode, and is gone.
-                await self._session.delete(self._live_path)
-                raise ZkError(refused.message) from refused
-            raise ServiceError(
-                f"broker {registration.broker_id} may not join: {refused.message}",
-                _EXIT_CODES.get(refused.code, ExitCode.UNAVAILABLE),
-            ) from refused
-        registration.broker_epoch = epoch
-        self.cluster_id = cluster_id
-        self._on_joined(cluster_id)
-        log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))
