@@ -38,16 +38,16 @@ from broker.storage.log_manager import LogManager
 COLD_READERS = 8
 SESSION_ID_MAX = 2**31 - 1
 RECORD_WORKERS = 2
-"""Processes that look at records, each of two pools: one client's batch does not hold up another's,
-nor do lookups hold up produces.
+"""Processes in each of two pools that walk records: the batch of one client does not hold up
+another's, and lookups do not hold up appends.
 """
 RECORD_WORKER_MEMORY_BYTES = 1024 * 1024 * 1024
-"""Of one such process, beyond what it has when it starts. A batch is unfolded by pieces; the
-largest frame, a copy of it each way and the largest key are far below.
+"""Memory that one such process may have beyond what it has when it starts. Batches are unfolded in
+pieces; the largest frame, its copies in both directions and the largest key need far less.
 """
 DRAIN_SHARE = 0.4
-"""Of the shutdown deadline: how long open requests may take; the rest is for handing over before,
-and for closing the logs.
+"""Share of the shutdown deadline in which open requests may end; the rest is for handing over
+before that, and for closing the logs.
 """
 
 
@@ -162,7 +162,9 @@ class BrokerServer:
         )
 
     async def open(self) -> tuple[Endpoint, ...]:
-        """Bind every listener; answers what is to be advertised. Nothing is accepted yet."""
+        """Bind every listener, and return the endpoints to advertise. No connection is accepted
+        yet.
+        """
         for listener in self.listeners:
             await listener.open()
         return self.config.endpoints({one.name: one.port for one in self.listeners})
@@ -172,7 +174,7 @@ class BrokerServer:
         self._has_image.set()
 
     def not_ready(self) -> str | None:
-        """Why clients are not served yet; None when they are."""
+        """Return why clients are not served yet; None when they are."""
         if self.cluster.registration.broker_epoch < 0:
             return "not registered with a controller yet"
         if not all(listener.serving.is_set() for listener in self.listeners):
@@ -182,7 +184,7 @@ class BrokerServer:
         return None
 
     async def wait_ready(self) -> None:
-        """Return once the first image is here and every listener accepts connections."""
+        """Return once the first image has arrived and every listener accepts connections."""
         for listener in self.listeners:
             await listener.serving.wait()
 
@@ -215,7 +217,7 @@ class BrokerServer:
             if not self._has_image.is_set():
                 for one in serving:
                     one.cancel()
-            # Before nothing parks any more: a shard that waits for replicas would wait again.
+            # Before parking ends: a shard that waits for replicas would wait again.
             groups.cancel()
             await asyncio.wait((groups,))
             self.partitions.parked.wake_all()
@@ -243,7 +245,9 @@ class BrokerServer:
 
 
 def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:
-    """Clients wait for them: they yield to the loop, but are not starved by whatever else runs."""
+    """Make a pool whose workers yield to the event loop, but are not starved by other processes:
+    clients wait for them.
+    """
     return seams.make_workers(
         workers=RECORD_WORKERS,
         niceness=1,

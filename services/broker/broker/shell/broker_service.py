@@ -1,5 +1,5 @@
-"""BrokerService: one broker's whole life: BrokerServer with its membership, lease, gRPC services
-and controlled shutdown.
+"""BrokerService: the whole life of one broker: BrokerServer with its membership, lease, gRPC
+services and controlled shutdown.
 
 ``__main__`` and the simulator build this class and differ in their ``Seams`` alone.
 """
@@ -24,11 +24,11 @@ from broker.shell.start import OpenedDirectories
 
 INCARNATION_BYTES: Final = 16
 HAND_OVER_SHARE: Final = 0.4
-"""Of the shutdown deadline: how long handing over may take; the rest is for the drain."""
+"""Share of the shutdown deadline that handing over may take; the rest is for the drain."""
 
 
 class BrokerService:
-    """One broker of a cluster. ``run`` serves; ``close`` follows it, however it ended."""
+    """One broker of a cluster. ``close`` follows ``run``, however that ended."""
 
     def __init__(self, config: BrokerConfig, directories: OpenedDirectories, seams: Seams) -> None:
         self._directories = directories
@@ -58,7 +58,9 @@ class BrokerService:
         self.membership.rejoin()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Listeners, membership, service; on ``stop`` hand over and drain. Raises ServiceError."""
+        """Run listeners, membership and services; on ``stop`` hand over and drain. Raises
+        ServiceError.
+        """
         async with contextlib.AsyncExitStack() as open_things:
             endpoints = await self.server.open()
             grpc = await open_things.enter_async_context(self._grpc())
@@ -87,8 +89,8 @@ class BrokerService:
     async def _serve_until(
         self, stop: asyncio.Event, announcement: Announcement, grpc: ServesGrpc
     ) -> None:
-        """Membership ends after the drain: until then clients are still answered, and what this
-        broker leads is handed over.
+        """Serve until ``stop``, hand over and drain. Membership ends after the drain: until then
+        clients are answered, and what this broker leads is handed over.
         """
         async with asyncio.TaskGroup() as tasks:
             drain = asyncio.Event()
@@ -104,7 +106,7 @@ class BrokerService:
                 task.cancel()
 
     async def _drain_after(self, stop: asyncio.Event, drain: asyncio.Event) -> None:
-        """On ``stop`` hand over first."""
+        """Hand over on ``stop``, then set ``drain``."""
         await stop.wait()
         config = self.server.config
         if config.controlled_shutdown_enable:

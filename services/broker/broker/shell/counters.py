@@ -6,7 +6,7 @@ API_KEYS_MAX: Final = 128
 
 
 class TopicCounters:
-    """What went in and out of one topic on this broker."""
+    """Traffic of one topic on this broker."""
 
     __slots__ = (
         "bytes_in",
@@ -29,7 +29,9 @@ class TopicCounters:
 
 
 class Refusals:
-    """How often an internal topic was asked for and could not be made, and what was logged last."""
+    """Requests that needed an internal topic which could not be created, and the last reason
+    logged.
+    """
 
     __slots__ = ("count", "logged")
 
@@ -39,7 +41,7 @@ class Refusals:
 
 
 class BrokerCounters:
-    """Everything the network and the handlers count. Written from the event loop alone."""
+    """Counts of the network and of all handlers. Written from the event loop alone."""
 
     __slots__ = (
         "calls_refused",
@@ -85,12 +87,12 @@ class BrokerCounters:
         self.replication_bytes_out = 0
 
     def topic(self, name: str) -> TopicCounters:
-        """The counters of a topic that exists; made at its first use."""
+        """Return the counters of a topic that exists; they are made at the first use."""
         found = self.topics.get(name)
         if found is None:
             found = self.topics[name] = TopicCounters()
         return found
 
     def refusals_of(self, name: str) -> Refusals:
-        """Of an internal topic."""
+        """Return the refusals of one internal topic."""
         return self.internal_topics_refused.setdefault(name, Refusals())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class RequestContext:
-    """The sender of one request and the request's version; forwarded on every relayed request."""
+    """Sender and version of one request; forwarded with every relayed request."""
 
     principal: str
     client_id: str | None

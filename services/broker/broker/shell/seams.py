@@ -1,7 +1,8 @@
 """Seams: everything that ties a broker to its machine, in one place.
 
-``machine_seams`` ties it to the real one. The simulator gives the same broker simulated ones; the
-event loop, which opens the listening sockets and runs threads, is the seam that is not named here.
+``machine_seams`` returns those of the real machine; the simulator gives the same broker simulated
+ones. The event loop, which opens the listening sockets and runs threads, is a seam that is not
+named here.
 """
 
 import random
@@ -31,7 +32,7 @@ class ServesGrpc(Protocol):
 
     @property
     def address(self) -> object:
-        """``host:port`` as text."""
+        """Address as ``host:port``."""
 
     async def set_serving(self, *, serving: bool) -> None:
         """Set the answer of the health service."""
@@ -43,7 +44,7 @@ class MakeGrpcServer(Protocol):
     def __call__(
         self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
     ) -> AbstractAsyncContextManager[ServesGrpc]:
-        """A server that serves within its context; ``register`` adds the servicers."""
+        """Make a server that serves within its context; ``register`` adds the servicers."""
 
 
 class MakeWorkers(Protocol):
@@ -58,12 +59,12 @@ class MakeWorkers(Protocol):
         deadline_s: float | None = ...,
         memory_max_bytes: int | None = ...,
     ) -> WorkerPool:
-        """A pool whose workers start with its first jobs."""
+        """Make a pool whose workers start with its first jobs."""
 
 
 @dataclass(frozen=True)
 class Seams:
-    """The machine, the other services and chance, as one broker reaches them."""
+    """Machine, other services and chance, as one broker reaches them."""
 
     clock: Clock
     dice: random.Random
@@ -72,14 +73,16 @@ class Seams:
     """Not started yet; the broker starts and stops it."""
     controller: ControllerClient
     channels: ChannelPool
-    """To the coordinators of transactions."""
+    """Channels to the coordinators of transactions."""
     connect_leader: Connect
     make_grpc_server: MakeGrpcServer
     make_workers: MakeWorkers
     make_threads: Callable[[int, str], ThreadPoolExecutor]
-    """Given how many, and their name."""
+    """Makes a pool of threads, given their number and name."""
     opener: Callable[[Disk], Callable[[], Disk]]
-    """For a disk of the broker: the function with which a worker process opens it again."""
+    """Returns, for a disk of the broker, the function with which a worker process opens it
+    again.
+    """
     after_load: Callable[[], None]
     """Called once, when the first image has been taken and before clients are served."""
 
@@ -87,7 +90,7 @@ class Seams:
 def machine_seams(
     session: ZkSession, controller: ControllerClient, *, clock: Clock | None = None
 ) -> Seams:
-    """The real machine."""
+    """Return the seams of the real machine."""
     return Seams(
         clock=clock or Clock(),
         dice=random.SystemRandom(),

@@ -1,4 +1,4 @@
-"""Opening the log directories: stamps are checked and logs recovered before anything else."""
+"""Opening of the log directories: stamps are checked and logs recovered before anything else."""
 
 import hashlib
 import logging
@@ -33,37 +33,35 @@ class OpenedDirectories(NamedTuple):
     """The log directories of one broker, locked and loaded."""
 
     managers: tuple[LogManager, ...]
-    """In the order of log.dirs."""
+    """Managers in the order of log.dirs."""
     boot_id: str
-    """Of the machine's kernel: unsynced bytes are still there while it is the same."""
+    """Boot id of the kernel: unsynced bytes survive while it is the same."""
     locked: Sequence[OsDisk] = ()
     failed: tuple[str, ...] = ()
-    """Those that could not be opened, as log.dirs names them."""
+    """Directories that could not be opened, as log.dirs names them."""
 
     @property
     def cluster_id(self) -> str:
-        """As the stamps have it; '' where every directory is new."""
+        """Cluster id of the stamps; '' if every directory is new."""
         return next((one.stamp.cluster_id for one in self.managers if one.stamp.cluster_id), "")
 
     @property
     def directory_ids(self) -> list[bytes]:
-        """Sixteen bytes each."""
+        """Ids of the directories, sixteen bytes each."""
         return [directory_id(one.stamp.directory_id) for one in self.managers]
 
     @property
     def clean_stop(self) -> bool:
-        """Whether the last process closed every log in order."""
+        """True if the last process closed every log in order."""
         return all(manager.clean_start for manager in self.managers)
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Of the last process, when it closed every log in order; else -1."""
+        """Broker epoch of the last process if it closed every log in order; else -1."""
         return min(manager.previous_broker_epoch for manager in self.managers)
 
     def stamp(self, cluster_id: str) -> None:
-        """The broker has joined: new directories are the cluster's from now on. Raises
-        ServiceError.
-        """
+        """Write the cluster id into new directories: the broker has joined. Raises ServiceError."""
         try:
             for manager in self.managers:
                 manager.join_cluster(cluster_id)
@@ -71,14 +69,14 @@ class OpenedDirectories(NamedTuple):
             raise ServiceError(str(refused), ExitCode.IO) from refused
 
     def unlock(self) -> None:
-        """Let another process have them."""
+        """Unlock the directories for another process."""
         for disk in self.locked:
             disk.unlock()
 
 
 def directory_id(text: str) -> bytes:
-    """The stamp's text as sixteen bytes; one that is no UUID (a copied Kafka directory) by its
-    digest.
+    """Return a stamp's text as sixteen bytes; text that is no UUID (a copied Kafka directory) is
+    digested.
     """
     try:
         return uuid.UUID(text).bytes
@@ -89,8 +87,8 @@ def directory_id(text: str) -> bytes:
 def open_directories(
     config: BrokerConfig, open_files_max: int = OPEN_FILES_MAX
 ) -> OpenedDirectories:
-    """Lock and load every directory; one of several that fails is left out. Raises ServiceError for
-    one that must not be used, DiskError when none is left.
+    """Lock and load every directory. One of several that fails is left out. Raises ServiceError for
+    one that must not be used, and DiskError when none is left.
     """
     disks: dict[str, OsDisk] = {}
     failed: dict[str, DiskError] = {}
@@ -141,10 +139,10 @@ def load_directories(
     new_directory_ids: Mapping[str, str] = MappingProxyType({}),
     open_files_max: int = OPEN_FILES_MAX,
 ) -> OpenedDirectories:
-    """Directories by path, locked already. ``memory`` keeps what is noted of failed disks while the
-    machine runs. ``failed``: those that could not be locked.
-    ``new_directory_ids``: for empty ones; as is drawn where none is given. Raises as
-    ``open_directories``.
+    """Load directories, by path, that are locked already. ``memory`` keeps notes of failed disks
+    while the machine runs. ``failed``: directories that could not be locked. ``new_directory_ids``:
+    ids for empty directories; a random one is drawn where none is given. Raises as
+    ``open_directories`` does.
     """
     managers: list[LogManager] = []
     failures: DiskFailures | None = None
@@ -187,8 +185,8 @@ def load_directories(
 
 
 def set_copies_aside(managers: Sequence[LogManager]) -> None:
-    """Where two directories have a log of the same partition, which happens when one of them was
-    away for a while, the one that reaches further in the later leader epoch is kept, and counts as
+    """Set aside copies of a log that exists in two directories, which happens when one of them was
+    away for a while. The copy that reaches further in the later leader epoch is kept, and counts as
     lost. Raises DiskError.
     """
     kept: dict[tuple[bytes, TopicPartition], tuple[LogManager, Log]] = {}
@@ -223,8 +221,8 @@ def open_manager(
     failures: DiskFailures | None = None,
     open_files_max: int = OPEN_FILES_MAX,
 ) -> LogManager:
-    """One directory, with this broker's settings. ``new_directory_id`` is for an empty one; '': as
-    is drawn. Raises StampError, NewerVersionError, DiskError.
+    """Open one directory with this broker's settings. ``new_directory_id`` is for an empty
+    directory; '' draws a random one. Raises StampError, NewerVersionError, DiskError.
     """
     defaults = topic_config({}, config.topic_defaults())
     manager = LogManager.open(

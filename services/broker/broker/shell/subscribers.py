@@ -10,5 +10,5 @@ GROUPS: Final = "groups"
 LISTENERS: Final = "listeners"
 MEMBERSHIP: Final = "membership"
 ACT_FIRST: Final = (HOSTING,)
-"""Subscribers that act before a new image is shown: partitions of it are hosted."""
+"""Subscribers that act before a new image is shown: its partitions are hosted by then."""
 ACT_THEN: Final = (LIVE_BROKERS, THROTTLES, PARKED_REQUESTS, GROUPS, LISTENERS, MEMBERSHIP)

@@ -1,4 +1,6 @@
-"""Wire to model and back: with ``rpc/``, the only place of the broker that sees protobuf fields."""
+"""Mapping between wire and model: with ``rpc/``, the only place of the broker that reads and writes
+protobuf fields.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -13,7 +15,7 @@ from tidemark_wire.v1 import common_pb2, controller_pb2, partition_store_pb2
 
 
 class Caller(NamedTuple):
-    """For whom a request is relayed."""
+    """Client on whose behalf a request is relayed."""
 
     principal: str
     client_id: str
@@ -21,7 +23,7 @@ class Caller(NamedTuple):
 
 
 class PlannedPartition(NamedTuple):
-    """Where the replicas of one partition are wanted; the preferred leader first."""
+    """Replicas that one partition is to have; the preferred leader first."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -61,7 +63,9 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigAlteration(NamedTuple):
-    """Changes of one resource; with ``replace_all``, what is not named goes back to its default."""
+    """Changes of one resource; with ``replace_all``, keys that are not named return to their
+    defaults.
+    """
 
     resource_type: int
     resource_name: str
@@ -70,7 +74,7 @@ class ConfigAlteration(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic of a change. ``configs`` holds only what is set on the topic."""
+    """Outcome of one topic of a change. ``configs`` holds only what is set on the topic."""
 
     name: str
     topic_id: TopicId
@@ -82,7 +86,7 @@ class TopicResult(NamedTuple):
 
 
 class AlterationResult(NamedTuple):
-    """What became of one resource of a change of configuration."""
+    """Outcome of one resource of a change of configuration."""
 
     resource_type: int
     resource_name: str
@@ -94,7 +98,7 @@ Result = TypeVar("Result")
 
 
 class Relayed(NamedTuple, Generic[Result]):
-    """The controller's answer: the error of the whole call, and the feed position that shows the
+    """Answer of the controller: the error of the whole call, and the feed position that shows the
     change.
     """
 
@@ -104,7 +108,7 @@ class Relayed(NamedTuple, Generic[Result]):
 
 
 def write_caller(caller: Caller) -> common_pb2.Caller:
-    """Model to wire: the client of a relayed request."""
+    """Return the client of a relayed request for the wire."""
     return common_pb2.Caller(
         principal=caller.principal, client_id=caller.client_id, request_id=caller.request_id
     )
@@ -124,7 +128,7 @@ def _write_assignments(
 def write_create_topics(
     caller: Caller, topics: Sequence[NewTopic], *, validate_only: bool, timeout_ms: int
 ) -> controller_pb2.CreateTopicsRequest:
-    """CreateTopics, for the controller."""
+    """Return CreateTopics for the controller."""
     return controller_pb2.CreateTopicsRequest(
         caller=write_caller(caller),
         topics=[
@@ -145,8 +149,8 @@ def write_create_topics(
 def write_delete_topics(
     caller: Caller, topics: Sequence[TopicRef], *, timeout_ms: int
 ) -> controller_pb2.DeleteTopicsRequest:
-    """DeleteTopics, for the controller; a topic is named by its name or by its id,
-    never by both.
+    """Return DeleteTopics for the controller; a topic is named by its name or by its id, never by
+    both.
     """
     return controller_pb2.DeleteTopicsRequest(
         caller=write_caller(caller),
@@ -164,7 +168,7 @@ def write_delete_topics(
 def write_create_partitions(
     caller: Caller, topics: Sequence[WiderTopic], *, validate_only: bool, timeout_ms: int
 ) -> controller_pb2.CreatePartitionsRequest:
-    """CreatePartitions, for the controller."""
+    """Return CreatePartitions for the controller."""
     return controller_pb2.CreatePartitionsRequest(
         caller=write_caller(caller),
         topics=[
@@ -187,7 +191,7 @@ def write_alter_configs(
     validate_only: bool,
     timeout_ms: int,
 ) -> controller_pb2.AlterConfigsRequest:
-    """AlterConfigs and IncrementalAlterConfigs, for the controller."""
+    """Return AlterConfigs and IncrementalAlterConfigs for the controller."""
     message = controller_pb2.AlterConfigsRequest(
         caller=write_caller(caller), validate_only=validate_only, timeout_ms=timeout_ms
     )
@@ -209,7 +213,7 @@ def write_alter_configs(
 def write_allocate_producer_ids(
     broker_id: int, broker_epoch: int
 ) -> controller_pb2.AllocateProducerIdsRequest:
-    """Asks for a block of producer ids that no other broker gets."""
+    """Return the request for a block of producer ids that no other broker gets."""
     return controller_pb2.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
 
 
@@ -218,7 +222,7 @@ def read_topic_results(
     | controller_pb2.DeleteTopicsResponse
     | controller_pb2.CreatePartitionsResponse,
 ) -> Relayed[TopicResult]:
-    """The controller's answer to a change of topics."""
+    """Read the controller's answer to a change of topics."""
     return Relayed(
         read_error_code(response.error_code),
         read_position(response.position),
@@ -240,7 +244,7 @@ def read_topic_results(
 def read_alteration_results(
     response: controller_pb2.AlterConfigsResponse,
 ) -> Relayed[AlterationResult]:
-    """The controller's answer to a change of configuration."""
+    """Read the controller's answer to a change of configuration."""
     return Relayed(
         read_error_code(response.error_code),
         read_position(response.position),
@@ -259,7 +263,7 @@ def read_alteration_results(
 def read_producer_id_block(
     response: controller_pb2.AllocateProducerIdsResponse,
 ) -> ProducerIdBlock | ErrorCode:
-    """A block, or why there is none."""
+    """Read a block of producer ids; an error code if there is none."""
     error_code = read_error_code(response.error_code)
     if error_code is not ErrorCode.NONE:
         return error_code
@@ -278,7 +282,7 @@ class AppendCommand(NamedTuple):
     timeout_ms: int
     batches: bytes
     owner_epoch: int = 0
-    """Of a coordinator's shard; 0 for any other topic."""
+    """Owner epoch of a coordinator's shard; 0 for any other topic."""
     takes_over: bool = False
     transactional_id: str = ""
 
@@ -299,9 +303,7 @@ class FetchCommand(NamedTuple):
 
 
 class OffsetQuery(NamedTuple):
-    """Which offset is asked for: ``timestamp_ms`` is a time, or one of ListOffsets'
-    negative marks.
-    """
+    """Question for an offset: ``timestamp_ms`` is a time, or one of ListOffsets' negative marks."""
 
     topic: str
     topic_id: TopicId
@@ -311,14 +313,14 @@ class OffsetQuery(NamedTuple):
 
 
 def read_topic_id(raw: bytes) -> TopicId | None:
-    """A topic id from the wire; empty means none was named, and None that it is not one."""
+    """Read a topic id; empty stands for no id, and None for bytes that are no id."""
     if not raw:
         return NO_TOPIC_ID
     return TopicId(raw) if len(raw) == len(NO_TOPIC_ID) else None
 
 
 def read_append(request: partition_store_pb2.AppendRequest) -> AppendCommand | ErrorCode:
-    """An append, or why it cannot be read."""
+    """Read an append; an error code if it is malformed."""
     named = request.partition
     topic_id = read_topic_id(named.topic_id)
     if topic_id is None or not request.HasField("partition"):
@@ -339,7 +341,7 @@ def read_append(request: partition_store_pb2.AppendRequest) -> AppendCommand | E
 
 
 def read_fetch(request: partition_store_pb2.FetchRequest) -> FetchCommand | ErrorCode:
-    """A pull, or why it cannot be read."""
+    """Read a pull; an error code if it is malformed."""
     named = request.partition
     topic_id = read_topic_id(named.topic_id)
     if topic_id is None or not request.HasField("partition"):
@@ -361,7 +363,7 @@ def read_fetch(request: partition_store_pb2.FetchRequest) -> FetchCommand | Erro
 def read_offset_query(
     query: partition_store_pb2.ListOffsetsRequest.Query,
 ) -> OffsetQuery | ErrorCode:
-    """A question for an offset, or why it cannot be read."""
+    """Read a question for an offset; an error code if it is malformed."""
     topic_id = read_topic_id(query.partition.topic_id)
     if topic_id is None:
         return ErrorCode.INVALID_REQUEST

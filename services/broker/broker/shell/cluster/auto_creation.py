@@ -1,4 +1,6 @@
-"""Topics made by asking for their metadata, where the client and this broker both allow it."""
+"""Automatic creation of topics whose metadata is requested, where client and broker both allow
+it.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,10 +18,10 @@ from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
 
 AUTO_CREATE_TIMEOUT_MS: Final = 10_000
 AUTO_CREATED_MAX: Final = 100
-"""Topics that one request may create; the others are told to ask again."""
+"""Topics that one request may create; for the others clients get a retriable error."""
 
 _BY_DEFAULT: Final = -1
-"""The controller's own number."""
+"""The controller's own default."""
 
 
 class AutoCreation:
@@ -38,7 +40,7 @@ class AutoCreation:
         """Creations that are not answered yet, by topic name."""
 
     def to_create(self, principal: str, names: Iterable[str | None]) -> list[str]:
-        """Of the names asked for, those that may and must be created; at most AUTO_CREATED_MAX."""
+        """Return those of the names that may and must be created; at most AUTO_CREATED_MAX."""
         if not self._facts.config.auto_create_topics_enable:
             return []
         authorize = self._facts.authorizer.authorize
@@ -57,8 +59,8 @@ class AutoCreation:
         return missing[:AUTO_CREATED_MAX]
 
     async def create(self, context: RequestContext, names: list[str]) -> dict[str, ErrorCode]:
-        """Create what nobody else is creating; wait for the others' creations. Answers what was
-        refused, by name.
+        """Create topics that no other request is creating, and wait for the others. Returns the
+        errors of refused ones by name.
         """
         under_way = self._under_way
         ours = [name for name in names if name not in under_way]

@@ -1,5 +1,5 @@
-"""ControllerRelay: changes that the controller decides, forwarded with the principal that asks, and
-answered once this broker's own metadata shows them.
+"""ControllerRelay: forwards changes that the controller decides, with the principal of the client,
+and answers once this broker's own metadata shows them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from broker.shell.wire_mapping import (
 )
 
 TRIGGER_TIMEOUT_MS: Final = 5_000
-"""A client that does not want to wait (timeout <= 0) still wants the change made: the controller
-gets this long.
+"""Time for the controller if a client does not want to wait (timeout <= 0): the change is to be
+made all the same.
 """
 
 RELAY_TIMEOUT_MS_MAX: Final = 300_000
-"""However long a client is ready to wait, a broker holds its request no longer."""
+"""Longest time that a broker holds a request, whatever the client allows."""
 
 ALTER_CONFIGS_TIMEOUT_MS: Final = 30_000
-"""Kafka's requests that alter configuration carry no timeout."""
+"""Timeout of requests that alter configuration: in Kafka's protocol they carry none."""
 
 
 class PartitionAnswer(NamedTuple):
-    """What became of one partition."""
+    """Outcome of one partition."""
 
     topic: str
     partition: int
@@ -51,7 +51,9 @@ class PartitionAnswer(NamedTuple):
 
 
 class PartitionsRelayed(NamedTuple):
-    """The request as a whole, and each partition that the controller names."""
+    """Error of the request as a whole, and the outcome of each partition that the controller
+    names.
+    """
 
     error_code: ErrorCode
     message: str | None
@@ -59,12 +61,12 @@ class PartitionsRelayed(NamedTuple):
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """For whom a handler asks."""
+    """Return the client of a request."""
     return Caller(context.principal, context.client_id or "", context.request_id)
 
 
 class ControllerRelay:
-    """Requests of this broker's clients to the active controller."""
+    """Forwards requests of this broker's clients to the active controller."""
 
     def __init__(self, controller: ControllerClient, metadata: MetadataCache, clock: Clock) -> None:
         self._controller = controller
@@ -80,11 +82,11 @@ class ControllerRelay:
         timeout_ms: int,
         validate_only: bool = False,
     ) -> list[TopicResult]:
-        """Ask the active controller for a change of topics; one result for each topic named, in
-        their order.
+        """Ask the active controller for a change of topics. Returns one result for each topic
+        named, in their order.
 
         Waits until this broker's feed has reached the change, so that a client that reads its own
-        metadata here sees it. Where that takes longer than ``timeout_ms`` the change goes on, and
+        metadata here sees it. If that takes longer than ``timeout_ms``, the change continues, and
         what succeeded is answered as REQUEST_TIMED_OUT.
         """
         deadline = self._deadline(timeout_ms)
@@ -107,8 +109,8 @@ class ControllerRelay:
         *,
         validate_only: bool,
     ) -> list[AlterationResult]:
-        """Ask the active controller to alter configurations; one result for each resource, in their
-        order.
+        """Ask the active controller to alter configurations. Returns one result for each resource,
+        in their order.
         """
         if not alterations:
             return []
@@ -137,8 +139,8 @@ class ControllerRelay:
     async def _seen(
         self, relayed: Relayed[TopicResult] | Relayed[AlterationResult], deadline: InstantMs
     ) -> bool:
-        """Whether this broker's metadata shows the change by ``deadline``; a change that did
-        nothing shows at once.
+        """True if this broker's metadata shows the change by ``deadline``; a change without effect
+        shows at once.
         """
         if relayed.position <= START_OF_FEED or all(
             result.error_code is not ErrorCode.NONE for result in relayed.results
@@ -150,8 +152,8 @@ class ControllerRelay:
         return InstantMs(self._clock.now_ms() + max(0, min(timeout_ms, RELAY_TIMEOUT_MS_MAX)))
 
     async def partitions(self, method: str, message: Message, timeout_ms: int) -> PartitionsRelayed:
-        """Ask the active controller. A change that this broker does not see in time goes on all the
-        same.
+        """Ask the active controller for a change of partitions. It continues even if this broker
+        does not see it in time.
         """
         wanted_ms = min(timeout_ms if timeout_ms > 0 else TRIGGER_TIMEOUT_MS, RELAY_TIMEOUT_MS_MAX)
         deadline = InstantMs(self._clock.now_ms() + wanted_ms)
@@ -181,7 +183,9 @@ def _call_timeout_s(timeout_ms: int) -> float:
 
 
 def _in_order(results: Sequence[TopicResult], named: Sequence[TopicRef]) -> list[TopicResult]:
-    """The controller answers in the order asked; what it refused may lack the name or id."""
+    """Complete the controller's results, which are in the order of the request: a refused topic may
+    lack its name or id.
+    """
     if len(results) != len(named):
         message = f"the controller answered {len(results)} of {len(named)} topics"
         return [_failed(ref, ErrorCode.UNKNOWN_SERVER_ERROR, message) for ref in named]
@@ -219,7 +223,7 @@ def _all_altered(
 
 
 def by_topic(answers: tuple[PartitionAnswer, ...]) -> dict[str, list[PartitionAnswer]]:
-    """In order of appearance."""
+    """Group answers by topic, in order of appearance."""
     topics: dict[str, list[PartitionAnswer]] = {}
     for one in answers:
         topics.setdefault(one.topic, []).append(one)

@@ -1,4 +1,4 @@
-"""What a broker's log directories hold, as it registers with it."""
+"""Report of the logs that a broker holds, part of its registration."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -14,7 +14,7 @@ Kind = Literal["sound", "damaged", "lost"]
 
 
 def held_logs(managers: Iterable[LogManager]) -> pb.HeldLogs:
-    """Every log by what it is worth, and those that only a checkpoint names."""
+    """Return every log with its worth as a witness, and logs that only a checkpoint names."""
     topics: dict[tuple[bytes, bytes], pb.HeldLogs.Topic] = {}
     missing: dict[str, pb.HeldLogs.Missing] = {}
     lacking: set[TopicPartition] = set()
@@ -33,7 +33,9 @@ def held_logs(managers: Iterable[LogManager]) -> pb.HeldLogs:
 
 
 def worth(manager: LogManager, one: Log) -> Kind:
-    """A log whose end may be missing is lost as a witness, however much of it is there."""
+    """Return the worth of a log as a witness. A log whose end may be missing counts as lost,
+    however much of it is left.
+    """
     if manager.failure is not None or manager.distrusted is not None or one.end_lost:
         return "lost"
     return "sound" if one.damage is None else "damaged"

@@ -1,5 +1,5 @@
-"""The coordinators' own topics: made by the first broker that is asked for a coordinator, with the
-replicas that the configuration asks for, or not yet (KIP-115).
+"""Creation of the coordinators' topics. The first broker that is asked for a coordinator creates
+them, with the configured number of replicas or not yet (KIP-115).
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ log = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_MS: Final = 10_000
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of one batch: what a large group, or a transaction of many partitions, comes to."""
+"""Largest batch: a large group, or a transaction of many partitions."""
 _MINIMUM: Final = "min.insync.replicas"
 
 
 class Wanted(NamedTuple):
-    """How an internal topic is to be made. ``factor_key`` names the option of its replicas."""
+    """Configuration of an internal topic. ``factor_key`` names the option of its replication
+    factor.
+    """
 
     partition_count: int
     replication_factor: int
@@ -38,12 +40,12 @@ class Wanted(NamedTuple):
 
     @property
     def min_insync_replicas(self) -> int:
-        """0: the topic has the default of all topics."""
+        """Minimum of the topic; 0: it has the default of all topics."""
         return int(self.configs.get(_MINIMUM, "0"))
 
 
 def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
-    """The internal topics by name, as this broker is configured."""
+    """Return the internal topics by name, as this broker is configured."""
     common = {"cleanup.policy": "compact", "max.message.bytes": str(STATE_BYTES_MAX)}
     offsets_bytes = max(config.offsets_topic_segment_bytes, STATE_BYTES_MAX)
     state_bytes = max(config.transaction_state_log_segment_bytes, STATE_BYTES_MAX)
@@ -69,7 +71,7 @@ def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
 
 
 class InternalTopics:
-    """Topics of the coordinators, as one broker creates them."""
+    """Creates the coordinators' topics on behalf of one broker."""
 
     def __init__(
         self,
@@ -87,7 +89,9 @@ class InternalTopics:
         self._counters = counters
 
     async def ensure(self, context: RequestContext, name: str) -> TidemarkError | None:
-        """None once the topic is in this broker's metadata; else why it is not: ask again."""
+        """Return None once the topic is in this broker's metadata, and otherwise a retriable
+        error.
+        """
         if name in self._metadata.image.topics:
             return None
         words = f"{name} is being created; ask again"
@@ -108,7 +112,9 @@ class InternalTopics:
         return TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
 
     def _too_few_brokers(self, name: str, wanted: Wanted) -> str:
-        """What to say; it is logged once for each number of brokers, however often clients ask."""
+        """Return the message; it is logged once for each number of brokers, however often clients
+        ask.
+        """
         live, factor = len(self._live.epochs), wanted.replication_factor
         words = (
             f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its"

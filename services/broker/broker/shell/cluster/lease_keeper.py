@@ -1,8 +1,8 @@
 """LeaseKeeper: renews this broker's lease by rewriting its live znode.
 
-Only a write that ZooKeeper confirmed extends the lease, and counts from before it was submitted. A
-ping or the client's idea of the session does not: both outlive a session that the ensemble has
-already ended.
+Only a write that ZooKeeper confirmed extends the lease, which counts from before the write was
+submitted. A ping or the client's view of the session does not: both outlive a session that the
+ensemble has already ended.
 """
 
 import asyncio
@@ -36,12 +36,14 @@ class LiveZnode(NamedTuple):
 
 
 class LeaseKeeper:
-    """One broker's lease. Membership makes the znode and gives it here; the keeper rewrites it."""
+    """Lease of one broker. Membership makes the znode and passes it on; the keeper rewrites it."""
 
     def __init__(
         self, session: ZkSession, clock: Clock, *, lease_ms: int, on_gone: Callable[[], None]
     ) -> None:
-        """``on_gone`` hears that the znode is not ours any more: make it again, register again."""
+        """``on_gone`` is called when another session has the znode, or it is gone: make it and
+        register again.
+        """
         self._session = session
         self._clock = clock
         self._lease = Lease(lease_ms)
@@ -51,11 +53,11 @@ class LeaseKeeper:
         self._made = asyncio.Event()
 
     def holds(self) -> bool:
-        """Whether no other broker may lead yet what this one leads."""
+        """True if no other broker may lead yet what this one leads."""
         return self._lease.holds(self._clock.boot_ms())
 
     def made(self, path: str, content: bytes, version: int) -> None:
-        """The znode was made by the present session, or found to be of it."""
+        """Take over a znode that the present session made, or that was found to belong to it."""
         self._znode = LiveZnode(path, content, version)
         self._made.set()
 
@@ -65,7 +67,7 @@ class LeaseKeeper:
         self._lease.lost()
 
     def on_state(self, state: SessionState) -> None:
-        """A session that ended takes the lease with it."""
+        """Drop the lease with a session that has ended."""
         if state is SessionState.LOST:
             self._gone()
 
@@ -100,12 +102,14 @@ class LeaseKeeper:
             await asyncio.sleep(RETRY_S)
             await self._look_again(znode, failure)
         else:
-            if self._znode is znode:  # else the session that confirmed it is over
+            if self._znode is znode:  # else the session that confirmed it has ended
                 self._znode = znode._replace(version=stat.version)
                 self._lease.confirmed()
 
     async def _look_again(self, znode: LiveZnode, failure: ZkError) -> None:
-        """Whose znode it is now, and at which version: an unknown outcome may have been a write."""
+        """Look up the owner and the version of the znode: a write with an unknown outcome may have
+        happened.
+        """
         self._lease.failed()
         try:
             _, stat = await self._session.get(znode.path)

@@ -8,7 +8,7 @@ from broker.shell.subscribers import LIVE_BROKERS
 
 
 class LiveBrokers:
-    """Brokers that are registered, neither fenced nor stopping."""
+    """Registered brokers that are neither fenced nor stopping."""
 
     __slots__ = ("epochs",)
 

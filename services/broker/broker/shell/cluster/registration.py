@@ -4,7 +4,7 @@ from tidemark.model.ids import BrokerId
 
 
 class Registration:
-    """Of one broker. The epoch is -1 until the controller has answered."""
+    """Id and epoch of one broker. The epoch is -1 until the controller has answered."""
 
     __slots__ = ("broker_epoch", "broker_id")
 
@@ -13,5 +13,5 @@ class Registration:
         self.broker_epoch = -1
 
     def current(self) -> tuple[int, int]:
-        """Broker id and broker epoch."""
+        """Return broker id and broker epoch."""
         return self.broker_id, self.broker_epoch

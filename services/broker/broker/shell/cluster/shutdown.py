@@ -1,7 +1,7 @@
 """Controlled shutdown: hand over what this broker leads before it stops.
 
-Meanwhile it serves on and follows the feed: the controller moves a leader only once the old one has
-acknowledged that it is none any more.
+Meanwhile it serves and follows the feed: the controller moves a leader only once the old one has
+acknowledged that it no longer leads.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_MS: Final = 200
 CALL_TIMEOUT_MS: Final = 3_000
 LONE_TIMEOUT_MS: Final = 1_000
-"""How long the controller is asked at most when nothing could be handed over anyway."""
+"""Longest time for which the controller is asked if nothing could be handed over anyway."""
 
 
 class HandOver:
-    """Hand-over of what one broker leads."""
+    """Hands over what one broker leads."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class HandOver:
         )
 
     async def _ask(self, timeout_ms: int) -> int | None:
-        """How many partitions the controller has us lead still; None: it did not say."""
+        """Return how many partitions this broker still leads according to the controller; None if
+        it did not answer.
+        """
         registration = self._registration
         deadline = InstantMs(self._clock.now_ms() + timeout_ms)
         try:
@@ -90,11 +92,13 @@ class HandOver:
         return int(answer.partitions_led)
 
     def led_count(self) -> int:
-        """Partitions that this broker leads by its image."""
+        """Return how many partitions this broker leads by its image."""
         return len(self._led())
 
     def movable_count(self) -> int:
-        """Those of them that another broker could lead: one that is in sync, and lives on."""
+        """Return how many of them another broker could lead: one that is in sync and does not
+        stop.
+        """
         others = {broker for broker in self._live.epochs if broker != self._registration.broker_id}
         return sum(1 for state in self._led() if not others.isdisjoint(state.isr))
 

@@ -45,13 +45,13 @@ class Measured:
 
 
 class BrokerCollector(Collector):
-    """Reads the counters and the node's state at each scrape."""
+    """Reads counters and state at each scrape."""
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
-        """All families of this broker."""
+        """Yield all families of this broker."""
         measured = self._measured
         yield from self._topics()
         yield from self._requests()
@@ -173,7 +173,7 @@ class BrokerCollector(Collector):
 
 
 def _task_count() -> int:
-    """Scrapes run on the event loop; outside of one there are none."""
+    """Return the number of tasks of the event loop; 0 outside of one."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What is measured of replication and leadership, under the names of Kafka's ReplicaManager."""
+"""Metrics of replication and leadership, under the names of Kafka's ReplicaManager."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def families(
     counters: BrokerCounters,
     has_lease: Callable[[], bool],
 ) -> Iterator[Metric]:
-    """All families, from the partitions as they stand."""
+    """Yield all families, from the present state of the partitions."""
     counts: Counter[str] = Counter()
     for hosted in table.by_name.values():
         counts.update(_states(metadata, hosted.partition))
@@ -68,7 +68,7 @@ def families(
 
 
 def _states(metadata: MetadataCache, partition: Partition) -> list[str]:
-    """Which of the counts this partition belongs to."""
+    """Return the names of the counts that include this partition."""
     if partition.role is not Role.LEADER:
         return [] if partition.role is Role.FOLLOWER else ["offlinereplicacount"]
     name, number = partition.topic_partition
@@ -86,7 +86,7 @@ def _states(metadata: MetadataCache, partition: Partition) -> list[str]:
 
 
 def _follower_lags(table: PartitionTable) -> GaugeMetricFamily:
-    """Of each follower of each led partition."""
+    """Return the lag of each follower of each led partition."""
     lags = GaugeMetricFamily(
         "tidemark_follower_lag_offsets",
         "offsets between the log's end and what a follower has",

@@ -22,16 +22,16 @@ BUMPED_FROM: Final = 2
 
 
 class Ending(NamedTuple):
-    """How one producer's transaction ends."""
+    """End of one producer's transaction."""
 
     writer: Writer
     marker: EndTxnMarker
     bumped: bool
-    """Its epoch is above that of the transaction's records (transactions v2)."""
+    """True if its epoch is above that of the transaction's records (transactions v2)."""
 
 
 class Written(NamedTuple):
-    """One target's result so far; ``commit`` is to be waited for."""
+    """Result of one target so far; ``commit`` has to be waited for."""
 
     error_code: ErrorCode
     message: str
@@ -96,7 +96,9 @@ class MarkerWriter:
         return Written(ErrorCode.NONE, "", CommitWait.of(hosted, outcome.end))
 
     async def settled(self, written: Written) -> tuple[ErrorCode, str]:
-        """What became of one target, once the in-sync replicas have it or it is too late."""
+        """Return the outcome of one target, once the in-sync replicas have it or the wait has
+        ended.
+        """
         code, message, commit = written
         if commit is not None:
             if not commit.is_lost and not commit.is_committed:

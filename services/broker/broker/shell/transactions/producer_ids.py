@@ -1,4 +1,4 @@
-"""Producer ids for this broker's clients, cut from blocks that the controller hands out."""
+"""Producer ids for this broker's clients, from blocks that the controller hands out."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,8 +15,8 @@ ALLOCATE_TIMEOUT_S: Final = 5.0
 def from_controller(
     controller: ControllerClient, registration: Callable[[], tuple[int, int]]
 ) -> ProducerIds:
-    """Ids from the active controller. ``registration`` gives this broker's id and its current
-    broker epoch.
+    """Return ids from the active controller. ``registration`` returns this broker's id and its
+    current broker epoch.
     """
 
     async def allocate() -> ProducerIdBlock:

@@ -1,8 +1,8 @@
-"""TxnRelay: the transaction coordinators, as this broker's handlers ask them.
+"""TxnRelay: relays requests to the transaction coordinators.
 
-Clients know brokers only; the txn-coordinator that owns the shard of a transactional id decides.
-Answers that only say "not now" are asked again here for a while, so that a shard that moves costs
-clients a wait and not an error.
+Clients connect to brokers only; the txn-coordinator that owns the shard of a transactional id
+decides. Retriable answers are retried here for a while, so that a shard that moves costs clients a
+wait and not an error.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from broker.shell.transactions.txn_verifier import (
 from broker.shell.wire_mapping import Caller, write_caller
 
 RELAY_TIMEOUT_S: Final = 10.0
-"""Shorter than any client waits for an answer: what is not decided by then it asks again."""
+"""Shorter than any client's request timeout: after it a client repeats the request."""
 
 
 class Producer(NamedTuple):
-    """Who writes in a transactional id's transactions."""
+    """Producer of a transactional id's transactions."""
 
     transactional_id: str
     producer_id: int
@@ -40,7 +40,7 @@ class Producer(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """A producer id and epoch; -1 and -1 with an error, or where there is nothing new to give."""
+    """Producer id and epoch; -1 and -1 with an error, or if nothing new is granted."""
 
     error_code: ErrorCode
     producer_id: int = -1
@@ -48,21 +48,21 @@ class Granted(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One transactional id, as its coordinator knows it."""
+    """One transactional id, as its coordinator describes it."""
 
     transactional_id: str
     error_code: ErrorCode
     state: str = ""
     timeout_ms: int = 0
     started_ms: int = -1
-    """Wall clock; -1: none is open."""
+    """Wall clock; -1: no transaction is open."""
     producer_id: int = -1
     producer_epoch: int = -1
     partitions: tuple[TopicPartition, ...] = ()
 
 
 class ListingFilter(NamedTuple):
-    """What a listing is to have; an empty filter has everything."""
+    """Filter of a listing; an empty filter admits everything."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class ListingFilter(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """``unknown_states`` are those asked that no transaction can have."""
+    """Listed transactions. ``unknown_states``: requested states that no transaction can have."""
 
     error_code: ErrorCode
     unknown_states: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Listed(NamedTuple):
 
 
 class TxnRelay:
-    """Coordinators are found by ``metadata``; ``close`` ends the channels to them."""
+    """Relays to the coordinators that ``metadata`` names. ``close`` ends the channels to them."""
 
     def __init__(
         self, metadata: MetadataCache, channels: ChannelPool, dice: Dice = random.random
@@ -93,7 +93,7 @@ class TxnRelay:
         retry_backoff_ms: int = RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
     ) -> TxnVerifier:
-        """Who asks on behalf of this broker's partitions."""
+        """Make the verifier of this broker's partitions."""
         return TxnVerifier(
             self.client,
             retry_backoff_ms=retry_backoff_ms,
@@ -102,7 +102,7 @@ class TxnRelay:
         )
 
     async def close(self) -> None:
-        """Calls under way fail."""
+        """Close the channels; calls under way fail."""
         await self._channels.close()
 
     # -- Kafka's APIs
@@ -112,8 +112,8 @@ class TxnRelay:
     ) -> Granted:
         """InitProducerId of a transactional id.
 
-        Whether the client will use transactions v2 is not said in any version of Kafka's request:
-        the coordinator learns it from what the client does then.
+        No version of Kafka's request says whether the client will use transactions v2: the
+        coordinator derives it from the client's later requests.
         """
         request = pb.InitTransactionalIdRequest(
             caller=write_caller(caller),
@@ -133,7 +133,7 @@ class TxnRelay:
         verify_only: bool = False,
         transactions_v2: bool = False,
     ) -> dict[TopicPartition, ErrorCode]:
-        """AddPartitionsToTxn of one transactional id: the outcome of each partition."""
+        """AddPartitionsToTxn of one transactional id. Returns the outcome of each partition."""
         request = pb.AddPartitionsRequest(
             caller=write_caller(caller),
             transactional_id=producer.transactional_id,
@@ -169,7 +169,7 @@ class TxnRelay:
     async def end(
         self, caller: Caller, producer: Producer, *, commit: bool, transactions_v2: bool
     ) -> Granted:
-        """EndTxn; with v2 it grants the next transaction's producer id and epoch."""
+        """EndTxn; with v2 the answer grants the producer id and epoch of the next transaction."""
         request = pb.EndTransactionRequest(
             caller=write_caller(caller),
             transactional_id=producer.transactional_id,
@@ -181,7 +181,7 @@ class TxnRelay:
         return _granted(await self._ask("EndTransaction", producer.transactional_id, request))
 
     async def describe(self, caller: Caller, ids: Sequence[str]) -> list[Described]:
-        """In the order asked."""
+        """Describe transactional ids, in the order of the request."""
         try:
             states = await self.client.describe(ids, write_caller(caller), RELAY_TIMEOUT_S)
         except TidemarkError as failure:
@@ -189,7 +189,7 @@ class TxnRelay:
         return [_described(one) for one in states]
 
     async def list_all(self, caller: Caller, wanted: ListingFilter) -> Listed:
-        """Of every coordinator."""
+        """List the transactions of every coordinator."""
         request = pb.ListTransactionsRequest(
             caller=write_caller(caller),
             states=wanted.states,
@@ -209,7 +209,7 @@ class TxnRelay:
         )
 
     async def _ask(self, method: str, transactional_id: str, request: Any) -> Any:
-        """The response message, or the error that clients are told."""
+        """Return the response message, or the error for the client."""
         try:
             answer = await self.client.call(method, transactional_id, request, RELAY_TIMEOUT_S)
         except TidemarkError as failure:
@@ -218,12 +218,14 @@ class TxnRelay:
 
 
 def told(code: ErrorCode) -> ErrorCode:
-    """An error of the way to the coordinator, or of its log, in the words that clients know."""
+    """Return the error for clients that stands for an error of the coordinator's log, or of the way
+    to it.
+    """
     return CLIENT_ERRORS.get(code, code)
 
 
 def merge_listings(answers: Iterable[Any]) -> Any:
-    """One ListTransactionsResponse of several coordinators'."""
+    """Merge the ListTransactionsResponses of several coordinators."""
     merged = pb.ListTransactionsResponse()
     for answer in answers:
         if answer.error_code:

@@ -1,4 +1,5 @@
-"""Asks the transaction coordinator whether partitions are part of a transaction, or to add them.
+"""TxnVerifier: verifies at the transaction coordinator that partitions are part of a transaction,
+or adds them.
 
 One call is under way for each transaction; what is asked meanwhile goes out with the next.
 """
@@ -32,7 +33,7 @@ _LATER: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Told to producers as NOT_ENOUGH_REPLICAS, which all of them retry (as Kafka does)."""
+"""Answered to producers as NOT_ENOUGH_REPLICAS, which all of them retry (as with Kafka)."""
 _AS_PRODUCED: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
@@ -61,7 +62,7 @@ class _Asking:
 
 
 class TxnVerifier:
-    """``run`` is the parent of every call."""
+    """Asks on behalf of the broker's partitions. ``run`` is the parent of every call."""
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class TxnVerifier:
         retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS,
         dice: Dice = random.random,
     ) -> None:
-        """A producer that writes on right after EndTxn meets the end of the transaction before it:
-        the coordinator is asked again after at most ``retry_backoff_ms``, for
-        ``retry_backoff_max_ms`` in all, since a producer's own pause is longer.
+        """A producer that writes right after EndTxn meets the end of the transaction before it. The
+        coordinator is then asked again, after at most ``retry_backoff_ms`` each time and for
+        ``retry_backoff_max_ms`` in all: a producer's own pause is longer.
         """
         self._client = client
         self._longest_ms, self._total_ms = retry_backoff_ms, retry_backoff_max_ms
@@ -87,7 +88,7 @@ class TxnVerifier:
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
-                self._tasks = None  # it takes no more tasks from here on
+                self._tasks = None  # it starts no more tasks from here on
 
     async def ask(
         self,
@@ -100,8 +101,8 @@ class TxnVerifier:
         transactions_v2: bool,
         abortable_known: bool = False,
     ) -> Refusal | None:
-        """None: the partition is part of the producer's open transaction. TRANSACTION_ABORTABLE is
-        for who knows it; INVALID_TXN_STATE says the same to others.
+        """Return None if the partition is part of the producer's open transaction.
+        TRANSACTION_ABORTABLE is for clients that support it; others get INVALID_TXN_STATE.
         """
         if self._tasks is None:
             return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the broker is stopping")
@@ -115,8 +116,8 @@ class TxnVerifier:
         return _refusal(await answered, transactional_id)
 
     async def _ask_all(self, key: _Key, asking: _Asking) -> None:
-        """Until nothing more was asked meanwhile."""
-        await asyncio.sleep(0)  # what the same request asks of other partitions comes along
+        """Ask until no more questions have arrived meanwhile."""
+        await asyncio.sleep(0)  # other partitions of the same request are asked about together
         questions: _Questions = {}
         try:
             while asking.waiting:
@@ -134,7 +135,7 @@ class TxnVerifier:
                     one.cancel()
 
     async def _call_patiently(self, key: _Key, questions: _Questions) -> dict[_Question, ErrorCode]:
-        """Again for a moment while the transaction before is being ended."""
+        """Retry for a moment while the previous transaction is being ended."""
         for pause_s in _pauses_s(self._longest_ms, self._total_ms, self._dice):
             codes = await self._call(key, questions)
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
@@ -170,7 +171,9 @@ class TxnVerifier:
 
 
 def _pauses_s(longest_ms: int, total_ms: int, dice: Dice) -> Iterator[float]:
-    """Delays from a quarter of ``longest_ms`` on, twice as long each time, ``total_ms`` in all."""
+    """Yield delays that start at a quarter of ``longest_ms`` and double each time, ``total_ms`` in
+    all.
+    """
     delays = RetryDelays(Backoff(longest_ms / _FIRST_PAUSE_SHARE, longest_ms), dice)
     left_ms = float(total_ms)
     while left_ms > 0:

@@ -1,8 +1,8 @@
-"""Transactional batches whose partition the coordinator may not know to be in the transaction yet.
+"""Appends of transactional batches whose partition may not be part of the transaction yet.
 
 The coordinator is asked first (KIP-890): whether the partition was added (before transactions v2),
-or to add it. Batches of one producer keep the order in which they came; other producers of the
-partition do not wait.
+or to add it. Batches of one producer keep their order; other producers of the partition do not
+wait.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from broker.shell.transactions.txn_verifier import TxnVerifier
 
 
 def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
-    """Whether the coordinator must be asked about this batch, or is being asked about one before
-    it.
+    """True if the coordinator must be asked about this batch, or is being asked about an earlier
+    one.
     """
     if len(batch) < HEADER_BYTES:
         return False
@@ -28,8 +28,8 @@ def must_verify(hosted: HostedPartition, batch: memoryview | bytes) -> bool:
 
 
 class VerifiedAppend:
-    """One append by way of the coordinator. Make it in the order of requests; ``run`` it exactly
-    once.
+    """One append that the coordinator verifies first. Make it in the order of requests; ``run`` it
+    exactly once.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class VerifiedAppend:
         hosted.verifying[self._header.producer_id] = self._over
 
     async def run(self) -> AppendOutcome:
-        """The append's outcome."""
+        """Return the outcome of the append."""
         inspection, hosted = self._inspection, self._hosted
         try:
             if self._before is not None:
