@@ -1,5 +1,5 @@
-"""Groups: the group coordinator of this broker: a shard for each partition of __consumer_offsets
-that it leads.
+"""Groups: the group coordinator of this broker, with a shard for each partition of
+__consumer_offsets that it leads.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ from broker.shell.transactions.txn_verifier import TxnVerifier
 log = logging.getLogger(__name__)
 
 APPENDS_MAX: Final = 10_000
-"""Of one shard, not committed yet: as many as may wait for it."""
+"""Appends of one shard that are not committed yet; as many requests may wait for it."""
 _BACKOFF_S: Final = 0.2
 _UNREADABLE_BACKOFF_S: Final = 10.0
-"""A record of a newer release, or damage: nothing changes by itself."""
+"""Pause after a record of a newer release, or damage: nothing changes by itself."""
 
 _NOTHING_SET: Final[Mapping[str, str]] = {}
 
@@ -53,14 +53,14 @@ GroupRuntime = ShardRuntime[GroupRequest, GroupRecord, Answer]
 
 
 class TopicsView:
-    """The topics as this broker's feed last said: a ``Topics`` (core/groups/settings.py)."""
+    """Topics of the metadata, as a ``Topics`` (core/groups/settings.py)."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
     @property
     def position(self) -> int:
-        """Rises with every change of metadata."""
+        """Number that rises with every change of metadata."""
         epoch, version = self._metadata.image.position
         return (epoch << 40) + version
 
@@ -101,7 +101,9 @@ class _Held:
 
 
 class Groups:
-    """``run`` is the parent of every shard's task; ``sync`` follows leadership."""
+    """The group coordinator. ``run`` is the parent of every shard's task; ``sync`` follows
+    leadership.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Groups:
         verifier: TxnVerifier | None,
         clock: Clock,
     ) -> None:
-        """``verifier`` is asked about transactional commits of offsets; None: nothing is."""
+        """``verifier`` is asked about transactional offset commits; None: they are not verified."""
         self._settings = settings
         self._metadata = metadata
         self._hosted = hosted
@@ -136,7 +138,7 @@ class Groups:
             self._tasks = None
 
     def sync(self) -> None:
-        """The metadata has changed: begin and end shards by who leads."""
+        """Begin and end shards by the leaders of the present image."""
         if self._tasks is None:
             return
         topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
@@ -161,8 +163,8 @@ class Groups:
                 yield one.partition, hosted
 
     async def _hold(self, number: int, held: _Held) -> None:
-        """Serve a shard for as long as it is led here in this epoch; load it again when an append
-        failed.
+        """Serve a shard for as long as this broker leads it in this epoch; load it again when an
+        append failed.
         """
         while held.hosted.partition.role is Role.LEADER:
             held.log = self._make_log(held.hosted)
@@ -215,14 +217,14 @@ class Groups:
         return self._metadata.image.group_configs.get(group_id, _NOTHING_SET)
 
     def check_configs(self, configs: Mapping[str, str]) -> None:
-        """Whether a group may set these here. Raises TidemarkError INVALID_CONFIG."""
+        """Check configuration that a group would set. Raises TidemarkError INVALID_CONFIG."""
         try:
             self._settings.check_of_group(configs)
         except InvalidConfigError as refused:
             raise TidemarkError(ErrorCode.INVALID_CONFIG, str(refused)) from None
 
     def follow(self, change: MetadataChange) -> None:
-        """Hold the shards that are led here by a new image, and drop positions of topics that it
+        """Hold the shards that are led here by a new image, and drop offsets of topics that it
         deletes.
         """
         self.sync()
@@ -238,8 +240,8 @@ class Groups:
     # -- asking
 
     def shard_of(self, group_id: str) -> int:
-        """Of __consumer_offsets. Raises TidemarkError COORDINATOR_NOT_AVAILABLE: it is not there
-        yet.
+        """Return the group's shard, a partition of __consumer_offsets. Raises TidemarkError
+        COORDINATOR_NOT_AVAILABLE if the topic does not exist yet.
         """
         topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
@@ -249,7 +251,7 @@ class Groups:
         return shard_for_name(group_id, len(topic.partitions))
 
     async def ask(self, group_id: str, request: GroupRequest, context: RequestContext) -> Any:
-        """The reply of the group's shard. Raises TidemarkError NOT_COORDINATOR,
+        """Return the reply of the group's shard. Raises TidemarkError NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
         del context
@@ -266,8 +268,8 @@ class Groups:
         return await self._served(held).ask(request)
 
     async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
-        """Every shard led here. Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS while one is
-        being loaded.
+        """Return the replies of every shard led here. Raises TidemarkError
+        COORDINATOR_LOAD_IN_PROGRESS while one is being loaded.
         """
         return [await self._served(held).ask(request) for held in list(self._held.values())]
 
@@ -281,8 +283,8 @@ class Groups:
         return held.runtime
 
     def is_serving(self, partition: int) -> bool:
-        """Whether a partition of __consumer_offsets is loaded: a marker that came in between would
-        be missed.
+        """True if a partition of __consumer_offsets is loaded: a marker during the load would be
+        missed.
         """
         held = self._held.get(partition)
         return held is not None and held.runtime is not None and held.runtime.is_serving
@@ -290,7 +292,9 @@ class Groups:
     def transaction_ended(
         self, hosted: HostedPartition, writer: Writer, end: int, *, commits: bool
     ) -> None:
-        """A marker was appended to a partition of __consumer_offsets, up to ``end``."""
+        """Apply a marker that was appended to a partition of __consumer_offsets below offset
+        ``end``.
+        """
         held = self._held.get(hosted.topic_partition.partition)
         assert held is not None, "markers are taken only where the shard is served"
         assert held.runtime is not None, "markers are taken only where the shard is served"
@@ -298,6 +302,6 @@ class Groups:
         held.runtime.end_transaction(writer, held.log.committed(end), commits=commits)
 
     def shards(self) -> list[GroupShard]:
-        """The states that are served here, for metrics."""
+        """Return the states that are served here, for metrics."""
         runtimes = (held.runtime for held in self._held.values() if held.runtime is not None)
         return [one.shard for one in runtimes if isinstance(one.shard, GroupShard)]

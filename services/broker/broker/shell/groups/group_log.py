@@ -24,11 +24,11 @@ from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 
 READ_BYTES: Final = 1024 * 1024
 LOOK_MS: Final = 500
-"""How long a wait for the ISR lasts before leadership is looked at again."""
+"""Time that a wait for the ISR lasts before leadership is checked again."""
 
 
 class GroupLog:
-    """See the module; a ``ShardLog`` (tidemark.runtime.shard_runtime)."""
+    """Log of one shard; a ``ShardLog`` (tidemark.runtime.shard_runtime)."""
 
     def __init__(
         self,
@@ -51,12 +51,14 @@ class GroupLog:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this broker still leads, in the epoch of this log."""
+        """True if this broker still leads, in the epoch of this log."""
         partition = self._hosted.partition
         return partition.role is Role.LEADER and partition.leader_epoch == self.leader_epoch
 
     async def take_over(self) -> int:
-        """All that earlier leaders may have acknowledged is below here. Raises TidemarkError."""
+        """Return the end below which everything is that earlier leaders may have acknowledged.
+        Raises TidemarkError.
+        """
         partition = self._hosted.partition
         end = partition.log_end
         while self.is_ours and partition.high_watermark < end:
@@ -65,8 +67,8 @@ class GroupLog:
         return end
 
     async def read(self, end: int) -> AsyncIterator[Buffer]:
-        """Whole batches below ``end``, one at a time. Raises TidemarkError, ValueError for a batch
-        that is not what was written.
+        """Yield whole batches below ``end``. Raises TidemarkError, and ValueError for a damaged
+        batch.
         """
         offset = self._hosted.partition.log_start
         while offset < end:
@@ -115,7 +117,7 @@ class GroupLog:
         return self.committed(end)
 
     async def committed(self, end: int) -> int:
-        """Once the ISR has all below ``end``. Raises TidemarkError."""
+        """Wait until the ISR has everything below ``end``. Raises TidemarkError."""
         commit = CommitWait(self._hosted, end, self.leader_epoch)
         if not self._hosted.partition.high_watermark >= end:
             await self._parked.wait_committed(self._hosted, end, wait_ms=self._timeout_ms)

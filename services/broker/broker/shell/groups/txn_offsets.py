@@ -1,8 +1,9 @@
-"""Transactional commits of offsets: whether the partition of __consumer_offsets may take them.
+"""Checks of transactional offset commits, before the group's shard is asked (KIP-890, as for
+produced batches).
 
-A group's shard writes them to its own partition, which neither a producer's request nor the checks
-of one pass: so they are made before the shard is asked (KIP-890, as for produced batches). A shard
-whose append is refused is dropped and loaded again: what would be refused must not come that far.
+A shard appends to its own partition without the checks of a producer's request. A shard whose
+append is refused is dropped and loaded again, so that a commit that would be refused must not get
+that far.
 """
 
 from tidemark.model.errors import ErrorCode
@@ -16,8 +17,8 @@ from broker.shell.transactions.txn_verifier import TxnVerifier
 async def refusal_of_offsets(
     verifier: TxnVerifier | None, hosted: HostedPartition, commit: TxnOffsetCommit
 ) -> ErrorCode:
-    """NONE: the partition is part of the producer's open transaction. What follows must be decided
-    before anything else runs: a marker may come in between.
+    """Return NONE if the partition is part of the producer's open transaction. The caller decides
+    on it before anything else runs: a marker may come in between.
     """
     check = OffsetsCheck(hosted.partition, commit)
     step = check.begin(can_ask=verifier is not None)

@@ -1,5 +1,5 @@
-"""DiskHealth: the broker's log directories, and what follows at once when one fails or a log is
-damaged. The rest, reports to the controller and repair, follows from ``trouble``.
+"""DiskHealth: the broker's log directories, and immediate effects of a failed directory or a
+damaged log. Reports to the controller and repair follow from ``trouble``.
 """
 
 import asyncio
@@ -32,17 +32,19 @@ class DiskHealth:
         parked: ParkingLot,
         counters: BrokerCounters,
     ) -> None:
-        """``failed_directories``: those of log.dirs that did not open."""
+        """``failed_directories``: directories of log.dirs that did not open."""
         self.log_managers = tuple(log_managers)
         self.failed_directories = tuple(failed_directories)
         self._hosted = hosted
         self._parked = parked
         self._counters = counters
         self.trouble = asyncio.Event()
-        """Set when a directory failed, or damage was found: see which replicas that concerns."""
+        """Set when a directory failed or damage was found: the replicas concerned are looked up."""
 
     def fence_directory(self, manager: LogManager, failure: DiskError) -> None:
-        """Take a log directory out of service: writes only when it is full, all of it otherwise."""
+        """Take a log directory out of service: for writes if it is full, otherwise for
+        everything.
+        """
         manager.fence(failure)
         self._counters.calls_refused += isinstance(failure, ExhaustedError)
         if isinstance(failure, DiskFullError | ExhaustedError):
@@ -54,14 +56,14 @@ class DiskHealth:
                 self.trouble.set()
 
     def read_failed(self, file: File, failure: DiskError) -> None:
-        """A file of a log could not be read while it was being sent."""
+        """Handle a file of a log that could not be read while it was sent."""
         for manager in self.log_managers:
             if manager.disk is file.disk:
                 self.fence_directory(manager, failure)
 
     def note_damage(self, hosted: HostedPartition, damage: LogDamagedError) -> None:
-        """Bytes of one partition are not what was written: told once a request, the others serve
-        on.
+        """Note that bytes of one partition are damaged, once for each request; other partitions
+        continue to serve.
         """
         self._counters.damaged_reads += 1
         self.trouble.set()
@@ -76,7 +78,7 @@ class DiskHealth:
         )
 
     def found_damage(self, hosted: HostedPartition, what: str, offset: int) -> None:
-        """Someone who reread the log found a batch that is not what was written, none of it below
+        """Note a damaged batch that a reread of the log found, which begins at or after
         ``offset``.
         """
         hosted.log.report_damage(what, offset)
@@ -89,12 +91,12 @@ class DiskHealth:
 
     @property
     def offline_directories(self) -> int:
-        """Log directories that serve nothing, or only reads."""
+        """Number of log directories that serve nothing, or only reads."""
         fenced = sum(1 for manager in self.log_managers if manager.fenced is not None)
         return fenced + len(self.failed_directories)
 
     @property
     def lacks_directory(self) -> bool:
-        """Whether a log directory is out of service: partitions without a log may be in it."""
+        """True if a log directory is out of service: partitions without a log may be in it."""
         failed = any(manager.failure is not None for manager in self.log_managers)
         return failed or bool(self.failed_directories)

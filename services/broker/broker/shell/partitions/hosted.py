@@ -1,4 +1,4 @@
-"""HostedPartition, and what an append and a read of one come to."""
+"""HostedPartition, and the outcomes of its appends and reads."""
 
 import asyncio
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ from broker.storage.recompression import BatchRule
 
 
 class HostedPartition:
-    """One partition that lives here: its decisions and its log."""
+    """One partition on this broker: its decisions and its log."""
 
     __slots__ = (
         "__weakref__",
@@ -49,34 +49,36 @@ class HostedPartition:
         self.is_internal = topic.name in INTERNAL_TOPICS
         self.counters = TopicCounters()
         self.tail = object()
-        """What followers' long polls wait for: the log's end, where consumers wait for the high
-        watermark of the partition itself.
+        """Key of followers' long polls, which wait for the log's end; consumers' polls wait for the
+        high watermark of the partition itself.
         """
         self.rule: BatchRule | None = None
-        """What a worker must see to before a batch is stored (keys, compression.type); None:
-        nothing.
+        """Rule that a worker applies to a batch before it is stored (keys, compression.type); None:
+        none.
         """
         self.turns: dict[Hashable, asyncio.Future[None]] = {}
-        """By lane (a connection): done when its last append that went through a worker is over;
+        """By lane (a connection): done when its last append that went through a worker has ended;
         keeps their order.
         """
         self.unsound_since: int | None = None
-        """The last leader epoch in which it fetched before its disk was known to have failed, or
-        lost bytes; None: nothing is known against it.
+        """Last leader epoch in which it fetched before its disk was found to have failed or lost
+        bytes; None: no failure is known.
         """
         self.checked_at = -1
-        """The offset that a follower last asked for twice."""
+        """Offset that a follower last asked for twice."""
         self.verifying: dict[int, asyncio.Future[None]] = {}
-        """By producer id: done when its last append that asked the coordinator first is over."""
+        """By producer id: done when its last append that the coordinator verified first has
+        ended.
+        """
 
     @property
     def is_unsound(self) -> bool:
-        """Whether its disk failed or lost bytes: it is no witness of what was committed."""
+        """True if its disk failed or lost bytes: it is no witness of what was committed."""
         return self.log.damage is not None or self.partition.role is Role.FAILED
 
 
 class AppendOutcome(NamedTuple):
-    """What became of one partition's batches. ``end`` is exclusive; -1 with an error."""
+    """Outcome of one partition's batches. ``end`` is exclusive; -1 with an error."""
 
     error_code: ErrorCode
     base_offset: int
@@ -84,14 +86,14 @@ class AppendOutcome(NamedTuple):
     log_append_time_ms: int
     log_start: int
     must_wait: bool
-    """The answer must wait until the high watermark reaches ``end``."""
+    """True if the answer must wait until the high watermark reaches ``end``."""
     message: str | None
     refused_records: tuple[int, ...] = ()
-    """Records of a refused batch that are at fault, by index."""
+    """Indexes of the records that are at fault in a refused batch."""
 
 
 class ReadOutcome(NamedTuple):
-    """What a read found. ``read`` is None with an error, and where nothing is readable."""
+    """Result of a read. ``read`` is None with an error, and if nothing is readable."""
 
     error_code: ErrorCode
     read: LogRead | None

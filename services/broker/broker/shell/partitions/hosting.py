@@ -1,9 +1,9 @@
 """Hosting: turns each new image into hosted partitions. Runs on the loop, inside the feed's
 callback.
 
-A topic is known by its id: a directory of another id under the same name is set aside (``-stray``)
-and never served. What this broker does not host by the image is deleted when the feed said so, and
-set aside when it was found at start.
+A topic is identified by its id: a directory of another id under the same name is set aside
+(``-stray``) and never served. A partition that the image takes away from this broker is deleted if
+the feed said so, and set aside if it was found at the start.
 """
 
 import asyncio
@@ -39,26 +39,28 @@ from broker.storage.recompression import rule_for
 log = logging.getLogger(__name__)
 
 HOSTED_AT_ONCE: Final = 32
-"""Partitions between two steps: each may open or make a log, some 0.2 ms."""
+"""Partitions between two steps: each may open or create a log, which takes some 0.2 ms."""
 
 
 class Following(Protocol):
-    """Who fetches what this broker follows: hears of every hosted partition whose leader changed.
-    Called on the loop, cheap.
+    """Fetching of what this broker follows: notified of every hosted partition whose leader
+    changed. Called on the loop; calls are cheap.
     """
 
     def apply(self, hosted: HostedPartition) -> None:
-        """Follow the partition's leader where it has one and we are not it; else stop that."""
+        """Follow the partition's leader if it has one that is another broker; otherwise stop
+        following.
+        """
 
     def remove(self, hosted: HostedPartition) -> None:
-        """The partition is hosted no more."""
+        """Stop following a partition that is no longer hosted."""
 
     def brokers_changed(self, image: ClusterImage) -> None:
-        """A broker came, went, or is reached elsewhere."""
+        """Handle a broker that was added, removed, or has another address."""
 
 
 class Hosting:
-    """What of the cluster's image lives on this broker."""
+    """The part of the cluster's image that is hosted on this broker."""
 
     def __init__(
         self,
@@ -73,8 +75,8 @@ class Hosting:
         counters: BrokerCounters,
         on_new_log: Callable[[LogManager, TopicPartition], None],
     ) -> None:
-        """``on_new_log`` is called before a log is made: nothing kept under its name is true of
-        it.
+        """``on_new_log`` is called before a log is created: anything kept under its name is
+        void.
         """
         self._broker_id = facts.broker_id
         self._config = facts.config
@@ -91,16 +93,16 @@ class Hosting:
         self._unfinished: dict[tuple[TopicId, int], None] = {}
         """Partitions that no directory took, or whose log could not be repaired."""
         self._is_due = False
-        """They are to be tried again without waiting for a directory that heals."""
+        """True if they are to be tried again without waiting for a directory that heals."""
         self._changed: list[HostedPartition] = []
-        """Whose leader changed by the image that is being taken."""
+        """Partitions whose leader changed by the image that is being taken."""
         kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
         kinds |= Kind.BROKERS | Kind.BROKER_CONFIGS | Kind.FIRST
         metadata.subscribe(HOSTING, kinds, self._host)
         metadata.subscribe(PARKED_REQUESTS, kinds, self._wake_changed)
 
     def _host(self, change: MetadataChange) -> Iterator[None]:
-        """Host by an image that is not shown yet, in bounded steps."""
+        """Host partitions of an image that is not shown yet, in bounded steps."""
         self._is_hosting = True
         for topic in change.topics_deleted:
             yield from self._remove(topic, range(len(topic.partitions)))
@@ -114,21 +116,21 @@ class Hosting:
         self._is_hosting = False
 
     async def retry(self) -> None:
-        """Host, or repair, what could not be before, in bounded steps; called when a directory has
-        healed.
+        """Host or repair partitions that failed before, in bounded steps; called when a directory
+        has healed.
         """
         self._is_due = False
         for number, key in enumerate(tuple(self._unfinished)):
             if number % HOSTED_AT_ONCE == HOSTED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             if self._is_hosting or self._is_due:
-                # A newer image comes first; or there is still no descriptor.
+                # A newer image comes first, or there is still no descriptor.
                 self._is_due = True
                 return
             self._retry_one(*key)
 
     async def retry_due(self) -> None:
-        """The same for what failed for want of descriptors; called every now and then."""
+        """Retry partitions that failed for want of descriptors; called periodically."""
         if self._is_due:
             await self.retry()
 
@@ -146,7 +148,7 @@ class Hosting:
         self._is_due = self._is_due or isinstance(failure, ExhaustedError)
 
     def _wake_changed(self, _: MetadataChange | None = None) -> None:
-        """Who is parked hears who leads now: by the new image."""
+        """Wake parked requests of partitions whose leader changed, once the new image is shown."""
         changed, self._changed = self._changed, []
         for hosted in changed:
             self._parked.gone(hosted)
@@ -154,8 +156,8 @@ class Hosting:
     # -- topics
 
     def _defaults(self, image: ClusterImage) -> dict[str, str]:
-        """What this broker was started with, under what was set for all brokers, under what was set
-        for this one.
+        """Return this broker's settings at the start, under those set for all brokers, under those
+        set for this one.
         """
         defaults = self._config.topic_defaults()
         for owner in ("", str(self._broker_id)):
@@ -168,7 +170,9 @@ class Hosting:
     def _host_partitions(
         self, topic: TopicImage, numbers: Sequence[int], defaults: dict[str, str]
     ) -> Iterator[None]:
-        """Host these partitions of a topic as the image has them; remove those that moved away."""
+        """Host these partitions of a topic as the image has them, and remove those that moved
+        away.
+        """
         config, hosted_now = None, 0
         for number in numbers:
             state = topic.partitions[number]
@@ -190,7 +194,7 @@ class Hosting:
     def _begin(
         self, topic: TopicImage, state: PartitionImage, config: TopicConfig
     ) -> HostedPartition | None:
-        """Take up a partition: from the directory that has it, else in a new one."""
+        """Begin to host a partition: from the directory that has it, otherwise in a new one."""
         topic_partition = TopicPartition(topic.name, state.partition)
         try:
             manager, found = self._directory(topic_partition, topic, state, config)
@@ -234,7 +238,9 @@ class Hosting:
         state: PartitionImage,
         config: TopicConfig,
     ) -> tuple[LogManager, Log]:
-        """Raises DiskError when no directory can take it, or it may be in one that failed."""
+        """Choose a directory. Raises DiskError when none can take it, or it may be in one that
+        failed.
+        """
         for manager in self._disks.log_managers:
             found = manager.logs.get(topic_partition)
             if found is None:
@@ -250,7 +256,7 @@ class Hosting:
         failure: DiskError | None = None
         for manager in sorted(usable, key=lambda one: len(one.logs)):
             try:
-                manager.disk.expect_room()  # what is half made would be a stray of the next try
+                manager.disk.expect_room()  # a half-made log would be a stray at the next try
                 self._on_new_log(manager, topic_partition)
                 return manager, manager.create(
                     topic_partition, topic.topic_id, config, self._clock.wall_ms()
@@ -266,7 +272,7 @@ class Hosting:
         state: PartitionImage,
         config: TopicConfig,
     ) -> None:
-        """Take over role and configuration as the image has them."""
+        """Take over role and configuration from the image."""
         partition = hosted.partition
         if hosted.log.config != config:
             hosted.log.update_config(config)
@@ -284,7 +290,7 @@ class Hosting:
         if not set(replicas) <= set(partition.replicas):
             self._parked.replicas_left(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
-            # It is not readable before a round has been: do not wait for a write.
+            # Records are readable only after a round: do not wait for a write to request it.
             self._group_commits.request()
         is_same = was == (partition.role, partition.leader, partition.leader_epoch)
         if is_same and not is_repaired:
@@ -310,7 +316,7 @@ class Hosting:
         partition, epochs = hosted.partition, hosted.log.epochs
         if state.leader == self._broker_id:
             if partition.lead(state, self._clock.now_ms()):
-                # Followers ask by epoch at once; on disk it is needed with its first record.
+                # Followers ask by epoch at once; on disk the epoch is needed with its first record.
                 epochs.assign(partition.leader_epoch, partition.log_end)
             return
         if partition.role is Role.LEADER:
@@ -323,8 +329,8 @@ class Hosting:
     # -- what is damaged
 
     def note_unsound(self, hosted: HostedPartition) -> None:
-        """The disk of this replica failed, or lost bytes: it fetches nothing from here on, so that
-        no fetch of it counts in a later leader epoch than the present one.
+        """Note that the disk of this replica failed or lost bytes. It no longer fetches, so that no
+        fetch of it counts in a later leader epoch than the present one.
         """
         if hosted.unsound_since is None:
             hosted.unsound_since = hosted.partition.leader_epoch
@@ -334,8 +340,8 @@ class Hosting:
     def _maybe_repair(
         self, hosted: HostedPartition, state: PartitionImage, *, last_epoch: int
     ) -> bool:
-        """Cut a damaged log that counts nowhere, so that it is fetched from its leader again.
-        ``last_epoch``: the last in which this replica may have fetched.
+        """Truncate a damaged log that no longer counts anywhere, so that it is fetched from its
+        leader. ``last_epoch``: the last epoch in which this replica may have fetched.
         """
         if hosted.log.damage is None or hosted.partition.role is not Role.FOLLOWER:
             return False
@@ -370,7 +376,7 @@ class Hosting:
     # -- what goes
 
     def _remove(self, topic: TopicImage, numbers: Iterable[int]) -> Iterator[None]:
-        """Delete what is hosted here of a topic that is gone."""
+        """Delete the partitions of a deleted topic."""
         for number in numbers:
             hosted = self._table.by_id.get((topic.topic_id, number))
             if hosted is not None:
@@ -392,7 +398,9 @@ class Hosting:
             self._disks.fence_directory(hosted.manager, failure)
 
     def _set_strays_aside(self) -> None:
-        """At start: directories of topics that are no more, or not ours."""
+        """Set aside, at the start, directories of topics that do not exist or are hosted
+        elsewhere.
+        """
         for manager in self._disks.log_managers:
             strays = [
                 topic_partition
@@ -408,7 +416,7 @@ class Hosting:
 
 
 def _places(change: MetadataChange) -> Iterator[tuple[TopicImage, Sequence[int]]]:
-    """Topics and numbers of the partitions whose state or settings may have changed."""
+    """Return topic and number of the partitions whose state or settings may have changed."""
     if change.is_first or Kind.BROKER_CONFIGS in change.kinds:
         whole: Iterable[TopicImage] = change.image.topics.values()
     else:

@@ -1,9 +1,9 @@
-"""Appends whose records must be looked at first: keys on compacted topics, ``compression.type``
+"""Appends whose records must be inspected first: keys on compacted topics, ``compression.type``
 other than producer.
 
 Worker processes walk the records; the loop appends the result. Appends of one connection to one
-partition keep the order in which they were asked for: each takes its turn when it is made, works
-beside the others, and appends after the one before it. Connections do not wait for one another.
+partition keep their order: each gets its turn when it is made, is inspected in parallel, and is
+appended after the one before it. Connections do not wait for one another.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ _TOO_LARGE = Refusal(
 
 
 def must_inspect(hosted: HostedPartition, batch: memoryview | bytes, lane: Hashable) -> bool:
-    """Whether this batch may not be appended inline: a worker must see it, or one before it in its
-    lane is at a worker.
+    """True if this batch may not be appended inline: a worker must inspect it, or one before it in
+    its lane is at a worker.
     """
     if lane in hosted.turns:
         return True
@@ -66,7 +66,7 @@ class Inspection:
 
 
 class InspectedAppend:
-    """One append by way of a worker. Make it in the order of requests; ``run`` it exactly once."""
+    """One append through a worker. Make it in the order of requests; ``run`` it exactly once."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class InspectedAppend:
         lane: Hashable,
         leader_epoch_expected: int = -1,
     ) -> None:
-        """``lane``: the connection that asks."""
+        """``lane``: the connection of the request."""
         self._inspection = inspection
         self._hosted = hosted
         self._batch = batch
@@ -90,7 +90,7 @@ class InspectedAppend:
         hosted.turns[lane] = self._over
 
     async def run(self) -> AppendOutcome:
-        """The append's outcome."""
+        """Return the outcome of the append."""
         hosted = self._hosted
         try:
             stored = await self._inspect(hosted.rule)
@@ -146,7 +146,5 @@ class InspectedAppend:
 
 
 def must_be_walked(rule: BatchRule, batch: bytes) -> bool:
-    """Whether the rule says anything about this batch; one too short for a header is refused by the
-    append.
-    """
+    """True if the rule concerns this batch; one too short for a header is refused by the append."""
     return len(batch) >= HEADER_BYTES and rule.concerns(read_header(batch))

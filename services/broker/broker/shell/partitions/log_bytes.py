@@ -1,6 +1,4 @@
-"""Bytes of a log for gRPC: read whole and looked at, because here they pass through user space
-anyway.
-"""
+"""Bytes of a log for gRPC, read whole and checked: they pass through user space anyway."""
 
 import asyncio
 
@@ -11,8 +9,8 @@ from broker.storage.segment_map import LogRead
 
 
 class DamagedBatchError(Exception):
-    """Stored bytes are not what was appended. ``offset``: where the batch should begin, as far as
-    it can be told.
+    """Stored bytes differ from what was appended. ``offset``: where the batch should begin, as far
+    as that can be derived.
     """
 
     def __init__(self, path: str, position: int, offset: int) -> None:
@@ -23,12 +21,12 @@ class DamagedBatchError(Exception):
 
 
 class VoidSliceError(Exception):
-    """The log was cut below a slice after it was found: ask again."""
+    """The log was truncated below a slice after the slice was found: read again."""
 
 
 async def read_checked(found: LogRead, fetch_offset: int) -> bytes:
-    """The bytes of whole, undamaged batches. Cold ranges are read in a thread, so that the loop
-    never waits for a disk.
+    """Return the bytes of whole, undamaged batches. Cold ranges are read in a thread, so that the
+    loop never waits for a disk.
 
     Raises DamagedBatchError, VoidSliceError, or DiskError.
     """
@@ -38,7 +36,9 @@ async def read_checked(found: LogRead, fetch_offset: int) -> bytes:
 
 
 def _is_warm(found: LogRead) -> bool:
-    """Files that are not the operating system's (tests) are in memory."""
+    """True if the range is in memory. Files that are not the operating system's (tests) always
+    are.
+    """
     return all(
         not isinstance(one.file, OsFile) or one.file.resident(one.position, one.length)
         for one in found.slices
@@ -46,7 +46,7 @@ def _is_warm(found: LogRead) -> bool:
 
 
 def read_and_check(found: LogRead, fetch_offset: int) -> bytes:
-    """As ``read_checked``, in this thread."""
+    """Read and check as ``read_checked`` does, in this thread."""
     pieces = []
     offset = fetch_offset
     for one in found.slices:
@@ -61,10 +61,10 @@ def read_and_check(found: LogRead, fetch_offset: int) -> bytes:
 
 
 def first_damage(piece: bytes, length: int, offset: int) -> tuple[int, int]:
-    """Position and offset of the first batch of ``piece`` that is cut or fails its CRC.
+    """Return position and offset of the first batch of ``piece`` that is cut or fails its CRC.
 
     ``piece`` should be ``length`` bytes of whole batches, the first from ``offset`` on. Position -1
-    means that there is no damage; the offset is then the one behind the last batch.
+    means that there is no damage; the offset is then the one after the last batch.
     """
     view = memoryview(piece)
     end = 0

@@ -1,7 +1,7 @@
-"""Offsets of points in time, for ListOffsets over Kafka's wire and gRPC alike.
+"""Offsets of points in time, for ListOffsets over Kafka's protocol and gRPC.
 
 ``core/list_offsets.py`` decides. A time is looked up in the time index, on the loop; the record
-within the batch is found by a worker, for that walks records.
+within the batch is found by a worker, because that walks records.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class OffsetLookup:
         lane: Hashable,
         read_committed: bool = False,
     ) -> FoundOffset:
-        """The first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first with the
-        highest timestamp, of what a reader of that isolation level may fetch. ``lane``:
-        the connection that asks; lookups of one do not hold up another's.
+        """Return the first record not older than ``timestamp`` ms, or (MAX_TIMESTAMP) the first
+        with the highest timestamp, of what a reader of that isolation level may fetch. ``lane``:
+        the connection of the request; lookups of one connection do not hold up those of others.
         """
         search = OffsetSearch(hosted.partition, timestamp, read_committed=read_committed)
         try:
@@ -62,7 +62,7 @@ class OffsetLookup:
             self._disks.note_damage(hosted, damage)
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
         except (WorkerPoolBusyError, WorkerDiedError):
-            return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable: ask again
+            return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)  # retriable
         except JobTooLongError as late:
             self._counters.inspections_given_up += 1
             log.warning(
@@ -93,7 +93,7 @@ class OffsetLookup:
         return step
 
     async def _within(self, batch: bytes, timestamp: int, lane: Hashable) -> tuple[int, int] | None:
-        """Offset and timestamp of the record; a batch of one needs no worker."""
+        """Return offset and timestamp of the record; a batch of one record needs no worker."""
         header = read_header(batch)
         if header.record_count == 1 and header.last_offset_delta == 0:
             return header.base_offset, header.max_timestamp
@@ -107,7 +107,7 @@ def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice
 
 
 def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:
-    """In the worker: offset and timestamp of the first record of a batch not older than
+    """Return, in the worker, offset and timestamp of the first record of a batch not older than
     ``timestamp``.
     """
     return first_at_or_after(batch, read_header(batch), timestamp)

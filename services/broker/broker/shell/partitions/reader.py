@@ -27,9 +27,9 @@ class PartitionReader:
         read_committed: bool = False,
         leader_epoch_expected: int = -1,
     ) -> ReadOutcome:
-        """What is readable from ``fetch_offset``: slices of up to ``bytes_max`` bytes, the first
-        batch always whole. ``read_committed``: below the last stable offset, with the aborted
-        transactions among it.
+        """Return what is readable from ``fetch_offset``: slices of up to ``bytes_max`` bytes, the
+        first batch always whole. ``read_committed``: below the last stable offset, with the aborted
+        transactions in it.
         """
         partition = hosted.partition
         refused = partition.epoch_refused(leader_epoch_expected)
@@ -69,7 +69,7 @@ class PartitionReader:
     def read_log(
         self, hosted: HostedPartition, fetch_offset: int, *, bytes_max: int, end: int
     ) -> ReadOutcome:
-        """Slices of the log below ``end``: whole batches, the first one however large."""
+        """Return slices of the log below ``end``: whole batches, the first one however large."""
         partition = hosted.partition
         high_watermark, log_start = partition.high_watermark, partition.log_start
         stable = partition.last_stable

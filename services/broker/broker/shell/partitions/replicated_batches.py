@@ -1,4 +1,4 @@
-"""The batches of a leader's answer that a follower may append."""
+"""Batches of a leader's answer that a follower may append."""
 
 import logging
 
@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 def admit_replicated(
     hosted: HostedPartition, records: memoryview, leader_epoch: int
 ) -> tuple[list[AppendPlan], str | None]:
-    """The batches that may be appended, in order, and why not those behind them."""
+    """Return the batches that may be appended, in order, and the reason why those after them may
+    not.
+    """
     plans: list[AppendPlan] = []
     plan: AppendPlan | None = None
     position, end = 0, len(records)

@@ -9,7 +9,7 @@ from broker.shell.partitions.hosted import HostedPartition
 
 
 class PartitionTable:
-    """Only ``Hosting`` adds and removes; everything else looks up."""
+    """Hosted partitions. ``Hosting`` adds and removes; everything else looks up."""
 
     def __init__(self, broker_id: BrokerId, metadata: MetadataCache) -> None:
         self._broker_id = broker_id
@@ -18,8 +18,8 @@ class PartitionTable:
         self.by_id: dict[tuple[bytes, int], HostedPartition] = {}
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> HostedPartition | ErrorCode:
-        """The partition by name or (name '') by id, if it is hosted here; else the error that
-        answers the request.
+        """Return the partition by name or (name '') by id if it is hosted here; otherwise the error
+        that answers the request.
         """
         if topic:
             found = self.by_name.get((topic, partition))
@@ -38,11 +38,11 @@ class PartitionTable:
         return unknown if known is None else error_elsewhere(known, partition, self._broker_id)
 
     def add(self, hosted: HostedPartition) -> None:
-        """A partition that is hosted from here on."""
+        """Add a partition that is hosted from now on."""
         self.by_name[hosted.topic_partition] = hosted
         self.by_id[hosted.topic_id, hosted.topic_partition.partition] = hosted
 
     def remove(self, hosted: HostedPartition) -> None:
-        """A partition that is hosted no longer."""
+        """Remove a partition that is no longer hosted."""
         del self.by_name[hosted.topic_partition]
         del self.by_id[hosted.topic_id, hosted.topic_partition.partition]

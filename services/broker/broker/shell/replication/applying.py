@@ -1,4 +1,4 @@
-"""Cuts of a follower's log: where the leader's log differs, or begins later."""
+"""Truncations of a follower's log: where the leader's log differs, or begins later."""
 
 import logging
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def truncate(hosted: HostedPartition, leader_epoch: int, end: int) -> None:
-    """Cut where the leader's log parts from ours. Raises DiskError."""
+    """Truncate where the leader's log diverges from the local one. Raises DiskError."""
     partition = hosted.partition
     before, offset = partition.log_end, partition.truncation_for(leader_epoch, end)
     hosted.log.truncate_to(offset)
@@ -28,7 +28,9 @@ def truncate(hosted: HostedPartition, leader_epoch: int, end: int) -> None:
 
 
 def set_log_start(hosted: HostedPartition, offset: int) -> None:
-    """The leader has nothing of what we have or want: begin anew at its log start."""
+    """Restart the log at the leader's log start: the leader has nothing of the local log. Raises
+    DiskError.
+    """
     partition = hosted.partition
     before = partition.log_end
     hosted.log.truncate_fully_and_start_at(offset)

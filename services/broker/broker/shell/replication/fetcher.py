@@ -1,7 +1,7 @@
-"""LeaderFetcher: follows one leader over one connection: ask, append, ask again.
+"""LeaderFetcher: follows one leader over one connection: fetch, append, fetch again.
 
-The next fetch goes out as soon as what came is in the log: it tells the leader so, and waits there
-for what comes next.
+The next fetch is sent as soon as the answer is in the log. It reports that to the leader, and waits
+there for the next records.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from broker.storage.directory import LogDamagedError
 log = logging.getLogger(__name__)
 
 FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
-"""An answer may be longer than asked for: a first batch always comes whole."""
+"""An answer may be longer than requested: a first batch always comes whole."""
 BACKOFF_MS_FIRST: Final = 20
-"""A new leader often hears of its office a moment after its followers do."""
+"""A new leader often learns of its election a moment after its followers do."""
 RECONNECT: Final = Backoff(50, 1_000)
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -62,7 +62,7 @@ class FetcherParts:
 
 
 class LeaderFetcher:
-    """What is followed at one leader."""
+    """Everything that is followed at one leader."""
 
     def __init__(
         self,
@@ -87,31 +87,33 @@ class LeaderFetcher:
         longest_ms = config.replica_fetch_backoff_ms
         self._backoff = Backoff(min(BACKOFF_MS_FIRST, longest_ms), longest_ms)
         self._failures: dict[PartitionKey, int] = {}
-        """Failures in a row of each partition that its leader failed."""
+        """Failures in a row, of each partition that its leader could not serve."""
 
     # -- told by the manager
 
     def add(self, hosted: HostedPartition) -> None:
-        """Follow it from where it is now."""
+        """Follow a partition from its present end."""
         self._hosted[_key(hosted)] = hosted
         self._plan.add(hosted.partition)
         self._news.set()
         self._synced.set()
 
     def remove(self, key: PartitionKey) -> None:
-        """Follow it no more; who waits for its disk waits in vain."""
+        """Stop following a partition, and forget its waits for the disk."""
         self._hosted.pop(key, None)
         self._failures.pop(key, None)
         self._plan.remove(key)
         self._synced.set()
 
     def synced(self, hosted: HostedPartition) -> None:
-        """More of it is on disk."""
+        """Note that more of a partition is on disk."""
         self._plan.moved(_key(hosted))
         self._synced.set()
 
     def leader_moved(self, broker: BrokerImage | None) -> None:
-        """The leader registered anew, or went: do not wait for a time-out to look."""
+        """Note that the leader registered again, or was removed: do not wait for a timeout to
+        look.
+        """
         if broker is not None and not broker.fenced:
             self._reconnect.reset()
             self._news.set()
@@ -138,7 +140,7 @@ class LeaderFetcher:
             await self._news.wait()
 
     async def _pause(self, seconds: float) -> None:
-        """Shorter, when there is news of the leader or another partition to follow."""
+        """Pause, and end early with news of the leader or another partition to follow."""
         self._news.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -202,7 +204,7 @@ class LeaderFetcher:
         )
 
     def _hold_throttled(self, now: InstantMs) -> None:
-        """While the allowance is overdrawn, ask only for what is not throttled, or in sync."""
+        """Leave out throttled partitions that are not in sync while the allowance is overdrawn."""
         throttle = self._parts.throttle
         rest_ms = throttle.rest_ms(now)
         if rest_ms:
@@ -210,7 +212,9 @@ class LeaderFetcher:
             self._plan.hold(named, InstantMs(now + rest_ms))
 
     async def _await_flush(self) -> None:
-        """Until all that we follow here is on disk: that is what the next fetch may tell."""
+        """Wait until everything followed here is on disk: that is what the next fetch may
+        report.
+        """
         while any(_is_unsynced(one) for one in self._hosted.values()):
             self._synced.clear()
             self._parts.group_commits.request()
@@ -237,7 +241,7 @@ class LeaderFetcher:
                 key = (TopicId(topic_id), result.partition)
                 hosted = self._hosted.get(key)
                 if hosted is None or epochs[key] != hosted.partition.leader_epoch:
-                    continue  # we follow another, or under another epoch: what came is void
+                    continue  # followed at another leader, or in another epoch: the answer is void
                 self._take_partition(key, hosted, result, records)
 
     def _take_partition(
@@ -268,7 +272,9 @@ class LeaderFetcher:
     def _apply(
         self, hosted: HostedPartition, result: FetchPartitionResult, records: memoryview | None
     ) -> str | None:
-        """Do what the leader says; why it cannot be followed for now, or None."""
+        """Apply the leader's answer. Returns the reason why the partition cannot be followed for
+        now, or None.
+        """
         parts, code = self._parts, ErrorCode(result.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset >= 0:
             set_log_start(hosted, result.log_start_offset)
@@ -293,7 +299,9 @@ class LeaderFetcher:
         return problem
 
     def _back_off(self, key: PartitionKey, hosted: HostedPartition, reason: str) -> None:
-        """Leave it out for a while, at each failure longer; news from the feed ends that."""
+        """Leave a partition out for a while, longer with each failure; news from the feed ends
+        that.
+        """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay_ms = round(self._backoff.delay_ms(failures, self._dice()))
         self._plan.back_off(key, InstantMs(self._clock.now_ms() + delay_ms))

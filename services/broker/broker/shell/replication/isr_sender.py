@@ -1,5 +1,5 @@
-"""IsrSender: takes what leaders propose to the controller, one request in flight, and brings back
-what was agreed.
+"""IsrSender: sends the leaders' ISR proposals to the controller, one request at a time, and applies
+the answers.
 """
 
 import asyncio
@@ -62,7 +62,9 @@ class IsrSender:
         self._proposed = asyncio.Event()
 
     def consider(self, hosted: HostedPartition) -> None:
-        """A follower of this partition moved, or time has: propose what follows from that."""
+        """Propose a change of the ISR if one follows from the progress of a follower, or from
+        time.
+        """
         now = self._clock.now_ms()
         proposal = hosted.partition.propose(now, self._live.epochs, self._lag_ms)
         if proposal is not None:
@@ -76,7 +78,7 @@ class IsrSender:
             tasks.create_task(self._send(), name="isr-send")
 
     async def _look(self) -> None:
-        """A follower that is silent moves nothing: only time tells."""
+        """Look periodically: a silent follower causes no event."""
         pause_s = max(LOOK_MS_MIN, self._lag_ms // 2) / 1_000
         while True:
             await asyncio.sleep(pause_s)
@@ -86,7 +88,7 @@ class IsrSender:
                     self.consider(hosted)
 
     async def _send(self) -> None:
-        """One request in flight; whatever is proposed meanwhile goes into the next one."""
+        """Send one request at a time; what is proposed meanwhile goes into the next one."""
         clock = self._clock
         while True:
             self._proposed.clear()
@@ -102,7 +104,9 @@ class IsrSender:
                 continue
 
     async def _ask(self, proposals: tuple[IsrProposal, ...]) -> None:
-        """Without an answer every proposal stays pending: it may have been agreed."""
+        """Send proposals. Without an answer every proposal stays pending: it may have been
+        agreed.
+        """
         request = _write(self._registration, proposals)
         try:
             answer = await self._controller.alter_partitions(request, CALL_TIMEOUT_S)
@@ -113,7 +117,7 @@ class IsrSender:
         if answer.error_code != ErrorCode.NONE:
             self._refused(proposals, answer)
             return
-        # Not ahead of the feed: what the state rests on (min.insync.replicas, say) is told there.
+        # Not ahead of the feed, which has what the state depends on (such as min.insync.replicas).
         position = read_position(answer.position)
         if not await self._metadata.wait_for(position, FEED_WAIT_MS / 1_000):
             log.warning("ISR proposals answered ahead of the feed")
@@ -132,14 +136,16 @@ class IsrSender:
         self._proposals.failed(self._clock.now_ms(), self._dice())
 
     def _is_pending(self, proposal: IsrProposal) -> bool:
-        """Still not known to be agreed or refused."""
+        """True if the proposal is not yet known to be agreed or refused."""
         hosted = self._table.by_id.get((proposal.topic_id, proposal.partition))
         return hosted is not None and hosted.partition.pending == proposal
 
     def _refused(
         self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse
     ) -> None:
-        """The request as a whole was: we are not who we say, or not yet."""
+        """Handle a refusal of the whole request: this broker is not registered as it states, or not
+        yet.
+        """
         log.warning(
             "ISR proposals refused",
             extra=fields(code=read_error_code(answer.error_code).name, reason=answer.error_message),
@@ -148,7 +154,9 @@ class IsrSender:
         self._failed()
 
     def _take(self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse) -> None:
-        """Tell every partition what became of its proposal; wake what that releases."""
+        """Pass the controller's answers to the partitions, and wake the requests that they
+        release.
+        """
         answered = {(one.topic_id, one.partition): one for one in answer.partitions}
         for proposal in proposals:
             key = (proposal.topic_id, proposal.partition)

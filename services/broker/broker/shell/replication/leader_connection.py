@@ -1,4 +1,4 @@
-"""One TCP connection to a leader: requests out, answers into one buffer that is used again."""
+"""LeaderConnection: one TCP connection to a leader, with one buffer for all answers."""
 
 import asyncio
 import socket
@@ -18,12 +18,12 @@ LENGTH_BYTES: Final = 4
 BUFFER_BYTES_FIRST: Final = 256 * 1024
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
 WAKE_BYTES_MAX: Final = 512 * 1024
-"""Of a large answer so much is waited for at a time: a wake costs as much as copying 100 KB."""
+"""Bytes of a large answer that are waited for at a time: a wake costs as much as copying 100 KB."""
 WAKE_BYTES_WORTH: Final = 64 * 1024
 
 
 class Connect(Protocol):
-    """How a leader is reached: ``LeaderConnection.open``, but where there is no network."""
+    """Connects to a leader: ``LeaderConnection.open``, except in the simulator."""
 
     async def __call__(
         self, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
@@ -32,7 +32,7 @@ class Connect(Protocol):
 
 
 class LeaderConnection:
-    """Raises OSError and ConnectionError as sockets do."""
+    """One connection. Raises OSError and ConnectionError as sockets do."""
 
     def __init__(self, sock: socket.socket, *, client_id: str, answer_bytes_max: int) -> None:
         self._socket = sock
@@ -62,11 +62,13 @@ class LeaderConnection:
         return cls(sock, client_id=client_id, answer_bytes_max=answer_bytes_max)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the socket."""
         self._socket.close()
 
     async def fetch(self, request: FetchRequest, timeout_s: float) -> FetchResponse:
-        """Ask and wait. Records are views into a buffer that the next call overwrites."""
+        """Send a fetch and wait for the answer. Records are views into a buffer that the next call
+        overwrites.
+        """
         async with asyncio.timeout(timeout_s):
             await self._send(request)
             return await self._receive()
@@ -105,5 +107,5 @@ class LeaderConnection:
             self._wake_at(1)
 
     def _wake_at(self, size_bytes: int) -> None:
-        """Call the socket readable once it has so many bytes (or its end)."""
+        """Report the socket as readable once it has this many bytes (or its end)."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)

@@ -1,7 +1,8 @@
-"""Who follows whom: one fetcher for each leader and flush kind, over what this broker follows.
+"""ReplicationManager: one fetcher for each leader and flush kind, over everything that this broker
+follows.
 
-Partitions with flush=group have a connection of their own: it waits for their group-commit round
-before it fetches again, since only what is on disk counts (ADR 0013).
+Partitions with flush=group have a connection of their own. It waits for their group-commit round
+before it fetches again, since only synced records count (ADR 0013).
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from broker.shell.replication.leader_connection import Connect, LeaderConnection
 
 
 class FetcherKey(NamedTuple):
-    """Which connection."""
+    """Key of a connection."""
 
     leader: BrokerId
     flush_group: bool
@@ -36,7 +37,9 @@ class ReplicationManager:
         self._running: dict[FetcherKey, asyncio.Task[None]] = {}
 
     def apply(self, hosted: HostedPartition) -> None:
-        """Follow the partition's leader from where we are; stop where we follow nobody."""
+        """Follow the partition's leader from the present end; stop where there is none to
+        follow.
+        """
         partition = hosted.partition
         if partition.role is not Role.FOLLOWER:
             self.remove(hosted)
@@ -54,19 +57,21 @@ class ReplicationManager:
         fetcher.add(hosted)
 
     def remove(self, hosted: HostedPartition) -> None:
-        """Follow it no more."""
+        """Stop following a partition."""
         key = self._of.pop(_key(hosted), None)
         if key is not None:
             self._fetchers[key].remove(_key(hosted))
 
     def synced(self, hosted: HostedPartition) -> None:
-        """A flush round reached more of it: its leader is to hear of that."""
+        """Note that a flush round reached more of a partition: its leader is told with the next
+        fetch.
+        """
         key = self._of.get(_key(hosted))
         if key is not None:
             self._fetchers[key].synced(hosted)
 
     def brokers_changed(self, image: ClusterImage) -> None:
-        """A leader may be reached elsewhere, or be back."""
+        """Note that a leader may have another address, or be back."""
         for fetcher in self._fetchers.values():
             fetcher.leader_moved(image.brokers.get(fetcher.leader))
 

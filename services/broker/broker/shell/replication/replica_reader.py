@@ -1,5 +1,5 @@
-"""ReplicaReader: a follower's fetch at its leader. It says how far the follower is, and reads up to
-the end of the log.
+"""ReplicaReader: a follower's fetch at its leader, which reports the follower's progress and reads
+up to the end of the log.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _NO_ERROR = ErrorCode.NONE
 
 
 class Replica(NamedTuple):
-    """The follower that fetches. Its broker epoch is -1 where the request's version has none."""
+    """Follower that fetches. Its broker epoch is -1 if the request's version has none."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -59,8 +59,9 @@ class ReplicaReader:
         bytes_max: int,
         arrived_at: InstantMs | None = None,
     ) -> ReadOutcome:
-        """Slices from the follower's end on, committed or not; or where its log parted from ours.
-        ``arrived_at``: when the fetch came, at the first look at it; a later one takes no progress.
+        """Return slices from the follower's end on, committed or not, or the point where its log
+        diverges. ``arrived_at``: arrival of the fetch, at its first read only; later reads take no
+        progress.
         """
         partition = hosted.partition
         fetch = FollowerFetch(
@@ -101,7 +102,9 @@ class ReplicaReader:
         return outcome
 
     def take_progress(self, hosted: HostedPartition, fetch: FollowerFetch, now: InstantMs) -> None:
-        """The follower has all below its end. Wakes what the high watermark releases."""
+        """Take a follower's progress: it has everything below its end. Wakes the requests that the
+        high watermark releases.
+        """
         partition = hosted.partition
         before = partition.high_watermark
         gained_bytes = partition.follower_fetched(fetch, now)

@@ -1,8 +1,8 @@
-"""ReplicaReports: names replicas whose disk failed or lost bytes to the controller, until none of
+"""ReplicaReports: reports replicas whose disk failed or lost bytes to the controller, until none of
 them is in an ISR or an ELR.
 
-Everything follows from what is there at each look (the hosted partitions, the image), so that no
-finding is forgotten, whoever made it.
+Every report follows from the state at the time (hosted partitions and image), so that no finding is
+forgotten.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _STAYS: Final = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ReplicaReports:
-    """Of one broker."""
+    """Reports of one broker."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class ReplicaReports:
             tasks.create_task(self._check_suspects(), name="suspected-batches")
 
     async def settle(self, limit_ms: int) -> bool:
-        """Wait until this broker is registered and nothing is left to report, for so long at most;
-        whether that is so.
+        """Wait, for at most ``limit_ms``, until this broker is registered and nothing is left to
+        report. True if that was reached.
         """
         clock = self._clock
         due = clock.now_ms() + limit_ms
-        self._look()  # what storage has met a moment ago is to be reported as well
+        self._look()  # report what storage has just met as well
         while self._registration.broker_epoch < 0 or any(True for _ in self._unsound()):
             if clock.now_ms() >= due:
                 return False
@@ -92,7 +92,7 @@ class ReplicaReports:
         clock, trouble = self._clock, self._disks.trouble
         while True:
             self._look()
-            trouble.clear()  # what _look found is seen below
+            trouble.clear()  # findings of _look are seen below
             unsound = tuple(self._unsound()) if self._registration.broker_epoch >= 0 else ()
             request = self._reports.next_request(unsound, clock.now_ms())
             if request:
@@ -108,7 +108,7 @@ class ReplicaReports:
     # -- what is unsound
 
     def _look(self) -> None:
-        """Storage may have fenced a directory, or met damage, on any path."""
+        """Note directories that storage has fenced and damage that it has met, on any path."""
         for manager in self._disks.log_managers:
             if manager.failure is not None:
                 self._disks.fence_directory(manager, manager.failure)
@@ -117,7 +117,7 @@ class ReplicaReports:
                 self._hosting.note_unsound(hosted)
 
     def _unsound(self) -> Iterator[Unsound]:
-        """What the controller is still to hear of."""
+        """Yield the replicas that the controller has not heard of yet."""
         for hosted in self._table.by_name.values():
             since = hosted.unsound_since
             state = None if since is None else self._state(hosted)
@@ -183,7 +183,7 @@ class ReplicaReports:
     # -- what a follower could not use
 
     async def _check_suspects(self) -> None:
-        """A follower asked again for what it was sent: see whether that is what was written."""
+        """Check batches that a follower fetched twice: are the bytes what was written?"""
         suspects = self._suspects
         while True:
             await suspects.wait()

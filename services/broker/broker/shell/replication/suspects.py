@@ -1,5 +1,5 @@
-"""Suspects: batches that a follower asks for once more though it was sent them. The leader's own
-disk may not have kept them; what says so is their CRC.
+"""Suspects: batches that a follower fetches a second time. The leader's own disk may not have kept
+them; their CRC decides.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class Suspects:
         self._news = asyncio.Event()
 
     def add(self, hosted: HostedPartition, offset: int, found: LogRead) -> None:
-        """Have it checked, unless that offset was the last one to be, or too many wait."""
+        """Queue a read, unless that offset was the last one queued, or too many wait."""
         if hosted.checked_at == offset or len(self._waiting) >= SUSPECTS_MAX:
             return
         hosted.checked_at = offset
@@ -28,12 +28,12 @@ class Suspects:
         self._news.set()
 
     async def wait(self) -> None:
-        """Until one waits."""
+        """Wait until a read is queued."""
         while not self._waiting:
             self._news.clear()
             await self._news.wait()
 
     def take(self) -> tuple[HostedPartition, int, LogRead]:
-        """The one that waits longest."""
+        """Return the oldest read of the queue."""
         hosted, (offset, found) = self._waiting.popitem(last=False)
         return hosted, offset, found
