@@ -1,9 +1,9 @@
-"""One Kafka connection: frames parsed in place in one reused buffer, answers in request order,
-every resource bounded.
+"""Connection: one Kafka connection.
 
-Hot requests (Produce, Fetch, Metadata...) are answered inside ``buffer_updated``. What must wait
-takes a ``Reply``, a place in the order of answers; ``RequestOrder`` says which frames may be taken
-meanwhile. Reading stops while answers pile up or a whole frame must wait, and goes on afterwards.
+Frames are parsed in place in one reused buffer, answers are sent in request order, and every
+resource is bounded. Hot requests (Produce, Fetch, Metadata...) are answered inside
+``buffer_updated``. A request that must wait takes a ``Reply``, a place in the order of answers;
+``RequestOrder`` decides which frames may be taken meanwhile. Reading stops while answers pile up.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ FRAME_BYTES_MIN: Final = 8
 QUEUED_PARTS_MAX: Final = 512
 HELD_BYTES_UNCHECKED: Final = 64 * 1024
 TURN_BYTES_MAX: Final = 512 * 1024
-"""After so many bytes of one connection the loop looks at the others. Left alone it reads up to 32
-times from a socket that fills the buffer each time, and who was first is served at others' cost.
+"""Bytes of one connection after which the loop serves the others. Without the bound it reads up to
+32 times from a socket that fills the buffer each time.
 """
 SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
@@ -48,7 +48,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection."""
+    """Connection of one client."""
 
     __slots__ = (
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.order = RequestOrder()
         self.produce_prefix_bytes = 0
         self.repeated_produces: dict[bytes, RepeatedProduce] = {}
-        """What this client's usual Produce requests begin with, all of one length."""
+        """Produce requests that this client repeats, by their first bytes, all of one length."""
         self._transport: asyncio.Transport | None = None
         self._queue: SendQueue | TransportQueue | None = None
         self._buffer = bytearray(0)
@@ -80,17 +80,17 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[Reply] = deque()
         self._out: list[Part] = []
         self._out_files = False
-        self._held_bytes = 0  # of answers that the queue does not have yet
+        self._held_bytes = 0  # bytes of answers that the queue does not have yet
         self._processing = self._blocked = self._muted = self._starved = False
-        self._stopped = False  # a whole frame is there that may not be taken yet
-        self._turn_bytes = 0  # read since the loop last looked at other connections
+        self._stopped = False  # a whole frame that may not be taken yet
+        self._turn_bytes = 0  # read since the loop last served other connections
         self._resting = self._closed = False
         self._swept_bytes = 0
 
     # -- asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept, unless that is one connection too many."""
+        """Accept, unless a limit is reached."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.address, self.peer = str(peer[0]), f"{peer[0]}:{peer[1]}"
@@ -108,17 +108,17 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
 
     def pause_writing(self) -> None:
-        """The transport holds enough; nothing is written to it but with TLS."""
+        """Note that the transport holds enough; it is written to only with TLS."""
         if isinstance(self._queue, TransportQueue):
             self._queue.pause_writing()
 
     def resume_writing(self) -> None:
-        """The transport takes more."""
+        """Note that the transport takes more."""
         if isinstance(self._queue, TransportQueue):
             self._queue.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything that was held for this client."""
+        """Release everything that was held for this client."""
         self._closed = True
         if self._queue is not None:
             self._queue.close()
@@ -134,18 +134,20 @@ class Connection(asyncio.BufferedProtocol):
         self._view, self._buffer = memoryview(b""), bytearray(0)
 
     def eof_received(self) -> bool:
-        """The client sends no more; it is still answered, except by TLS, which closes both ways."""
+        """Keep answering a client that sends no more requests; TLS closes both directions."""
         self.ending = self.touched = True
         return not self.idle and not isinstance(self._queue, TransportQueue)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to receive: behind what is there; of a large frame no more than its rest."""
+        """Return the place for received bytes: after those there are, and of a large frame no more
+        than its rest.
+        """
         if self._frame_end:
             return self._view[self._end : min(self._frame_end, len(self._view))]
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Take received bytes."""
         self._end += nbytes
         self.touched = True
         if self._closed:
@@ -156,18 +158,18 @@ class Connection(asyncio.BufferedProtocol):
                 self._resting = True
                 self.listener.loop.call_soon(self._rested)
         else:
-            self._turn_bytes = 0  # the socket is empty: the loop goes on to the next
+            self._turn_bytes = 0  # the socket is empty: the loop serves the next connection
         self._process()
 
     def _rested(self) -> None:
-        """The others' turn is over."""
+        """Continue after the turn of the other connections."""
         self._resting, self._turn_bytes = False, 0
         self._update_reading()
 
     # -- frames
 
     def _process(self) -> None:
-        """Take every whole frame, send what was answered, make room for the next bytes."""
+        """Take every whole frame, send what was answered, and make room for the next bytes."""
         frames_left = True
         while frames_left:
             self._processing = True
@@ -183,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _take_frames(self) -> bool:
-        """True when it stopped before a whole frame, because too much was unanswered."""
+        """Take frames. Returns True if it stopped early, because too much was unanswered."""
         frame_bytes_max = self.listener.frame_bytes_max
         handle, order = self.listener.router.handle, self.order
         first = True
@@ -203,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
             if not order.is_open and not order.may_begin(view[start + 4] << 8 | view[start + 5]):
                 self._stopped = True
                 return True
-            # What was unsent before these frames is looked at once; what they add, as it grows.
+            # Bytes unsent before these frames are counted once; what the frames add, as it grows.
             if (
                 first
                 or self._replies
@@ -224,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _settle(self) -> None:
-        """No frame is begun: go back to the start of the buffer, and to its usual size when that
+        """Return to the start of the buffer when no frame is begun, and to its usual size if that
         suffices again.
         """
         self._frame_end = 0
@@ -243,13 +245,11 @@ class Connection(asyncio.BufferedProtocol):
             self._resize(BUFFER_BYTES_USUAL)
 
     def _prepare(self, frame_bytes: int) -> None:
-        """Room for the rest of a frame that has begun. A large frame's buffer grows as its bytes
-        come.
-        """
+        """Make room for the rest of a begun frame; a large buffer grows as its bytes arrive."""
         held = self._end - self._start
         room = len(self._view)
         if self._start and self._end == room < BUFFER_BYTES_USUAL:
-            # Frames come faster than they are read: with more room a read takes several.
+            # Frames arrive faster than they are read: with more room a read takes several.
             self._resize(min(room * 2, BUFFER_BYTES_USUAL))
             room = len(self._view)
         if frame_bytes > room and held * 2 >= room:
@@ -263,9 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resize(min(frame_bytes, len(self._view) * 4))
 
     def _resize(self, size: int) -> None:
-        """Another buffer with the same bytes in it; waits (and reads nothing) while there is no
-        room for it.
-        """
+        """Move the bytes to another buffer; reads nothing while there is no room for it."""
         old = len(self._buffer)
         if self._starved and size > old:
             return
@@ -284,20 +282,20 @@ class Connection(asyncio.BufferedProtocol):
         self._start, self._end = 0, len(held)
 
     def _fed(self) -> None:
-        """There may be room for a larger buffer now."""
+        """Try again to get a larger buffer."""
         if self._starved and not self._closed:
             self._starved = False
             self._process()
 
     def relax(self) -> None:
-        """Between two sweeps nothing came: give back what a silent client does not need."""
+        """Give back buffers that a client does not need if it sent nothing between two sweeps."""
         if self._start == self._end and len(self._buffer) > BUFFER_BYTES_MIN and not self._closed:
             self._start = self._end = self._frame_end = 0
             self._resize(BUFFER_BYTES_MIN)
 
     def put_back(self, parked: Parked) -> None:
-        """From a handler: nothing was done, as too many writes wait; this frame is taken again when
-        there is room for it. Until then the client is not read from.
+        """Put back a request that did nothing, as too many writes wait: it is taken again when
+        there is room, and nothing is read until then.
         """
         self._stopped = True
         parked.when_room(self._go_on)
@@ -308,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self._process()
 
     def append_ended(self) -> None:
-        """From a handler: what it had to append later is in the log, or refused."""
+        """Note that an append of a handler that came later is in the log, or refused."""
         self.order.append_ended()
         if self._stopped and not self._processing:
             self._go_on()
@@ -316,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- answers
 
     def answer(self, header: RequestHeader, body: bytes) -> None:
-        """Answer now, in order: the usual case is one piece and nobody waiting before it."""
+        """Answer now, in order: usually one piece, with no answer waiting before it."""
         tags = RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
         data = LENGTH_AND_ID.pack(4 + len(tags) + len(body), header.correlation_id) + tags + body
         self._held_bytes += len(data)
@@ -348,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.append(reply)
 
     def replied(self, reply: Reply) -> None:
-        """A later answer is there: send it, and those behind it that waited for it."""
+        """Send a later answer that has arrived, and those after it that waited for it."""
         if self._closed:
             return
         assert reply.parts is not None
@@ -388,23 +386,23 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing more can be sent."""
+        """True if nothing more can be sent."""
         return self._closed
 
     @property
     def idle(self) -> bool:
-        """Nothing asked is unanswered, nothing answered is unsent."""
+        """True if every request is answered, and every answer is sent."""
         return not self._replies and not self._out and (self._queue is None or self._queue.idle)
 
     @property
     def is_parked(self) -> bool:
-        """The next answer waits for bytes, a watermark or its deadline."""
+        """True if the next answer waits for bytes, a watermark or its deadline."""
         replies = self._replies
         return bool(replies) and replies[0].parts is None and replies[0].on_gone is not None
 
     def sweep(self) -> bool:
-        """Whether nothing moved since the last sweep and it is the client's turn: to ask, or to
-        read its answers.
+        """Return True if nothing moved since the last sweep and the client is to send or to
+        read.
         """
         queue = self._queue
         sent_bytes = 0 if queue is None else queue.sent_bytes
@@ -414,12 +412,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def begun_frame(self) -> memoryview | None:
-        """What there is of a frame that is not whole; None without one, or while not read from."""
+        """Size so far of a frame that is not whole; None without one, or while the connection is
+        not read from.
+        """
         is_read = not self._closed and not self._blocked
         return self._view[self._start : self._end] if is_read and self._start < self._end else None
 
     def _must_wait(self) -> bool:
-        """Too much is unanswered or unsent: take no further frame."""
+        """True if too much is unanswered or unsent: take no further frame."""
         queue = self._queue
         assert queue is not None
         return (
@@ -445,7 +445,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _drained(self) -> None:
-        """All answers are sent."""
+        """True if all answers are sent."""
         if self._closed or self._processing:
             return
         if self._blocked:
@@ -455,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener.drained(self)
 
     def mute(self, throttle_ms: int) -> None:
-        """Take no request for so long: how a quota is enforced."""
+        """Take no request for this long: enforces a quota."""
         if throttle_ms > 0 and not self._muted:
             self._muted = True
             self.listener.loop.call_later(throttle_ms / 1_000, self._unmute)
@@ -466,13 +466,13 @@ class Connection(asyncio.BufferedProtocol):
             self._process()
 
     def stop_reading(self) -> None:
-        """Draining: answer what was asked, take nothing new."""
+        """Drain: answer open requests, take no new ones."""
         self._muted = True
         self.ending = True
         self._update_reading()
 
     def close(self, reason: str) -> None:
-        """Cut the connection; idempotent. ``connection_lost`` follows."""
+        """Close the connection; idempotent. ``connection_lost`` follows."""
         if self._closed:
             return
         self._closed = True
@@ -481,12 +481,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(self._queue, TransportQueue):
             self._transport.pause_reading()
-            self._transport.close()  # what it holds of answers goes out first
+            self._transport.close()  # its answers are sent first
         else:
             self._transport.abort()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a slow handler in the listener's TaskGroup. What fails in it costs this connection
+        """Run a slow handler in the listener's TaskGroup; its failure costs this connection
         alone.
         """
         self.listener.start(self._guarded(work))

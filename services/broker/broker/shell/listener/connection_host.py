@@ -22,14 +22,14 @@ class HandlesFrames(Protocol[ConnectionT]):
     """The router of requests."""
 
     def handle(self, connection: ConnectionT, frame: memoryview) -> None:
-        """Take one frame to its handler. Never raises for what a client sent."""
+        """Handle one frame. Never raises for a client's mistake."""
 
     def served(self) -> list[ApiKey]:
-        """The APIs that have a handler and are for clients."""
+        """Return the APIs that have a handler and are for clients."""
 
 
 class ConnectionHost(Protocol[ConnectionT]):
-    """What a connection reads of its listener, and calls."""
+    """Attributes and calls of a listener that a connection uses."""
 
     name: str
     loop: asyncio.AbstractEventLoop
@@ -41,11 +41,11 @@ class ConnectionHost(Protocol[ConnectionT]):
 
     @property
     def router(self) -> HandlesFrames[ConnectionT]:
-        """The handler of every frame."""
+        """Router of every frame."""
 
     @property
     def parked(self) -> Parked:
-        """The requests that wait, of all connections."""
+        """Parked requests of all connections."""
 
     def admit(self, connection: ConnectionT) -> bool:
         """Count a new connection, unless a limit is reached."""
@@ -56,13 +56,13 @@ class ConnectionHost(Protocol[ConnectionT]):
         on_drained: Callable[[], None],
         on_broken: Callable[[str], None],
     ) -> SendQueue | TransportQueue:
-        """The way out for a connection's answers. Raises OSError without a descriptor."""
+        """Make the queue of a connection's answers. Raises OSError without a descriptor."""
 
     def drained(self, connection: ConnectionT) -> None:
-        """A connection has sent all its answers."""
+        """Note that a connection has sent all its answers."""
 
     def gone(self, connection: ConnectionT) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a slow handler to its end."""

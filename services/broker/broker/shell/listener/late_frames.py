@@ -1,8 +1,8 @@
-"""Frames that begin and do not come to an end.
+"""Deadline of frames that begin and are not completed.
 
 A connection that sends a byte now and then is never idle, and its half of a large frame keeps a
-buffer that others wait for: so a frame has a deadline, by its size. Time in which the broker does
-not read from the connection is not the client's.
+buffer that others wait for. So a frame has a deadline, by its size. Time in which the broker does
+not read from the connection is not counted.
 """
 
 import struct
@@ -16,8 +16,8 @@ _SEEN_FIRST_MS: Final = 1
 
 
 def is_late(connection: Connection, passed_ms: int, config: BrokerConfig) -> bool:
-    """Whether the frame that has begun should be whole by now; ``passed_ms`` since the last look.
-    The first look at a frame only notes it.
+    """True if the begun frame should be whole by now; ``passed_ms`` since the last look. The first
+    look at a frame only notes it.
     """
     begun = connection.begun_frame
     if begun is None:

@@ -1,5 +1,5 @@
-"""Bounds that all connections share: how many, how many from one address, and the bytes of their
-receive buffers.
+"""Bounds that all connections share: their number, the number from one address, and the bytes of
+their receive buffers.
 """
 
 from collections import deque
@@ -9,11 +9,11 @@ from broker.config import BrokerConfig
 
 
 class ConnectionLimits:
-    """Counts, and says no. A large frame that finds no room waits its turn with its connection not
-    read from.
+    """Counters of connections and buffers, and their bounds. A large frame that finds no room waits
+    its turn, and its connection is not read from.
 
-    One waiter at a time may exceed the bound, else connections that each hold half a frame would
-    wait for ever.
+    One waiter at a time may exceed the bound: otherwise connections that each hold half a frame
+    would wait for ever.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class ConnectionLimits:
 
     @property
     def contended(self) -> bool:
-        """Whether a frame waits for room: large buffers are given back between frames."""
+        """True if a frame waits for room: large buffers are given back between frames."""
         return bool(self._waiting)
 
     def admit(self, address: str) -> bool:
-        """Count one more connection from ``address``; False, and not counted, when that is one too
-        many.
+        """Count one more connection from ``address``. Returns False, and does not count it, if that
+        is one too many.
         """
         from_address = self._by_address.get(address, 0)
         if self.connections >= self.connections_max or from_address >= self.connections_per_ip_max:
@@ -45,7 +45,7 @@ class ConnectionLimits:
         return True
 
     def leave(self, address: str) -> None:
-        """An admitted connection is gone."""
+        """Count an admitted connection that is closed."""
         self.connections -= 1
         left = self._by_address[address] - 1
         if left:
@@ -54,8 +54,8 @@ class ConnectionLimits:
             del self._by_address[address]
 
     def reserve(self, owner: object, size_bytes: int, resume: Callable[[], None]) -> bool:
-        """Take ``size_bytes`` for a receive buffer. False: ``resume`` is called when it is worth
-        asking again.
+        """Take ``size_bytes`` for a receive buffer. Returns False if there is no room: ``resume``
+        is called when a retry is worthwhile.
         """
         if self.buffered_bytes + size_bytes > self.buffers_max_bytes:
             if self._overdrawn_by is not None and self._overdrawn_by is not owner:
@@ -66,7 +66,7 @@ class ConnectionLimits:
         return True
 
     def release(self, owner: object, size_bytes: int, *, gone: bool = False) -> None:
-        """Give bytes back; ``gone``: the connection is closed and waits no more."""
+        """Give bytes back; ``gone``: the connection is closed and no longer waits."""
         self.buffered_bytes -= size_bytes
         assert self.buffered_bytes >= 0, "released more than reserved"
         if self._overdrawn_by is owner and (gone or size_bytes):
@@ -79,7 +79,7 @@ class ConnectionLimits:
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """The bounds of one broker, as configured."""
+    """Return the bounds of one broker, as configured."""
     return ConnectionLimits(
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,

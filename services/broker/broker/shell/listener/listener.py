@@ -30,7 +30,9 @@ SWEEP_MS = 5_000
 BACKLOG = 1_024
 TLS_HANDSHAKE_S = 10
 TLS_SHUTDOWN_S = 5
-"""How long a client may take for either; then it is cut off."""
+"""Time that a client may take for the handshake and for the close of TLS; then it is
+disconnected.
+"""
 
 
 class KafkaListener:
@@ -76,12 +78,12 @@ class KafkaListener:
 
     @property
     def port(self) -> int:
-        """Where it really listens: with port 0 known once it is open."""
+        """Bound port: with port 0 available once the listener is open."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def open(self) -> None:
-        """Bind; connections wait in the backlog until ``accept``. Raises ServiceError when the
+        """Bind; connections wait in the backlog until ``accept``. Raises ServiceError if the
         address is taken.
         """
         try:
@@ -125,7 +127,7 @@ class KafkaListener:
                 await stop.wait()
                 await self._drain(drain_s)
             finally:
-                # Cut off, too: a frame that still came would find no group for its handler.
+                # A frame that still arrived would find no task group for its handler.
                 self._stopping = True
                 self._close_all()
             sweeper.cancel()
@@ -174,8 +176,8 @@ class KafkaListener:
         on_drained: Callable[[], None],
         on_broken: Callable[[str], None],
     ) -> SendQueue | TransportQueue:
-        """Where there is TLS, bytes go through the transport; else past it, by sendfile. Raises
-        OSError without a descriptor.
+        """Make the queue of a connection's answers. With TLS bytes go through the transport,
+        otherwise past it, by sendfile. Raises OSError without a descriptor.
         """
         loop, threads = self.loop, self.cold_readers
         if transport.get_extra_info("ssl_object") is not None:
@@ -198,24 +200,26 @@ class KafkaListener:
         )
 
     def _unreadable(self, file: File, failure: DiskError) -> None:
-        """Not from within the sending: it may answer a request that is just being woken."""
+        """Report a file later, not from within the sending: the report may answer a request that is
+        being woken.
+        """
         self.loop.call_soon(self._on_unreadable, file, failure)
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
         del self._connections[connection]
         self.limits.leave(connection.address)
         if not self._connections:
             self._quiet.set()
 
     def drained(self, connection: Connection) -> None:
-        """A connection has sent all its answers."""
+        """Note that a connection has sent all its answers."""
         if self._stopping and connection.idle:
             connection.close("stopping")
 
     async def _sweep(self) -> None:
         """Close connections that are silent (or do not read) for too long, that have left a long
-        poll behind or do not finish a frame, and take back large buffers of silent ones.
+        poll behind or do not complete a frame, and take back large buffers of silent ones.
         """
         config = self._config
         sweep_ms = min(SWEEP_MS, config.connections_max_idle_ms, config.frame_deadline_ms)

@@ -1,8 +1,8 @@
-"""Produce before version 3: refused in a form that those clients read.
+"""Produce before version 3: refused in a form that old clients can read.
 
-The versions are advertised, because librdkafka before 2.11.1 drops compression where they are not
-(KAFKA-18659); nobody who speaks record batches uses them. The answer's layout: v1 adds the throttle
-time, v2 the append time.
+The versions are advertised, because librdkafka before 2.11.1 drops compression without them
+(KAFKA-18659). No client that supports record batches uses them. Layout of the answer: v1 adds the
+throttle time, v2 the append time.
 """
 
 import struct
@@ -19,7 +19,7 @@ _NO_TRANSACTIONAL_ID: Final = b"\xff\xff"
 
 
 def refuse(body: memoryview, version: int) -> bytes | None:
-    """UNSUPPORTED_VERSION for every partition; None for acks=0, which has no answer. Raises
+    """Return UNSUPPORTED_VERSION for every partition; None for acks=0, which has no answer. Raises
     MalformedRequestError.
     """
     # Version 3 is version 2 with a transactional id before it.

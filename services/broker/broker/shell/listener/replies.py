@@ -1,4 +1,4 @@
-"""Answers of one Kafka connection: their pieces, and the places of those that come later."""
+"""Answers of one Kafka connection: their pieces, and the places of answers that come later."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from tidemark.kafka.headers import RequestHeader, response_header
 from tidemark.storage.disk import File
 
 Part = bytes | tuple[File, int, int]
-"""A piece of an answer: bytes, or (file, position, length)."""
+"""Piece of an answer: bytes, or (file, position, length)."""
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_AND_ID: Final = struct.Struct(">ii")
@@ -18,22 +18,22 @@ RESPONSE_TAGS: Final = {
     for key, versions in APIS.items()
     for version in range(versions.advertised_min, versions.max + 1)
 }
-"""What follows the correlation id: nothing, or an empty tag field."""
+"""Bytes after the correlation id: none, or an empty tag field."""
 
 
 class ReplyTarget(Protocol):
-    """The connection that a reply belongs to, as far as a reply uses it."""
+    """Connection of a reply, as far as a reply uses it."""
 
     def replied(self, reply: "Reply") -> None:
-        """The answer is complete; it is sent in its turn."""
+        """Note that the answer is complete; it is sent in its turn."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Reply:
-    """The place of one answer that comes later. ``send`` is called exactly once, or the connection
-    is gone.
+    """Place of one answer that comes later. ``send`` is called exactly once, unless the connection
+    is lost.
     """
 
     __slots__ = ("_connection", "_header", "on_gone", "parts")
@@ -43,7 +43,7 @@ class Reply:
         self._header = header
         self.parts: list[Part] | None = None
         self.on_gone: Callable[[], None] | None = None
-        """Called instead of an answer when the connection is lost: cancel what was parked."""
+        """Called instead of an answer when the connection is lost: cancels what was parked."""
 
     def send(self, body: Sequence[Part]) -> None:
         """Answer with the pieces of a body, without header; [] answers nothing (acks=0)."""
@@ -53,12 +53,12 @@ class Reply:
         self._connection.replied(self)
 
     def close(self) -> None:
-        """No answer: close the connection."""
+        """Close the connection instead of an answer."""
         self._connection.close("no answer can be given")
 
 
 def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
-    """A body's pieces with length and response header before them."""
+    """Return a body's pieces with length and response header before them."""
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     size = len(head)
     for part in body:
@@ -71,5 +71,5 @@ def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
 
 
 def bytes_in(parts: Sequence[Part]) -> int:
-    """What of these is in memory."""
+    """Return the number of bytes of these pieces that are in memory."""
     return sum(len(part) for part in parts if isinstance(part, bytes))

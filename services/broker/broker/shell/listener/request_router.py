@@ -1,8 +1,9 @@
-"""Which handler answers which API: the hot ones inline, the long tail as tasks over plain values.
+"""RequestRouter: calls the handler of each API: hot ones inline, the long tail as tasks over
+decoded requests.
 
-Nothing here decides about records: it reads the header, refuses versions we do not serve, and hands
-on. What cannot be read closes the connection, as it does in Kafka; a handler's bug answers
-UNKNOWN_SERVER_ERROR and is logged.
+The router reads the header and refuses versions that are not served; it does not look at records. A
+request that cannot be read closes the connection, as in Kafka. A handler that fails unexpectedly
+answers UNKNOWN_SERVER_ERROR and is logged.
 """
 
 import logging
@@ -25,10 +26,11 @@ from broker.shell.request_context import RequestContext
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Struct, RequestContext], Awaitable[Mapping[str, object]]]
-"""A long-tail API: decoded request in, the fields of its response out."""
+"""Handler of the long tail: from a decoded request to the fields of its response."""
 
 HotHandler = Callable[[Connection, RequestHeader, memoryview], None]
-"""A hot API: answers through the connection, now or later. The body is only valid until it returns.
+"""Handler of a hot API: answers through the connection, now or later. The body is valid only until
+it returns.
 """
 
 _VERSIONS: Final = {int(key): (one.served_min, one.max) for key, one in APIS.items()}
@@ -38,7 +40,7 @@ _OLD_PRODUCE_MAX: Final = APIS[ApiKey.PRODUCE].served_min - 1
 
 
 def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
-    """The context of one request."""
+    """Return the context of one request."""
     return RequestContext(
         connection.principal,
         header.client_id,
@@ -51,7 +53,7 @@ def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
 
 
 class _Asked(NamedTuple):
-    """A long-tail request under way; its body is kept for a typed error answer."""
+    """Request of the long tail under way; its body is kept for a typed error answer."""
 
     header: RequestHeader
     body: bytes
@@ -60,7 +62,7 @@ class _Asked(NamedTuple):
 
 
 class RequestRouter:
-    """The table from API to handler, for all listeners of a broker."""
+    """Table from API to handler, for all listeners of a broker."""
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class RequestRouter:
         assert not both, f"two handlers for one API: {both}"
 
     def served(self) -> list[ApiKey]:
-        """The APIs that have a handler and are for clients, in order: what ApiVersions may name."""
+        """Return the APIs that have a handler and are for clients, in order: those that ApiVersions
+        may name.
+        """
         keys = self._hot.keys() | self._long_tail.keys()
         return [key for key in ApiKey if int(key) in keys and key not in INTERNAL_APIS]
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
-        """Take one frame to its handler. Never raises for what a client sent."""
+        """Pass one frame to its handler. Never raises for a client's mistake."""
         try:
             header = connection.headers.read(frame)
             api_key, version = header.api_key, header.api_version
@@ -114,8 +118,8 @@ class RequestRouter:
         request: Struct,
         asked: "_Asked",
     ) -> None:
-        """One long-tail request, from values to answer. Its failure is its own: the broker serves
-        on.
+        """Run one request of the long tail, from values to answer. Its failure does not affect
+        other requests.
         """
         header, _, reply, context = asked
         with request_scope(context.request_id):
@@ -148,8 +152,8 @@ class RequestRouter:
     def _refuse_version(
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> None:
-        """UNSUPPORTED_VERSION where the API's answer has a place for it, else the connection
-        closes.
+        """Answer UNSUPPORTED_VERSION if the API's answer has a place for it, otherwise close the
+        connection.
         """
         if header.api_key == _API_VERSIONS and _API_VERSIONS in self._hot:
             self._hot[_API_VERSIONS](connection, header, frame[:0])

@@ -63,8 +63,8 @@ class ReplicationManager:
             self._fetchers[key].remove(_key(hosted))
 
     def synced(self, hosted: HostedPartition) -> None:
-        """Note that a flush round reached more of a partition: its leader is told with the next
-        fetch.
+        """Note that a flush round reached more of a partition: the next fetch reports it to the
+        leader.
         """
         key = self._of.get(_key(hosted))
         if key is not None:

@@ -117,7 +117,7 @@ class ReplicaReports:
                 self._hosting.note_unsound(hosted)
 
     def _unsound(self) -> Iterator[Unsound]:
-        """Yield the replicas that the controller has not heard of yet."""
+        """Yield the replicas that are still to be reported."""
         for hosted in self._table.by_name.values():
             since = hosted.unsound_since
             state = None if since is None else self._state(hosted)

@@ -1,5 +1,5 @@
-"""One Append stream: batches go into the log in the order in which they came, answers go out in the
-same order.
+"""AppendStream: one Append stream. Batches are appended in the order in which they arrive, and
+answered in the same order.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from broker.shell.transactions.verified_append import VerifiedAppend
 from broker.shell.wire_mapping import AppendCommand, read_append
 
 APPENDS_IN_FLIGHT_MAX: Final = 256
-"""Appends of one stream that are not answered yet; beyond it the stream is not read from."""
+"""Appends of one stream that are not answered yet; at this number reading from the stream stops."""
 
 COMMIT_WAIT_MS: Final = 30_000
-"""How long an append waits for the in-sync replicas where the client does not say."""
+"""Time that an append waits for the in-sync replicas if the client does not set one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class AppendParts:
 
 
 class PendingAnswer(NamedTuple):
-    """An append that is in the log or refused; with ``commit``, its answer waits for that."""
+    """Append that is in the log or refused; with ``commit``, its answer waits for that."""
 
     correlation_id: int
     outcome: AppendOutcome
@@ -58,7 +58,7 @@ class PendingAnswer(NamedTuple):
 
 
 class AppendStream:
-    """Two loops under one parent: one reads and appends, one answers."""
+    """One stream: two loops under one parent, one reads and appends, one answers."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AppendStream:
         self._room = asyncio.Semaphore(APPENDS_IN_FLIGHT_MAX)
 
     async def run(self) -> None:
-        """Serve until the client has sent all it wants and heard every answer, or is gone."""
+        """Serve until the client has ended its side and has all answers, or is gone."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._answer(), name="append-answers")
             loops.create_task(self._append(), name="append-requests")
@@ -88,7 +88,7 @@ class AppendStream:
             queued = self._pending.put_nowait(pending)
             assert queued, "the semaphore keeps room"
             if pending.throttle_ms:
-                await asyncio.sleep(pending.throttle_ms / 1_000)  # the stream's form of muting
+                await asyncio.sleep(pending.throttle_ms / 1_000)  # throttling as a stream can do it
         queued = self._pending.put_nowait(None)
         assert queued, "the end has a place of its own"
 
@@ -124,7 +124,7 @@ class AppendStream:
         return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed, commit)
 
     async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
-        """Into the log, in one go where no record must be looked at first."""
+        """Append batches, in one go if no record must be inspected first."""
         view = memoryview(command.batches)
         if not command.transactional_id and hosted.rule is None and not hosted.turns:
             return self._append_now(hosted, command, view)
@@ -137,8 +137,8 @@ class AppendStream:
             if last.error_code is not ErrorCode.NONE:
                 return last
             first = first or last
-            # A leader that is replaced and leads again may have lost what it had appended: one
-            # answer is for batches of one leader epoch.
+            # A leader that was replaced and leads again may have lost earlier appends: one answer
+            # covers batches of one leader epoch.
             command = command._replace(leader_epoch=hosted.partition.leader_epoch)
         if first is None or last is None or end < len(view):
             return self._append_now(hosted, command, view[end:])  # no whole batch: refused as such
@@ -147,7 +147,9 @@ class AppendStream:
     async def _write_one(
         self, hosted: HostedPartition, command: AppendCommand, batch: memoryview
     ) -> AppendOutcome:
-        """Once a worker, or the coordinator of its transaction, has seen it if that must be."""
+        """Append one batch, after a worker has inspected it or the coordinator has verified it, if
+        required.
+        """
         if command.transactional_id:
             return await VerifiedAppend(
                 self._parts.verifier,
@@ -174,7 +176,7 @@ class AppendStream:
     def _append_now(
         self, hosted: HostedPartition, command: AppendCommand, batches: memoryview
     ) -> AppendOutcome:
-        """The message's memory is immutable: the one copy made here is the one that is patched."""
+        """Append a copy of the message, whose memory is immutable. The copy is patched."""
         return self._parts.appender.append(
             hosted,
             memoryview(bytearray(batches)),
@@ -184,7 +186,7 @@ class AppendStream:
         )
 
     def _park(self, commit: CommitWait, command: AppendCommand) -> asyncio.Future[bool]:
-        """Parked before anything else may append."""
+        """Park the answer, before anything else may append."""
         committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer

@@ -1,6 +1,4 @@
-"""How many bytes may be in memory at once. Whoever asked first is served first, so that nobody
-starves.
-"""
+"""ByteBudget: bound of the bytes in memory. Requests are served in order, so that none starves."""
 
 import asyncio
 from collections import deque
@@ -9,10 +7,10 @@ from contextlib import asynccontextmanager
 
 
 class ByteBudget:
-    """Counts bytes in flight; who asks for more than is left waits.
+    """Count of bytes in flight; a request for more than is left waits.
 
-    Invariant: 0 <= in_flight_bytes <= bytes_max. Something larger than the whole budget counts as
-    all of it, so that it is served alone rather than never.
+    Invariant: 0 <= in_flight_bytes <= bytes_max. A request larger than the whole budget counts as
+    all of it: it is served alone rather than never.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -23,7 +21,7 @@ class ByteBudget:
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for room."""
+        """Number of requests that wait for room."""
         return sum(1 for _, turn in self._waiting if not turn.done())
 
     @asynccontextmanager
@@ -48,7 +46,7 @@ class ByteBudget:
             if turn.done() and not turn.cancelled():
                 self._give(size_bytes)  # granted and cancelled in the same round of the loop
             else:
-                self._grant()  # who stood behind may fit now
+                self._grant()  # the next one may fit now
             raise
 
     def _give(self, size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What a gRPC client must know before it can append or fetch: brokers, topics, a producer id.
+"""Metadata for gRPC clients: brokers, topics, a producer id.
 
 The same answers as Kafka's Metadata and InitProducerId give, with gRPC addresses.
 """
@@ -38,7 +38,7 @@ class Descriptions:
         self._producer_ids = producer_ids
 
     def describe_endpoints(self, caller: Caller) -> pb.DescribeEndpointsResponse:
-        """Every live broker, as advertised."""
+        """Describe every live broker, as advertised."""
         if not self._facts.authorizer.authorize(caller.principal, Operation.DESCRIBE, CLUSTER):
             return pb.DescribeEndpointsResponse(cluster_id=self._metadata.image.cluster_id)
         brokers = []
@@ -62,7 +62,9 @@ class Descriptions:
     async def describe_topics(
         self, caller: Caller, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
-        """The topics asked for, in their order, or all; created first where that is allowed."""
+        """Describe the requested topics, in their order, or all; created first where that is
+        allowed.
+        """
         refused: dict[str, ErrorCode] = {}
         if request.allow_auto_topic_creation:
             missing = self._auto_creation.to_create(caller.principal, request.topics)
@@ -80,7 +82,7 @@ class Descriptions:
     async def init_producer_id(
         self, caller: Caller, _request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
-        """A new producer id with epoch 0 (KIP-98)."""
+        """Return a new producer id with epoch 0 (KIP-98)."""
         if not self._facts.authorizer.authorize(
             caller.principal, Operation.IDEMPOTENT_WRITE, CLUSTER
         ):

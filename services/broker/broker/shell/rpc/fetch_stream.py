@@ -1,5 +1,5 @@
-"""One Fetch stream: pulls of several partitions wait side by side, those of one partition are
-answered in order.
+"""FetchStream: one Fetch stream. Pulls of several partitions wait in parallel; those of one
+partition are answered in order.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from broker.shell.wire_mapping import FetchCommand, read_fetch
 log = logging.getLogger(__name__)
 
 FETCHES_IN_FLIGHT_MAX: Final = 256
-"""Pulls of one stream that are not answered yet; beyond it the stream is not read from."""
+"""Pulls of one stream that are not answered yet; at this number reading from the stream stops."""
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most bytes of one answer, whatever is asked; a larger first batch still comes whole."""
+"""Most bytes of one answer, whatever is requested; a larger first batch still comes whole."""
 
 MESSAGE_ROOM_BYTES: Final = 64 * 1024 * 1024 - 64 * 1024
-"""What fits into one gRPC message beside its other fields."""
+"""Room for batches in one gRPC message, next to its other fields."""
 
 ABORTED_BYTES_MAX: Final = 24
-"""One aborted transaction in a message: two int64 with their tags."""
+"""Size of one aborted transaction in a message: two int64 with their tags."""
 
 PartitionKey = tuple[str, bytes, int]
 
@@ -52,7 +52,7 @@ class FetchStreamParts:
 
 
 class FetchStream:
-    """One task a pull, all under the stream's parent: when the client goes, they end."""
+    """One stream, with a task for each pull; the tasks end when the client goes."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FetchStream:
         self._last_of: dict[PartitionKey, asyncio.Future[None]] = {}
 
     async def run(self) -> None:
-        """Serve until the client has sent all it wants and heard every answer, or is gone."""
+        """Serve until the client has ended its side and has all answers, or is gone."""
         async with asyncio.TaskGroup() as pulls:
             while (request := await receive(self._context)) is not END_OF_STREAM:
                 await self._room.acquire()
@@ -80,8 +80,8 @@ class FetchStream:
     def _queue_up(
         self, request: partition_store_pb2.FetchRequest
     ) -> tuple[asyncio.Future[None] | None, asyncio.Future[None], PartitionKey]:
-        """A place behind the partition's last pull, and a future that is done when this one is
-        answered.
+        """Queue a pull after the partition's last one. Returns that pull's future, one that is done
+        when this pull is answered, and the key.
         """
         named = request.partition
         key = (named.topic, named.topic_id, named.partition)
@@ -114,7 +114,7 @@ class FetchStream:
             )
         finally:
             self._room.release()
-            if not answered.done():  # cancelling who waits for it cancels the future, too
+            if not answered.done():  # cancelling a waiter cancels the future as well
                 answered.set_result(None)
             if self._last_of.get(key) is answered:
                 del self._last_of[key]
@@ -140,15 +140,17 @@ class FetchStream:
             await self._send(hosted, command, length)
 
     async def _wait_readable(self, hosted: HostedPartition, command: FetchCommand) -> ReadOutcome:
-        """What is there once it is enough, or once the wait is over. Raises TidemarkError."""
+        """Return what is readable once it is enough, or once the wait has ended. Raises
+        TidemarkError.
+        """
         clock = self._parts.facts.clock
         enough = min(command.bytes_min, command.bytes_max)
         due = clock.now_ms() + command.wait_ms_max
         found = self._read(hosted, command)
         moved = True
         while moved and _length(found) < enough and (wait_ms := due - clock.now_ms()) > 0:
-            # What becomes readable by a marker is not what was appended: committed records are
-            # looked for at every move.
+            # A marker can make more readable than was appended: committed records are read again at
+            # every move.
             missing = 1 if command.read_committed else command.bytes_min - _length(found)
             moved = await self._parts.parked.wait_readable(
                 [hosted], bytes_missing=missing, wait_ms=wait_ms
@@ -183,8 +185,8 @@ class FetchStream:
         return found
 
     async def _send(self, hosted: HostedPartition, command: FetchCommand, length: int) -> None:
-        """Found again, because the log may have moved while the budgets were waited for; never more
-        than was counted.
+        """Read again and send: the log may have moved while the budgets were waited for. Never
+        sends more than was counted.
         """
         found = self._read(hosted, command, length)
         batches = b""
@@ -216,9 +218,7 @@ class FetchStream:
         try:
             return await read_checked(found.read, command.fetch_offset)
         except VoidSliceError:
-            return (
-                b""  # cut while it was read: nothing there any more, the next pull sees the new end
-            )
+            return b""  # truncated while it was read: the next pull finds the new end
         except DamagedBatchError as damage:
             self._parts.disks.found_damage(hosted, str(damage), damage.offset)
             raise TidemarkError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage

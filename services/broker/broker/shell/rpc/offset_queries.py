@@ -1,4 +1,4 @@
-"""ListOffsets over gRPC: the same look-ups as over Kafka's wire."""
+"""ListOffsets over gRPC: the same lookups as over Kafka's protocol."""
 
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2
@@ -27,7 +27,7 @@ class OffsetQueries:
         *,
         read_committed: bool = False,
     ) -> partition_store_pb2.ListOffsetsResponse.Answer:
-        """One offset, as a reader of that isolation level sees it, or why there is none."""
+        """Return one offset, as a reader of that isolation level sees it, or an error."""
         query = read_offset_query(asked)
         found = (
             FoundOffset(query)

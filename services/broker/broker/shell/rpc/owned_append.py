@@ -26,7 +26,7 @@ def append_owned(
     command: AppendCommand,
     principal: str,
 ) -> AppendOutcome:
-    """Batches of the shard's owner, or the record by which it becomes that."""
+    """Append batches of the shard's owner, or the record by which it becomes the owner."""
     if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
     if not facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):

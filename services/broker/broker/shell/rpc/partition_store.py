@@ -1,5 +1,5 @@
-"""PartitionStore: raw record batches in and out over gRPC, beside Kafka's listener and over the
-same partitions.
+"""PartitionStore: raw record batches over gRPC, in and out of the partitions that Kafka's listeners
+serve.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from broker.shell.rpc.streams import caller_of, until_gone
 SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
 
 BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024
-"""Bytes of batches that all gRPC streams together hold (grpc.bulk.bytes.in.flight.max): bulk over
+"""Bytes of batches that all gRPC streams together hold (grpc.bulk.bytes.in.flight.max). Bulk over
 gRPC costs several times what it costs over Kafka's listener, and must not take the loop or the
 memory from it.
 """
@@ -51,21 +51,21 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
     async def Append(  # noqa: N802 - the name in the proto
         self, _requests: AsyncIterator[partition_store_pb2.AppendRequest], context: Context
     ) -> None:
-        """Batches in, offsets out, in the order of the requests."""
+        """Append batches, and answer with offsets in the order of the requests."""
         stream = AppendStream(self._append, self.bytes_in_flight, caller_of(context), context)
         await until_gone(stream.run())
 
     async def Fetch(  # noqa: N802
         self, _requests: AsyncIterator[partition_store_pb2.FetchRequest], context: Context
     ) -> None:
-        """Each pull is answered once, when there is enough to read or its wait is over."""
+        """Answer each pull once, when there is enough to read or its wait has ended."""
         stream = FetchStream(self._fetch, self.bytes_in_flight, caller_of(context), context)
         await until_gone(stream.run())
 
     async def ListOffsets(  # noqa: N802
         self, request: partition_store_pb2.ListOffsetsRequest, context: Context
     ) -> partition_store_pb2.ListOffsetsResponse:
-        """Offsets by time or by mark, one answer for each query, in their order."""
+        """Return offsets by time or by mark, one answer for each query, in their order."""
         if len(request.queries) > OFFSET_QUERIES_MAX:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
@@ -82,24 +82,24 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
     async def DescribeEndpoints(  # noqa: N802
         self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context
     ) -> partition_store_pb2.DescribeEndpointsResponse:
-        """Where the live brokers are."""
+        """Describe the live brokers."""
         return self._descriptions.describe_endpoints(caller_of(context))
 
     async def DescribeTopics(  # noqa: N802
         self, request: partition_store_pb2.DescribeTopicsRequest, context: Context
     ) -> partition_store_pb2.DescribeTopicsResponse:
-        """Topics and who leads their partitions."""
+        """Describe topics and the leaders of their partitions."""
         return await self._descriptions.describe_topics(caller_of(context), request)
 
     async def InitProducerId(  # noqa: N802
         self, request: partition_store_pb2.InitProducerIdRequest, context: Context
     ) -> partition_store_pb2.InitProducerIdResponse:
-        """An idempotent producer's id."""
+        """Return an idempotent producer's id."""
         return await self._descriptions.init_producer_id(caller_of(context), request)
 
 
 def registration(service: PartitionStore) -> Callable[[Any], None]:
-    """What ``make_grpc_server`` calls to put the service on a server."""
+    """Return the function with which ``make_grpc_server`` registers the service."""
 
     def register(server: Any) -> None:
         add = partition_store_pb2_grpc.add_PartitionStoreServicer_to_server

@@ -1,5 +1,5 @@
-"""What the streams of PartitionStore share: who calls, the end of a stream, and the little of
-gRPC's context they use.
+"""Common parts of PartitionStore's streams: the caller, the end of a stream, and the part of gRPC's
+context that they use.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from tidemark.runtime.telemetry import REQUEST_ID
 END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""Everybody's principal until callers are authenticated; the name is Kafka's."""
+"""Principal of every caller until callers are authenticated; the name is Kafka's."""
 
 
 class PeerGoneError(Exception):
-    """The other end cancelled, its connection is gone, or our server has stopped: there is nobody
-    to answer.
+    """The peer cancelled, its connection is gone, or this server has stopped: no answer can be
+    sent.
     """
 
 
 class Caller(NamedTuple):
-    """Who is at the other end of a stream."""
+    """Client at the other end of a stream."""
 
     principal: str
     peer: str
@@ -30,24 +30,26 @@ class Caller(NamedTuple):
 
 
 class StreamContext(Protocol):
-    """Reads give END_OF_STREAM after the last request; a write waits until the peer takes more."""
+    """Stream of one RPC. Reads return END_OF_STREAM after the last request; a write waits until the
+    peer takes more.
+    """
 
     async def read(self) -> Any:
-        """The next request."""
+        """Return the next request."""
 
     async def write(self, message: Any) -> None:
         """Send one answer. At most one write at a time."""
 
 
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
-    """Who calls, from the RPC's context."""
+    """Return the caller, from the RPC's context."""
     return Caller(ANONYMOUS, context.peer(), REQUEST_ID.get())
 
 
 async def receive(context: StreamContext) -> Any:
-    """The next request, or END_OF_STREAM. Raises PeerGoneError.
+    """Return the next request, or END_OF_STREAM. Raises PeerGoneError.
 
-    A server that has stopped tells it to a handler that reads as an error of a private kind.
+    gRPC reports a stopped server to a reading handler as an error of a private kind.
     """
     try:
         return await context.read()
@@ -60,8 +62,8 @@ async def receive(context: StreamContext) -> Any:
 async def send(context: StreamContext, message: Any) -> None:
     """Write one answer. Raises PeerGoneError.
 
-    gRPC tells a write of a peer that went as an internal error, if it gets there before the handler
-    is cancelled.
+    gRPC reports a peer that is gone to a writing handler as an internal error, if the write comes
+    before the handler's cancellation.
     """
     try:
         await context.write(message)
@@ -70,7 +72,9 @@ async def send(context: StreamContext, message: Any) -> None:
 
 
 async def until_gone(run: Coroutine[Any, Any, None]) -> None:
-    """Run a stream to its end; a peer that went ends it as the cancellation does that follows."""
+    """Run a stream to its end. A peer that is gone ends it as the cancellation does that
+    follows.
+    """
     try:
         await run
     except* PeerGoneError:

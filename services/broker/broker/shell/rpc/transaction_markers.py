@@ -1,4 +1,6 @@
-"""TransactionMarkers: ends of transactions, from their coordinator (Kafka's WriteTxnMarkers)."""
+"""TransactionMarkers: markers that end transactions, from their coordinator (Kafka's
+WriteTxnMarkers).
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -74,7 +76,7 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
 
 
 def registration(service: TransactionMarkers) -> Callable[[Any], None]:
-    """What ``make_grpc_server`` calls to put the service on a server."""
+    """Return the function with which ``make_grpc_server`` registers the service."""
 
     def register(server: Any) -> None:
         add = txn_pb2_grpc.add_TransactionMarkersServicer_to_server

@@ -1,7 +1,8 @@
-"""TransactionCoordinator on every broker: each call goes on to the txn-coordinator that decides.
+"""TransactionRelay: the service TransactionCoordinator on every broker, which forwards each call to
+the txn-coordinator that decides.
 
-So native clients need to know brokers only. The answer is the coordinator's own; where there is
-none in time, it is the error that says so.
+Native clients therefore connect to brokers only. The answer is the coordinator's own, or an error
+if there is none in time.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,10 +36,10 @@ ResponseT = TypeVar("ResponseT")
 
 @dataclass(frozen=True, slots=True)
 class _Relayed:
-    """An RPC that the owner of one transactional id answers."""
+    """RPC that the owner of one transactional id answers."""
 
     kind: type[Any]
-    """Of the response."""
+    """Type of the response."""
     name_of: Callable[[Any], str]
     """Return the transactional id of a request. Raises TidemarkError."""
     topic: str | None = None
@@ -46,7 +47,7 @@ class _Relayed:
     refused: Mapping[str, int] = field(default_factory=dict)
     """Fields of a response that is an error."""
     check: Callable[["_Call", Any], None] | None = None
-    """Raises TidemarkError where the caller may not use something else that the request names."""
+    """Raises TidemarkError if the caller may not use something else that the request names."""
 
 
 def _transaction(request: Any) -> str:
@@ -90,15 +91,15 @@ RELAYED: Final[Mapping[str, _Relayed]] = {
     "FinishTransaction": _Relayed(pb.FinishTransactionResponse, _of_handle),
     "EnlistInBatch": _Relayed(pb.EnlistInBatchResponse, _sink, TRANSACTION_STATE, _NO_PRODUCER),
     "KeepBatchAlive": _Relayed(pb.KeepBatchAliveResponse, _of_handle),
-    # A batch that nobody wrote may be the sink's first.
+    # A batch that no task wrote may be the sink's first.
     "FinishBatch": _Relayed(pb.FinishBatchResponse, _sink, TRANSACTION_STATE),
     "ForgetSink": _Relayed(pb.ForgetSinkResponse, _sink, TRANSACTION_STATE),
 }
 
 
 class TransactionRelay:
-    """One broker's service. The caller is authorized here by its connection, and again by the
-    coordinator, which takes this broker's word for the principal.
+    """One broker's service. The broker authorizes the caller by its connection; the coordinator
+    authorizes it again, by the principal that the broker names.
     """
 
     def __init__(self, facts: BrokerFacts, txn: TxnRelay, internal_topics: InternalTopics) -> None:
@@ -130,7 +131,9 @@ class TransactionRelay:
     async def DescribeTransactions(  # noqa: N802 - the name in the proto
         self, request: pb.DescribeTransactionsRequest, context: Context
     ) -> pb.DescribeTransactionsResponse:
-        """Ids of any coordinators, in the order asked; each may have an error of its own."""
+        """Describe ids of any coordinators, in the order of the request; each may have an error of
+        its own.
+        """
         call = self._call(request, context)
         ids = list(dict.fromkeys(request.transactional_ids))
         permitted = [one for one in ids if call.may(Operation.DESCRIBE, one)]
@@ -146,7 +149,9 @@ class TransactionRelay:
     async def ListTransactions(  # noqa: N802
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
-        """Of every coordinator, unlike Kafka's: whoever asks any broker has them all."""
+        """List the transactions of every coordinator. Unlike Kafka's ListTransactions, any broker
+        has them all.
+        """
         call = self._call(request, context)
         try:
             merged = merge_listings(
@@ -165,7 +170,9 @@ class TransactionRelay:
 
 
 class _Call:
-    """One call under way. Names the caller in ``request``, which goes on as it is otherwise."""
+    """One call under way. Names the caller in ``request``, which is forwarded otherwise
+    unchanged.
+    """
 
     def __init__(
         self,
@@ -195,7 +202,7 @@ class _Call:
         self.timeout_s = RELAY_TIMEOUT_S if left_s is None else min(left_s, RELAY_TIMEOUT_S)
 
     def may(self, operation: Operation, transactional_id: str) -> bool:
-        """Whether the caller may do this to the transactional id."""
+        """True if the caller may do this to the transactional id."""
         resource = transactional_id_resource(transactional_id)
         return self._authorizer.authorize(self._context.principal, operation, resource)
 
@@ -220,24 +227,24 @@ class _Call:
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"may not use {group_id!r}")
 
     async def ensure(self, topic: str) -> None:
-        """Make an internal topic if it is missing. Raises TidemarkError."""
+        """Create an internal topic if it does not exist. Raises TidemarkError."""
         missing = await self._internal_topics.ensure(self._context, topic)
         if missing is not None:
             raise missing
 
     async def relay(self, method: str, transactional_id: str, kind: type[ResponseT]) -> ResponseT:
-        """The coordinator's answer. Raises TidemarkError."""
+        """Return the coordinator's answer. Raises TidemarkError."""
         client = self._txn.client
         answer = await client.call(method, transactional_id, self._request, self.timeout_s)
         assert isinstance(answer, kind), answer
         return answer
 
     async def describe(self, ids: list[str]) -> list[pb.TransactionState]:
-        """Those ids; each with the error if there is no answer."""
+        """Describe these ids; each has the error if there is no answer."""
         if not ids:
             return []
         try:
-            # Without it there is nobody to say that an id is not known.
+            # Without the topic there is no coordinator to answer that an id is not known.
             await self.ensure(TRANSACTION_STATE)
             return await self._txn.client.describe(ids, self._request.caller, self.timeout_s)
         except TidemarkError as failure:
@@ -245,7 +252,7 @@ class _Call:
 
 
 def transactional_id_of(handle: str) -> str:
-    """Whose transaction a handle names. Raises TidemarkError INVALID_REQUEST."""
+    """Return the transactional id of a handle. Raises TidemarkError INVALID_REQUEST."""
     transactional_id = txn_handle.transactional_id_of(handle)
     if transactional_id is None:
         words = f"{handle!r} is no handle of a transaction"
@@ -258,7 +265,7 @@ def _error(failure: TidemarkError) -> dict[str, Any]:
 
 
 def registration(service: TransactionRelay) -> Callable[[Any], None]:
-    """What ``make_grpc_server`` calls to put the service on a server."""
+    """Return the function with which ``make_grpc_server`` registers the service."""
 
     def register(server: Any) -> None:
         add = txn_pb2_grpc.add_TransactionCoordinatorServicer_to_server

@@ -1,9 +1,9 @@
-"""Compaction and scrubbing: what rereads the log in the background. One partition at a time, at a
+"""Compaction and scrubbing: background loops that reread logs, one partition at a time, at a
 bounded rate.
 
-Compaction walks records in a niced process of its own and never stands in the way of the worker
-that produces wait for; the loop only plans and swaps the result in. Scrubbing reads whole batches
-in a thread and compares CRCs.
+Compaction walks records in a niced process of its own, apart from the workers that produce requests
+wait for; the loop only plans and swaps the result in. Scrubbing reads whole batches in a thread and
+compares CRCs.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SCRUB_PAUSE_MS: Final = 1_000
 
 
 class Cleaning:
-    """The loops that reread logs."""
+    """Loops that reread logs."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Cleaning:
         self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Start the loops that are configured; the caller cancels them."""
+        """Start the configured loops; the caller cancels them."""
         config = self._config
         loops = []
         if config.log_cleaner_enable:
@@ -86,20 +86,20 @@ class Cleaning:
     # -- compaction
 
     async def _clean(self) -> None:
-        """The dirtiest partition first; a pause when none is due, or a round was cut short."""
+        """Clean the dirtiest partition first; pause when none is due, or a round was cut short."""
         while True:
             due = self._dirtiest()
             if due is None or not await self._is_cleaned(*due):
                 await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1_000)
 
     async def _is_cleaned(self, hosted: HostedPartition, plan: CleaningPlan) -> bool:
-        """Clean one partition; whether the round came to its end."""
+        """Clean one partition. Returns True if the round was completed."""
         try:
             await self._clean_one(hosted, plan)
         except LogDamagedError as damage:
             self._disks.note_damage(hosted, damage)
         except (DiskError, FileNotFoundError, WorkerDiedError, JobTooLargeError) as failure:
-            # A partition that went meanwhile took its files along; that is no fault of the disk.
+            # A partition that was removed meanwhile took its files along: the disk is not at fault.
             if isinstance(failure, DiskError) and self._is_hosted(hosted):
                 self._disks.fence_directory(hosted.manager, failure)
             log.warning(
@@ -146,7 +146,9 @@ class Cleaning:
     def _first_timestamps(
         self, hosted: HostedPartition, segments: Sequence[SegmentView]
     ) -> Mapping[int, int]:
-        """Only max.compaction.lag.ms asks for them; each is read from its file once."""
+        """Return first timestamps of segments. Only max.compaction.lag.ms needs them; each is read
+        from its file once.
+        """
         if hosted.log.config.max_compaction_lag_ms == LONG_MAX:
             return {}
         known = self._known_first.setdefault(hosted, {})
@@ -161,13 +163,13 @@ class Cleaning:
                 known = checkpoint.read_offsets(manager.disk, CHECKPOINT_NAME)
             except CheckpointError as unreadable:
                 log.warning("checkpoint ignored", extra=fields(reason=str(unreadable)))
-                known = {}  # all of each log counts as dirty
+                known = {}  # every log counts as dirty
             self._cleaned_to[manager] = known
         return known
 
     def forget(self, manager: LogManager, topic_partition: TopicPartition) -> None:
-        """Called before a log is made: a recreated topic is not clean up to where the old one of
-        that name was.
+        """Forget how far a log was cleaned. Called before a log is created: a topic of that name
+        may have been deleted.
         """
         checkpoints = self._checkpoints(manager)
         if checkpoints.pop(topic_partition, None) is not None:
@@ -212,7 +214,9 @@ class Cleaning:
             )
 
     def _swap_in(self, hosted: HostedPartition, result: CleaningResult) -> bool:
-        """False when the partition went, or its segments changed, while it was being compacted."""
+        """Swap in the result. Returns False if the partition was removed, or its segments changed,
+        while it was compacted.
+        """
         sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
         if not self._is_hosted(hosted) or not is_current(result, sizes):
             for group in result.groups:
@@ -253,11 +257,13 @@ class Cleaning:
             await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
             return
         damage = scrubber.finished(task, outcome, self._clock.now_ms())
-        if damage is not None and task.segment in self._scrubbable():  # else it was cut meanwhile
+        if (
+            damage is not None and task.segment in self._scrubbable()
+        ):  # otherwise it was truncated meanwhile
             self._found(hosted, damage)
 
     def _scrubbable(self) -> Iterator[ScrubSegment]:
-        """Rolled segments, whole. The active one is checked once it is rolled."""
+        """Return rolled segments, whole. The active one is checked once it is rolled."""
         for topic_partition, hosted in tuple(self._table.by_name.items()):
             if hosted.manager.fenced is not None or hosted.log.damage is not None:
                 continue

@@ -1,7 +1,6 @@
-"""How the descriptors of one broker are divided: connections, open segments, and the rest.
+"""Budget of file descriptors of one broker: connections, open segments, and the rest.
 
-Held against the limit at start, so that the first to be refused is a connection that is one too
-many, and not a read of the log.
+Compared with the limit at the start, so that a connection is refused before a read of a log is.
 """
 
 import logging
@@ -17,23 +16,25 @@ from broker.storage.directory import OPEN_FILES_MAX
 log = logging.getLogger(__name__)
 
 DESCRIPTORS_A_CONNECTION: Final = 2
-"""The transport's, and the one that answers are sent by."""
+"""Descriptor of the transport, and the one for sending."""
 OTHER_DESCRIPTORS: Final = 256
 """Listeners, gRPC, ZooKeeper, replication, worker processes, cold reads, compaction and a spare."""
 SEGMENTS_SHARE: Final = 4
-"""Open segments have at most a quarter of what there is."""
+"""Open segments take at most a quarter of the descriptors."""
 CONNECTIONS_MIN: Final = 16
 
 
 class DescriptorBudget(NamedTuple):
-    """What may be open at a time."""
+    """Numbers that may be open at a time."""
 
     connections: int
     segments_a_directory: int
 
 
 def divide(config: BrokerConfig, limit: int) -> DescriptorBudget:
-    """The most that ``limit`` descriptors allow, up to what is configured. Raises ServiceError."""
+    """Return the largest numbers that ``limit`` descriptors allow, up to what is configured. Raises
+    ServiceError.
+    """
     directories = len(config.log_dirs)
     segments = min(OPEN_FILES_MAX, limit // SEGMENTS_SHARE // directories)
     left = limit - segments * directories - OTHER_DESCRIPTORS
@@ -48,14 +49,16 @@ def divide(config: BrokerConfig, limit: int) -> DescriptorBudget:
 
 
 def wanted(config: BrokerConfig) -> int:
-    """Descriptors with which nothing is made smaller."""
+    """Return the number of descriptors with which nothing is reduced."""
     own = OTHER_DESCRIPTORS + DESCRIPTORS_A_CONNECTION * config.max_connections
     directories = OPEN_FILES_MAX * len(config.log_dirs)
     return max(own + directories, directories * SEGMENTS_SHARE)
 
 
 def within(config: BrokerConfig, budget: DescriptorBudget) -> BrokerConfig:
-    """The configuration with as many connections as there may be; says so where that is fewer."""
+    """Return the configuration with as many connections as the budget allows, and log if that is
+    fewer.
+    """
     if budget.connections >= config.max_connections:
         return config
     log.warning(

@@ -1,5 +1,5 @@
-"""What a broker does unasked: flush rounds, checkpoints, retention, healing, expiry. Loops of the
-broker's TaskGroup.
+"""Maintenance: flush rounds, checkpoints, retention, healing, expiry. Loops of the broker's
+TaskGroup.
 
 Decisions and all changes of a log happen on the loop; threads only sync files.
 """
@@ -29,16 +29,18 @@ from broker.storage.log_manager import LogManager
 log = logging.getLogger(__name__)
 
 FLUSH_LOOK_MS = 1_000
-"""How often flush.ms and flush.messages are looked at; a look that finds nothing is cheap."""
+"""Interval of the look at flush.ms and flush.messages; a look that finds nothing is cheap."""
 HEAL_INTERVAL_MS = 1_000
 FAILED_REPORT_MS = 10_000
-"""How long the end of a broker without a usable directory waits for the controller's answer."""
+"""Time for which the end of a broker without a usable directory waits for the controller's
+answer.
+"""
 EXPIRY_INTERVAL_MS = 60_000
 EXPIRED_AT_ONCE = 200
 
 
 class Maintenance:
-    """The loops over one broker's log directories."""
+    """Loops over one broker's log directories."""
 
     def __init__(
         self,
@@ -62,14 +64,14 @@ class Maintenance:
         self._on_replica_synced = on_replica_synced
         self._hosting = hosting
         self._rounds = {manager: asyncio.Lock() for manager in disks.log_managers}
-        """A manager has one flush round at a time; the next waits for it."""
+        """A manager has one flush round at a time; the next one waits for it."""
         self._reports = reports
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every loop; the caller cancels them."""
         config, managers = self._config, self._disks.log_managers
         flush_ms = min(config.log_flush_interval_ms, FLUSH_LOOK_MS)
-        # A disk that hangs, as many do before they fail, holds up its own rounds alone.
+        # A disk that hangs, as many do before they fail, holds up only its own rounds.
         flushes = [self._flush_groups(one) for one in managers]
         flushes += [self._every(flush_ms, self._flush_all, (one,)) for one in managers]
         loops = [
@@ -109,7 +111,7 @@ class Maintenance:
     # -- flushing
 
     async def _flush_groups(self, manager: LogManager) -> None:
-        """Group commit: one round covers all that was written since the last one began."""
+        """Run rounds of group commit: each covers everything written since the last one began."""
         pause_s = self._config.log_flush_group_interval_ms / 1_000
         while True:
             await self._group_commits.wait(manager)
@@ -149,7 +151,7 @@ class Maintenance:
         manager.checkpoint(self._high_watermarks(manager))
 
     async def _tick(self, manager: LogManager) -> None:
-        """Retention, rolls, removals; then tell the partitions whose logs begin later."""
+        """Apply retention, rolls and removals, then note the partitions whose logs begin later."""
         manager.tick(self._clock.wall_ms(), self._high_watermarks(manager))
         self._tell_log_starts(manager)
 
@@ -168,7 +170,9 @@ class Maintenance:
     # -- healing
 
     async def _heal(self) -> None:
-        """A full disk that has space again serves on. Raises ServiceError when no disk is left."""
+        """Return a full disk that has space again to service. Raises ServiceError when no disk is
+        left.
+        """
         while True:
             await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
             await self._hosting.retry_due()
@@ -214,5 +218,5 @@ class Maintenance:
 
 
 def _is_noted(manager: LogManager) -> bool:
-    """Whether the next start knows that this directory has failed."""
+    """True if the failure of this directory is recorded for the next start."""
     return manager.failures.is_noted(manager.stamp.directory_id, manager.disk)
