@@ -329,7 +329,8 @@ def test_a_client_that_does_not_read_is_idle(tmp_path: Path) -> None:
         running_broker(tmp_path, {"t": 1}, connections_max_idle_ms=1_000) as broker,
         Wire(broker.port, timeout_s=0.3) as wire,
     ):
-        with contextlib.suppress(TimeoutError):
+        # On a slow machine the broker may close the connection before the client's sends block.
+        with contextlib.suppress(TimeoutError, ConnectionError):
             while True:
                 wire.send(ApiKey.METADATA, 12, b"\0\0\0\0")
         wait_for(lambda: broker.server.limits.connections == 0)
