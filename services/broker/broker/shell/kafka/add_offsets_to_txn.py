@@ -26,7 +26,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """The coordinator adds the partition that has the group's offsets: there must be one."""
+    """Add the partition of the group's offsets, which is created first if it does not exist."""
     refuse_unless_writer(facts, context, request.transactional_id)
     refuse_unless(facts, context, Operation.READ, request.group_id)
     missing = await internal_topics.ensure(context, CONSUMER_OFFSETS)

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): partitions become part of a transaction before they are written.
 
-Versions 0 to 3 are of clients, about one transactional id. From version 4 on the request is between
-brokers, about several (KIP-890): to verify that partitions are part of a transaction or, for
+Versions 0 to 3 are sent by clients, about one transactional id. From version 4 on brokers send the
+request, about several (KIP-890): to verify that partitions are part of a transaction or, for
 transactions v2, to add them.
 """
 
@@ -32,7 +32,7 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 async def handle(
     facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """All partitions of a transaction, or none of them."""
+    """Add all partitions to a transaction, or none of them."""
     if context.api_version >= BETWEEN_BROKERS_FROM:
         return await _handle_batched(facts, txn, request, context)
     producer = Producer(
@@ -49,7 +49,7 @@ async def handle(
 
 
 def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:
-    """Each once."""
+    """Return each named partition once."""
     named = (TopicPartition(topic.name, one) for topic in topics for one in topic.partitions)
     return list(dict.fromkeys(named))
 
@@ -60,7 +60,7 @@ def _refusals(
     transactional_id: str,
     partitions: list[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """What each is told where one may not be written; {} when all may."""
+    """Return the error of each partition if one of them may not be written; {} if all may."""
     if not may(facts, context, Operation.WRITE, transactional_id):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused = {
@@ -122,8 +122,9 @@ async def _handle_batched(
 
 
 async def _add(txn: TxnRelay, context: RequestContext, transaction: Struct) -> Outcomes:
-    """Who adds from version 4 on does it for a producer of transactions v2; who verifies says by
-    the version whether that producer knows TRANSACTION_ABORTABLE.
+    """Add or verify the partitions of one transaction. From version 4 on additions are for
+    producers of transactions v2; for verifications the version shows whether the producer supports
+    TRANSACTION_ABORTABLE.
     """
     verify_only = transaction.verify_only
     return await txn.add_partitions(

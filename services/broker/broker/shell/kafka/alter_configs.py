@@ -36,7 +36,7 @@ async def handle_incremental(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Change only what is named."""
+    """Change only the named keys."""
     return await _relay(facts, metadata, relay, groups, request, context, _incremental)
 
 
@@ -48,7 +48,7 @@ async def handle_replace(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Set what is named and forget every other override of the resource."""
+    """Set the named keys and remove every other override of the resource."""
     return await _relay(facts, metadata, relay, groups, request, context, _replacing)
 
 
@@ -61,8 +61,8 @@ async def _relay(
     context: RequestContext,
     read: ReadAlteration,
 ) -> dict[str, object]:
-    """One result for each resource, in the order of the request; a resource given twice is refused
-    once.
+    """Return one result for each resource, in the order of the request; a resource given twice is
+    refused once.
     """
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     answers: dict[tuple[int, str], AlterationResult] = {}
@@ -100,7 +100,7 @@ async def _relay(
 
 
 def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContext) -> None:
-    """Raises TidemarkError when the caller may not alter it, or nobody can."""
+    """Raises TidemarkError if the caller may not alter the resource, or it cannot be altered."""
     authorize = facts.authorizer.authorize
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
@@ -132,8 +132,8 @@ def _check_group(facts: BrokerFacts, name: str, context: RequestContext) -> None
 
 
 def _group_after(metadata: MetadataCache, alteration: ConfigAlteration) -> dict[str, str]:
-    """What the group would set. Its bounds and defaults are this broker's to know; whatever else is
-    wrong the controller says.
+    """Return the group's configuration after the change. This broker checks its bounds and
+    defaults, the controller everything else.
     """
     present = metadata.image.group_configs.get(alteration.resource_name, {})
     after = {} if alteration.replace_all else dict(present)
@@ -175,7 +175,7 @@ def _replacing(resource: Struct) -> ConfigAlteration:
 
 
 def _check_keys(resource: Struct, valued: list[Struct]) -> None:
-    """Raises TidemarkError when a key is named twice, or one of ``valued`` has no value."""
+    """Raises TidemarkError if a key is named twice, or one of ``valued`` has no value."""
     names = [one.name for one in resource.configs]
     if len(set(names)) != len(names):
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0 to 4: what is served here, and nothing else.
+"""ApiVersions (18), versions 0 to 4: the APIs that this broker serves.
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole table, so that
 the client can begin again (KIP-511). Features are named once they are implemented.
@@ -42,7 +42,7 @@ def handle(
     header: RequestHeader,
     body: memoryview,
 ) -> None:
-    """The table of this broker."""
+    """Answer with the table of this broker."""
     version = header.api_version
     table = [
         ApiVersion(int(key), APIS[key].advertised_min, APIS[key].max)
@@ -80,7 +80,7 @@ def finalized_features(*, verifies: bool) -> list[FinalizedFeature]:
 
 
 def features_epoch(position: FeedPosition) -> int:
-    """A number that rises with the metadata, over changes of the controller too: clients take
-    features only with a higher one than they have seen.
+    """Return a number that rises with the metadata, across changes of the controller: clients
+    accept features only with a higher one than they have seen.
     """
     return (max(position.controller_epoch, 0) << _VERSION_BITS) + max(position.version, 0)

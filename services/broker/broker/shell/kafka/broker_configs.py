@@ -1,8 +1,8 @@
-"""What is configured, from where: a broker's keys, a topic's and a group's, each with the settings
-that stand behind it.
+"""Configuration of brokers, topics and groups as it is shown: each key with its value and the
+settings that it overrides.
 
 Strongest first (Kafka's order): the topic's or group's own setting, this broker's dynamic one, the
-cluster-wide dynamic one, what the broker was started with, the default.
+cluster-wide dynamic one, the broker's setting at its start, the default.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfigKey
 from tidemark.runtime.service_config import ServiceConfig, dotted
 
 CLUSTER_WIDE: Final = ""
-"""The name under which dynamic configuration of all brokers is kept and described."""
+"""Name of the dynamic configuration of all brokers."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (DescribeConfigs' numbers)."""
+    """Origin of a value (DescribeConfigs' numbers)."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -38,7 +38,7 @@ _DYNAMIC: Final = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BRO
 
 
 class Setting(NamedTuple):
-    """One place that gives a value (DescribeConfigs: a synonym)."""
+    """One source of a value (DescribeConfigs: a synonym)."""
 
     name: str
     value: str | None
@@ -57,12 +57,12 @@ class ShownConfig(NamedTuple):
 
     @property
     def value(self) -> str | None:
-        """What is in force; a secret is never shown."""
+        """Value in force; a secret is never shown."""
         return None if self.is_sensitive else self.settings[0].value
 
     @property
     def source(self) -> ConfigSource:
-        """Where what is in force comes from."""
+        """Source of the value in force."""
         return self.settings[0].source
 
 
@@ -79,8 +79,7 @@ class BrokerKey(NamedTuple):
     is_sensitive: bool
 
 
-# DescribeConfigs' config types; secrets are recognised by their name, as a password is in every
-# service.
+# DescribeConfigs' config types; secrets are recognised by their name, as in every service.
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST, _PASSWORD = 1, 2, 3, 5, 6, 7, 9
 _TYPE_NUMBERS: Final[Mapping[object, int]] = {bool: _BOOLEAN, int: _LONG, float: _DOUBLE}
 
@@ -91,13 +90,13 @@ _THROTTLES: Final = frozenset(
     {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 )
 _ROUND_INTERVAL: Final = "log.flush.interval.ms"
-"""What a broker is started with here is the interval of its background rounds, not flush.ms."""
+"""This setting of a broker is the interval of its background rounds, not flush.ms."""
 
 
 @lru_cache(maxsize=4)
 def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
-    """Every key of a broker by name, sorted: what it is started with, and the defaults of topic
-    configuration.
+    """Return every key of a broker by name, sorted: its settings at the start, and the defaults of
+    topic configuration.
     """
     keys = {
         name: BrokerKey(
@@ -124,7 +123,7 @@ def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
 def broker_settings(
     key: BrokerKey, config: ServiceConfig, image: ClusterImage, broker_id: BrokerId
 ) -> tuple[Setting, ...]:
-    """All that is set for one key on one broker, strongest first; the last is its default."""
+    """Return all settings of one key on one broker, strongest first; the last is its default."""
     settings = []
     for resource, source in (
         (str(broker_id), ConfigSource.DYNAMIC_BROKER),
@@ -148,7 +147,7 @@ def topic_configs_shown(
     broker_id: BrokerId,
     overrides: Mapping[str, str],
 ) -> list[ShownConfig]:
-    """Every key of a topic that sets ``overrides``, sorted by name."""
+    """Return every key of a topic that sets ``overrides``, sorted by name."""
     keys = broker_keys(type(config))
     shown = []
     for name, key in sorted(TOPIC_CONFIG_KEYS.items()):
@@ -174,7 +173,7 @@ def group_configs_shown(
     broker_id: BrokerId,
     overrides: Mapping[str, str],
 ) -> list[ShownConfig]:
-    """Every key of a group that sets ``overrides``, sorted by name."""
+    """Return every key of a group that sets ``overrides``, sorted by name."""
     keys = broker_keys(type(config))
     shown = []
     for name, key in GROUP_CONFIG_KEYS.items():
@@ -192,7 +191,7 @@ def group_configs_shown(
 def broker_configs_shown(
     config: ServiceConfig, image: ClusterImage, broker_id: BrokerId
 ) -> list[ShownConfig]:
-    """Every key of this broker, sorted by name."""
+    """Return every key of this broker, sorted by name."""
     return [
         ShownConfig(
             key.name,
@@ -209,13 +208,15 @@ def broker_configs_shown(
 def cluster_configs_shown(
     config_class: type[ServiceConfig], image: ClusterImage
 ) -> list[ShownConfig]:
-    """What is set dynamically for all brokers; nothing else is shown of a broker without a name."""
+    """Return the dynamic settings of all brokers; nothing else is shown of a broker without a
+    name.
+    """
     keys = broker_keys(config_class)
     shown = []
     for name, value in sorted(image.broker_configs.get(CLUSTER_WIDE, {}).items()):
         key = keys.get(name)
         if key is None:
-            continue  # set by a newer release: this one cannot say what it is
+            continue  # set by a newer release, of an unknown type
         setting = Setting(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         shown.append(
             ShownConfig(
@@ -231,7 +232,7 @@ def cluster_configs_shown(
 
 
 def shown_text(value: object) -> str | None:
-    """A value as Kafka spells it: ``true``, ``a,b``, ``42``; None stays None."""
+    """Return a value in Kafka's notation: ``true``, ``a,b``, ``42``; None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -244,7 +245,7 @@ def shown_text(value: object) -> str | None:
 
 
 def _type_number_of(info: FieldInfo) -> int:
-    """A whole number whose bound fits 32 bits is Kafka's INT, any other its LONG."""
+    """Return the type of a whole number: Kafka's INT if its bound fits 32 bits, otherwise LONG."""
     number = _type_number(info.annotation)
     bounds = [bound for item in info.metadata if (bound := getattr(item, "le", None)) is not None]
     if number == _LONG and bounds and max(bounds) <= INT_MAX:
@@ -253,7 +254,7 @@ def _type_number_of(info: FieldInfo) -> int:
 
 
 def _type_number(annotation: Any) -> int:
-    """DescribeConfigs' type of a field; an optional one has the type of what it may hold."""
+    """Return DescribeConfigs' type of a field; an optional one has the type of its content."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _type_number(get_args(annotation)[0])

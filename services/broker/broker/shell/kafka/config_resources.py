@@ -1,6 +1,4 @@
-"""Kinds of things that have configuration, and ListConfigResources (74): which
-of them there are.
-"""
+"""Types of resources that have configuration, and ListConfigResources (74), which lists them."""
 
 from __future__ import annotations
 
@@ -32,16 +30,16 @@ LISTED: Final = (
     ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
-"""Client metrics have no configuration here, which an empty list says."""
+"""Client metrics have no configuration here: their list is empty."""
 
 TYPES_FROM: Final = 1
-"""The first version that names types; version 0 lists client metrics (KIP-1000)."""
+"""First version that names types; version 0 lists client metrics (KIP-1000)."""
 
 
 async def handle(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Names of resources, by type and then by name."""
+    """List the names of resources, by type and then by name."""
     if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
         return _answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
     asked = {ConfigResourceType.CLIENT_METRICS.value}

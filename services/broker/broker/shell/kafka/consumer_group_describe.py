@@ -29,7 +29,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each group; what goes wrong with one is its own."""
+    """Return one result for each group, each with an error of its own."""
     rows = []
     for group_id in dict.fromkeys(request.group_ids):
         fields = _fields(await _describe(facts, groups, group_id, context))

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat (68, KIP-848): join, stay in and leave a group; answered by the
-coordinator of the group, which is in the broker that leads its offsets partition.
+"""ConsumerGroupHeartbeat (68, KIP-848): join, stay in and leave a group. The group's coordinator,
+in the broker that leads its offsets partition, answers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from broker.shell.kafka.group_calls import Groups, ask, client_host, may
 from broker.shell.request_context import RequestContext
 
 CLIENTS_NAME_MEMBERS_FROM: Final = 1
-"""The first version whose clients choose their member id themselves (KIP-1082)."""
+"""First version whose clients choose their member id themselves (KIP-1082)."""
 
 
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One heartbeat of one member."""
+    """Handle one heartbeat of one member."""
     refused = _refusal(facts, request, context)
     if refused is not None:
         return _fields(refused)

@@ -29,7 +29,9 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """One result for each name, in the order of the request; a name given twice is refused once."""
+    """Return one result for each name, in the order of the request; a name given twice is refused
+    once.
+    """
     times = Counter(topic.name for topic in request.topics)
     answers: dict[str, TopicResult] = {}
     wanted: list[WiderTopic] = []
@@ -78,8 +80,8 @@ def _refusal(
 
 
 def _wider(metadata: MetadataCache, topic: Struct) -> WiderTopic:
-    """Kafka lists the replicas of the added partitions only; their numbers follow
-    those that exist.
+    """Return the change of one topic. Kafka's request lists only the replicas of the added
+    partitions, whose numbers follow those that exist.
     """
     existing = metadata.image.topics.get(topic.name)
     first = len(existing.partitions) if existing is not None else 0

@@ -32,7 +32,9 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """One result for each name, in the order of the request; a name given twice is refused once."""
+    """Return one result for each name, in the order of the request; a name given twice is refused
+    once.
+    """
     times = Counter(topic.name for topic in request.topics)
     answers: dict[str, TopicResult] = {}
     wanted: list[NewTopic] = []
@@ -62,7 +64,9 @@ async def handle(
 def _refusal(
     facts: BrokerFacts, topic: Struct, times: Counter[str], context: RequestContext
 ) -> TopicResult | None:
-    """What this broker itself refuses; all else is the controller's to judge."""
+    """Return the error if this broker itself refuses the topic; the controller checks everything
+    else.
+    """
 
     def refuse(error_code: ErrorCode, message: str) -> TopicResult:
         return TopicResult(topic.name, NO_TOPIC_ID, error_code, message)

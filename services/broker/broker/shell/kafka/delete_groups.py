@@ -1,4 +1,4 @@
-"""DeleteGroups (42): groups without members, and all their positions."""
+"""DeleteGroups (42): groups without members are deleted with all their offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each group, in the order of the request; a name given twice has one."""
+    """Return one result for each group, in the order of the request; a name given twice has one."""
     return {
         "results": [
             {

@@ -1,4 +1,6 @@
-"""DeleteRecords (21): moves a partition's log start forward; what is below is never read again."""
+"""DeleteRecords (21): moves a partition's log start forward; records below it are never read
+again.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """The low watermark of each partition named: the lowest log start among its live replicas, here
-    the leader's.
+    """Return the low watermark of each partition named: the lowest log start among its live
+    replicas, here the leader's.
     """
     return {
         "topics": [
@@ -92,7 +94,7 @@ def _delete(
     offset: int,
     context: RequestContext,
 ) -> Offset:
-    """The log start after it. Raises TidemarkError."""
+    """Delete records, and return the log start after that. Raises TidemarkError."""
     if not facts.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(topic)):
         raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     hosted = table.find(topic, NO_TOPIC_ID, partition) if topic else ErrorCode.INVALID_REQUEST

@@ -17,7 +17,7 @@ from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
 
 BY_REFERENCE_FROM: Final = 6
-"""The first version that names topics in a list of (name, id) rather than of names."""
+"""First version that names topics in a list of (name, id) rather than of names."""
 
 
 async def handle(
@@ -27,7 +27,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """One result for each topic named, in the order of the request."""
+    """Return one result for each topic named, in the order of the request."""
     named = _named(request, context.api_version)
     answers: dict[tuple[str | None, TopicId], TopicResult] = {}
     wanted: dict[tuple[str | None, TopicId], TopicRef] = {}
@@ -72,7 +72,9 @@ def _refusal(
     times: int,
     context: RequestContext,
 ) -> TopicResult | None:
-    """What this broker itself refuses; all else is the controller's to judge."""
+    """Return the error if this broker itself refuses the deletion; the controller checks everything
+    else.
+    """
 
     def refuse(error_code: ErrorCode, message: str) -> TopicResult:
         return TopicResult(name or "", topic_id, error_code, message)
@@ -89,7 +91,7 @@ def _refusal(
     if name is None:
         topic = metadata.image.topics_by_id.get(topic_id)
         if topic is None:
-            return None  # only the controller knows for certain that there is none
+            return None  # only the controller can tell that there is none
         guarded = topic.name
     else:
         guarded = name

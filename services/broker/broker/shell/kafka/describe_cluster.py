@@ -16,14 +16,14 @@ from broker.shell.request_context import RequestContext
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 FENCED_FROM: Final = 2
-"""The first version that can tell a fenced broker (KIP-1073)."""
+"""First version that can mark a broker as fenced (KIP-1073)."""
 
 
 async def handle(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Live brokers, and on request the fenced ones. The controller id names a broker that relays to
-    the controller.
+    """Describe live brokers, and on request the fenced ones. The controller id names a broker that
+    relays to the controller.
     """
     refused = _refusal(facts, request, context)
     if refused is not None:

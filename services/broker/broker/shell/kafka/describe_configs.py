@@ -28,7 +28,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each resource asked for; a mistake in one leaves the others answered."""
+    """Return one result for each resource; an error in one does not affect the others."""
     results = []
     for resource in request.resources:
         answer: dict[str, object] = {
@@ -58,7 +58,7 @@ async def handle(
 def _shown(
     facts: BrokerFacts, metadata: MetadataCache, resource: Struct, context: RequestContext
 ) -> list[ShownConfig]:
-    """Every key of one resource. Raises TidemarkError when there is no such resource here."""
+    """Return every key of one resource. Raises TidemarkError if there is no such resource here."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         return _topic_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.BROKER:
@@ -97,7 +97,7 @@ def _broker_shown(
     if name == CLUSTER_WIDE:
         return cluster_configs_shown(type(facts.config), metadata.image)
     if name != str(facts.broker_id):
-        # Only a broker itself knows what it was started with: clients ask each for its own.
+        # Clients ask each broker for the settings of its start.
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {facts.broker_id} or empty string,"
@@ -109,7 +109,9 @@ def _broker_shown(
 def _group_shown(
     facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
 ) -> list[ShownConfig]:
-    """Of any name: what a group sets is in force from its first member on."""
+    """Return the keys of a group of any name: its settings are in force from its first member
+    on.
+    """
     if not name:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     if not facts.authorizer.authorize(
@@ -121,7 +123,7 @@ def _group_shown(
 
 
 def _wanted(shown: Sequence[ShownConfig], names: Sequence[str] | None) -> Sequence[ShownConfig]:
-    """No names ask for all keys, as a null list does."""
+    """Return the keys asked for; all of them for an empty list, as for a null list."""
     if not names:
         return shown
     wanted = frozenset(names)

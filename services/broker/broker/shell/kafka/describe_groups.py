@@ -14,13 +14,13 @@ from broker.shell.kafka.group_calls import Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 NOT_FOUND_FROM: Final = 6
-"""Before, a group that does not exist was just Dead (KIP-1043)."""
+"""Up to this version a group that does not exist is shown as Dead (KIP-1043)."""
 
 
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each group; what goes wrong with one is its own."""
+    """Return one result for each group, each with an error of its own."""
     rows = []
     for group_id in dict.fromkeys(request.groups):
         reply = await _describe(facts, groups, group_id, context)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what each log directory holds, and how much room is left."""
+"""DescribeLogDirs (35): content of each log directory, and its free space."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """One result for each directory, with all partitions or those asked for; one that is fenced, or
-    could not be opened, says KAFKA_STORAGE_ERROR.
+    """Return one result for each directory, with all partitions or those named. A directory that is
+    fenced, or could not be opened, has KAFKA_STORAGE_ERROR.
     """
     if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
@@ -79,7 +79,9 @@ def _directory(
 
 
 def _partition(hosted: HostedPartition) -> dict[str, object]:
-    """``offset_lag``: how far a follower is behind the high watermark; 0 for a leader."""
+    """Describe one partition. ``offset_lag``: offsets that a follower is behind the high watermark;
+    0 for a leader.
+    """
     return {
         "partition_index": hosted.topic_partition.partition,
         "partition_size": hosted.log.size_bytes,
@@ -89,9 +91,9 @@ def _partition(hosted: HostedPartition) -> dict[str, object]:
 
 
 def _space(path: str) -> tuple[int, int]:
-    """Bytes of the device, and those that we may still fill."""
+    """Return the bytes of the device, and those that may still be written."""
     try:
         space = os.statvfs(path)
-    except OSError:  # the directory went away under us: the next write will say so
+    except OSError:  # the directory is gone: the next write fails
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize

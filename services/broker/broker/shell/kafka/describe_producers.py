@@ -1,7 +1,7 @@
 """DescribeProducers (61, KIP-664): the idempotent producers that a partition remembers.
 
-Any replica answers by its own log, as in Kafka: ``kafka-transactions.sh find-hanging --broker-id``
-asks a broker about all that it hosts.
+Any replica answers from its own log, as in Kafka: ``kafka-transactions.sh find-hanging
+--broker-id`` asks a broker about every partition that it hosts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, table: PartitionTable, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """For each partition what this broker's replica remembers."""
+    """Return for each partition the producers of this broker's replica."""
     return {
         "topics": [
             {

@@ -18,20 +18,20 @@ from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 
 PARTITIONS_MAX: Final = 2_000
-"""Partitions in one answer at most, whatever a client asks (Kafka:
+"""Most partitions in one answer, whatever a client requests (Kafka:
 max.request.partition.size.limit).
 """
 
 
 class Cursor(NamedTuple):
-    """The first partition of a page; topics are paged in the order of their names."""
+    """First partition of a page; topics are paged in the order of their names."""
 
     topic: str
     partition: int
 
 
 class TopicPage(NamedTuple):
-    """What of one topic is on the page: partitions [first, end)."""
+    """Part of one topic on the page: partitions [first, end)."""
 
     name: str
     first: int
@@ -41,7 +41,7 @@ class TopicPage(NamedTuple):
 async def handle(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One page; ``next_cursor`` says where the next one begins, and is null on the last."""
+    """Return one page; ``next_cursor`` is the beginning of the next one, and null on the last."""
     allowed, refused = _named(facts, metadata, request, context)
     cursor = None
     if request.cursor is not None:
@@ -50,7 +50,7 @@ async def handle(
     counts = {name: len(topic.partitions) for name, topic in metadata.image.topics.items()}
     pages, next_cursor = page(allowed, counts, cursor, partitions_max)
     topics = [_topic(facts, metadata, one, context) for one in pages]
-    if cursor is None:  # told once, on the first page
+    if cursor is None:  # reported once, on the first page
         topics += [_absent(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
     return {
         "topics": topics,
@@ -69,8 +69,8 @@ def page(
     """Cut one page of at most ``partitions_max`` partitions out of ``names`` (sorted) from
     ``cursor`` on.
 
-    A name without partitions (no such topic) is on the page with nothing of it. Also says where the
-    next page begins.
+    A name without partitions (no such topic) is on the page with nothing of it. Also returns the
+    beginning of the next page.
     """
     assert partitions_max > 0
     start = 0 if cursor is None else bisect.bisect_left(names, cursor.topic)
@@ -93,8 +93,8 @@ def page(
 def _named(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> tuple[list[str], list[str]]:
-    """Sorted names the caller may see, and those it named and may not; no names ask
-    for all topics.
+    """Return the sorted names that the caller may see, and those that it named and may not see; a
+    request without names is for all topics.
     """
     asked = {topic.name for topic in request.topics} or set(metadata.image.topics)
     may_see = {

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65, KIP-664): what the coordinators know of transactional ids."""
+"""DescribeTransactions (65, KIP-664): state of transactional ids, from their coordinators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from broker.shell.transactions.txn_relay import Described, TxnRelay
 async def handle(
     facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Each id by itself, in the order asked. Topics that the asker may not see are left out."""
+    """Return one result for each id, in the order of the request. Topics that the caller may not
+    see are left out.
+    """
     ids = list(dict.fromkeys(request.transactional_ids))
     permitted = [one for one in ids if may(facts, context, Operation.DESCRIBE, one)]
     described = await txn.describe(caller_of(context), permitted) if permitted else []

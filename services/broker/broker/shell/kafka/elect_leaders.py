@@ -21,7 +21,9 @@ UNCLEAN: Final = 1
 async def handle(
     facts: BrokerFacts, relay: ControllerRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each partition; asked for all, only those that are not as they should be."""
+    """Return one result for each partition; for a request about all, only partitions whose leader
+    is not the preferred one.
+    """
     if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     election_type = getattr(request, "election_type", PREFERRED) or PREFERRED

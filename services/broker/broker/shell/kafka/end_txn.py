@@ -1,4 +1,4 @@
-"""EndTxn (26): commit or abort. From version 5 on (transactions v2, KIP-890) the answer gives the
+"""EndTxn (26): commit or abort. From version 5 on (transactions v2, KIP-890) the answer has the
 producer id and epoch of the next transaction.
 """
 
@@ -21,7 +21,7 @@ TRANSACTIONS_V2_FROM: Final = 5
 async def handle(
     facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Answered once the outcome is durable; markers follow."""
+    """Answer once the outcome is durable; markers follow."""
     refuse_unless_writer(facts, context, request.transactional_id)
     ended = await txn.end(
         caller_of(context),

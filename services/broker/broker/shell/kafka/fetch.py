@@ -26,7 +26,7 @@ TOPIC_IDS_FROM: Final = 13
 def handle(
     parts: FetchParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
-    """Read now; answer now, or park until enough is there or the wait is over."""
+    """Read now; answer now, or park until there is enough or the wait has ended."""
     request = read_fetch_request(body, header.api_version)
     plan = _plan(parts, connection, header, request)
     if isinstance(plan, ErrorCode):
@@ -51,7 +51,9 @@ def handle(
 def _plan(
     parts: FetchParts, connection: Connection, header: RequestHeader, request: FetchRequest
 ) -> FetchPlan[FetchPartition] | ErrorCode:
-    """What to read, by the request and its session; an error answers the whole request."""
+    """Return the plan of what to read, by the request and its session; an error answers the whole
+    request.
+    """
     if request.replica_id >= 0 and not parts.facts.authorizer.authorize(
         connection.principal, Operation.CLUSTER_ACTION, CLUSTER
     ):

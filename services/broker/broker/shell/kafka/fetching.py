@@ -1,7 +1,4 @@
-"""One Fetch request on its way to its answer: read, perhaps wait, answer.
-
-As a consumer's: up to the high watermark.
-"""
+"""Fetch requests of consumers: read up to the high watermark, perhaps wait, answer."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -53,7 +50,7 @@ class FetchParts:
 
 
 class Read(NamedTuple):
-    """What one partition gave."""
+    """Result of one partition."""
 
     key: PartitionKey
     hosted: HostedPartition | None
@@ -62,8 +59,8 @@ class Read(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What partitions gave, without those that now rest in the session: ``size_bytes`` of records,
-    and whether any failed (or has news that must not wait).
+    """Results of partitions, without those that are now idle in the session: ``size_bytes`` of
+    records, and whether any failed (or has news that must not wait).
     """
 
     reads: list[Read]
@@ -92,12 +89,12 @@ class Fetch:
         self._plan = plan
 
     def first_read(self) -> Reads:
-        """What the request finds at its arrival."""
+        """Return what the request finds when it arrives."""
         return self.read()
 
     def read(self) -> Reads:
-        """Read every partition that must be looked at, in order, up to the request's bytes; the
-        first that has records always gives some.
+        """Read every partition that may have something new, in order, up to the request's bytes;
+        the first one with records always gives some.
         """
         parts, request, plan = self._parts, self._request, self._plan
         left = min(request.bytes_max, parts.facts.config.fetch_max_bytes)
@@ -115,8 +112,8 @@ class Fetch:
             outcome = self._read_one(hosted, want, max(0, min(want.bytes_max, left)))
             found = outcome.read
             if found is not None:
-                # Storage gives a first batch whole, however large; that is for the first partition
-                # with records alone.
+                # Storage returns a first batch whole, however large; that is for the first
+                # partition with records alone.
                 if size_bytes and found.length_bytes > left:
                     outcome = outcome._replace(read=None)
                 else:
@@ -141,8 +138,8 @@ class Fetch:
         cached: CachedPartition[FetchPartition],
         outcome: ReadOutcome,
     ) -> bool:
-        """Whether nothing can come of looking again before something has happened, after a read
-        without records and errors.
+        """True if the partition can stay idle until notified, after a read without records and
+        errors.
         """
         return cached.was_sent(outcome.high_watermark, outcome.log_start)
 
@@ -158,15 +155,17 @@ class Fetch:
         )
 
     def _watched(self, hosted: HostedPartition) -> Hashable:
-        """What moves when there is more to read."""
+        """Return the key that is notified when there is more to read."""
         return hosted
 
     def _waits_as(self) -> tuple[Hashable, ...]:
-        """What ends the wait besides bytes."""
+        """Return keys that end the wait besides bytes."""
         return ()
 
     def _allowed(self) -> Callable[[str, bytes], ErrorCode | None]:
-        """A question asked once for each topic, not once for each partition."""
+        """Return the authorization of a topic as a function that checks each topic once, not each
+        partition.
+        """
         known: dict[tuple[str, bytes], ErrorCode | None] = {}
         parts, principal = self._parts, self._connection.principal
 
@@ -188,7 +187,7 @@ class Fetch:
         return ask
 
     def park(self, reads: Reads) -> None:
-        """Wait for bytes. Without room to wait the answer goes out as it is."""
+        """Wait for bytes. Without room to wait the request is answered as it is."""
         connection = self._connection
         reply = connection.later(self._header)
         due = InstantMs(self._parts.facts.clock.now_ms() + self._request.wait_ms_max)
@@ -202,8 +201,8 @@ class Fetch:
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - what is there is answered either way
             reply.on_gone = None
-            # Not from inside the append that woke us: its own answer goes first, and a request that
-            # appends to several partitions wakes us once.
+            # Not from inside the append that woke the request: the append's own answer goes first,
+            # and a request that appends to several partitions wakes this one once.
             connection.listener.loop.call_soon(finish, fulfilled)
 
         def finish(fulfilled: bool) -> None:  # noqa: FBT001
@@ -222,7 +221,7 @@ class Fetch:
         waits_for += [self._watched(one.hosted) for one in reads.reads if one.hosted is not None]
         parked = parts.parked.park_fetch(
             waits_for,
-            # What becomes readable by a marker is not what was appended: look at every move.
+            # A marker can make more readable than was appended: look at every move.
             bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
             now=now,
             wait_ms=max(0, due - now),
@@ -236,12 +235,12 @@ class Fetch:
         reply.on_gone = lambda: parts.parked.cancel(waiting)
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
-        """Whether something moved, but too little became readable."""
+        """True if something moved, but too little became readable."""
         enough = reads.size_bytes >= self._request.bytes_min or reads.failed
         return not enough and self._parts.facts.clock.now_ms() < due
 
     def answer(self, reads: Reads) -> list[Part]:
-        """The response's pieces with the records' slices between them."""
+        """Return the response's pieces with the records' slices between them."""
         parts, version = self._parts, self._header.api_version
         session = self._plan.session
         topics: list[tuple[str, bytes, list[FetchPartitionResult]]] = []
@@ -316,8 +315,8 @@ class Fetch:
 
 
 def _weave(pieces: list[bytes], slices: list[tuple[Part, ...]]) -> list[Part]:
-    """Pieces and slices in the order of the wire; bytes without a slice between them become one
-    piece.
+    """Merge pieces and slices in the order of the wire; bytes without a slice between them become
+    one piece.
     """
     woven: list[Part] = []
     texts = [pieces[0]]

@@ -1,8 +1,8 @@
-"""FindCoordinator (10): who coordinates a group or a transaction.
+"""FindCoordinator (10): the coordinator of a group or a transaction.
 
-A group's is the broker that leads its partition of __consumer_offsets (E02). Transactions are the
-txn-coordinators', to whom every broker relays: any broker is named, by the id's hash, so that the
-clients of one id come to one broker.
+A group's coordinator is the broker that leads its partition of __consumer_offsets. Transactions
+belong to the txn-coordinators, to which every broker relays: a broker is named by the id's hash, so
+that the clients of one id use one broker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """One answer for each key."""
+    """Return one answer for each key."""
     if context.api_version >= BATCHED_FROM:
         keys = request.coordinator_keys
         found = await _coordinators(
@@ -88,8 +88,8 @@ def _coordinator(
         if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
             return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
         broker = broker_of_transactional_id(metadata, live, key)
-    # None that is fenced, as in Metadata: clients that gave the broker up for that would remember
-    # it as the coordinator again.
+    # Never a fenced broker, as in Metadata: a client that gave the broker up would take it as the
+    # coordinator again.
     endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
     if broker is None or endpoint is None:
         return _nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader at the moment; ask again.")
@@ -113,8 +113,8 @@ def _leader(metadata: MetadataCache, group_id: str) -> BrokerImage | None:
 def broker_of_transactional_id(
     metadata: MetadataCache, live: LiveBrokers, transactional_id: str
 ) -> BrokerImage | None:
-    """The broker that is named for a transactional id: any could serve it, but the clients of one
-    id come to one broker. None while no broker is live.
+    """Return the broker that is named for a transactional id: any could serve it, but all clients
+    of one id use one broker. None while no broker is live.
     """
     brokers = sorted(live.epochs)
     if not brokers:

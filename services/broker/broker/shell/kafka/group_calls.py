@@ -1,4 +1,4 @@
-"""What the handlers of group APIs have in common: whom they ask, what they refuse themselves."""
+"""Common parts of the handlers of group APIs: calls of the coordinator, authorization, topics."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Groups(Protocol):
     async def ask(
         self, group_id: str, request: GroupRequest, context: RequestContext
     ) -> GroupReply:
-        """Of the shard that has the group. Raises TidemarkError where that is not here, not loaded
-        yet, or does not answer.
+        """Return the reply of the group's shard. Raises TidemarkError if that is not here, not
+        loaded yet, or does not answer.
         """
         ...
 
     async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
-        """Of every shard here. Raises TidemarkError."""
+        """Return the replies of every shard here. Raises TidemarkError."""
         ...
 
 
 class NamedTopic(NamedTuple):
-    """A topic as the coordinator wants it; without an id it does not exist."""
+    """Topic for the coordinator; without an id it does not exist."""
 
     topic: str
     topic_id: TopicId
@@ -53,20 +53,20 @@ async def ask(
 
 
 def may(facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str) -> bool:
-    """Whether the asker may do this to the group."""
+    """True if the caller may do this to the group."""
     return facts.authorizer.authorize(context.principal, operation, group_resource(group_id))
 
 
 def refuse_unless(
     facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str
 ) -> None:
-    """Raises TidemarkError when the asker may not do this to the group."""
+    """Raises TidemarkError if the caller may not do this to the group."""
     if not may(facts, context, operation, group_id):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
 def refuse_error(error_code: ErrorCode) -> None:
-    """Raises TidemarkError for an error that stands for all that a request names."""
+    """Raises TidemarkError for an error of a whole request."""
     if error_code is not ErrorCode.NONE:
         raise TidemarkError(error_code, error_code.name)
 
@@ -87,19 +87,19 @@ class TopicChoice:
         self._operation = operation
 
     def by_id(self, topic_id: TopicId) -> NamedTopic | ErrorCode:
-        """A topic that exists and may be touched, or why not."""
+        """Return a topic that exists and is permitted, or an error."""
         topic = self._image.topics_by_id.get(topic_id)
         return ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self.permitted(topic.name)
 
     def by_name(self, name: str) -> NamedTopic | ErrorCode:
-        """A topic that exists and may be touched, or why not."""
+        """Return a topic that exists and is permitted, or an error."""
         found = self.permitted(name)
         if isinstance(found, NamedTopic) and found.topic_id == NO_TOPIC_ID:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return found
 
     def permitted(self, name: str) -> NamedTopic | ErrorCode:
-        """A topic that may be touched, whether it exists or not."""
+        """Return a topic that is permitted, whether it exists or not."""
         if not self._authorizer.authorize(self._principal, self._operation, topic_resource(name)):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self._image.topics.get(name)
@@ -107,5 +107,5 @@ class TopicChoice:
 
 
 def client_host(context: RequestContext) -> str:
-    """Where a member is, in the form of Kafka's tools: ``/10.0.0.7``."""
+    """Return the address of a member in the form of Kafka's tools: ``/10.0.0.7``."""
     return "/" + context.peer.rpartition(":")[0]

@@ -1,4 +1,6 @@
-"""Heartbeat (12): a member of the classic protocol is alive, and hears whether to join again."""
+"""Heartbeat (12): a member of the classic protocol is alive; the answer says whether to join
+again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One heartbeat."""
+    """Handle one heartbeat."""
     refuse_unless(facts, context, Operation.READ, request.group_id)
     asked = Heartbeat(
         group_id=request.group_id,

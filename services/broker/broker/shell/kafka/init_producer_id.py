@@ -33,7 +33,9 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Without a transactional id, what id the producer had before does not matter."""
+    """Return a producer id. Without a transactional id the producer's previous id does not
+    matter.
+    """
     refused = _refusal(facts, request, context)
     if refused is not None:
         granted = Granted(refused)

@@ -1,5 +1,5 @@
-"""JoinGroup (11): a member of the classic protocol wants to be in the next generation; answered
-when that begins.
+"""JoinGroup (11): a member of the classic protocol joins the next generation; answered when that
+begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.shell.request_context import RequestContext
 
 REBALANCE_TIMEOUT_FROM: Final = 1
 MEMBER_ID_REQUIRED_FROM: Final = 4
-"""A new dynamic member is told its id and joins again (KIP-394)."""
+"""From this version on a new dynamic member gets its id and joins again (KIP-394)."""
 NULL_PROTOCOL_FROM: Final = 7
 SKIPS_ASSIGNMENT_FROM: Final = 9
 """KIP-814."""
@@ -27,7 +27,7 @@ SKIPS_ASSIGNMENT_FROM: Final = 9
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """As long as the group waits for its members, this waits too."""
+    """Wait as long as the group waits for its members."""
     if not may(facts, context, Operation.READ, request.group_id):
         return _fields(JoinGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), context)
     asked = _join(request, context)

@@ -1,4 +1,6 @@
-"""Who leads instead (KIP-951): what an answer adds where this broker does not."""
+"""Hints of the current leader (KIP-951), for answers about partitions that this broker does not
+lead.
+"""
 
 from tidemark.kafka.primitives import NodeEndpoint
 from tidemark.model.errors import ErrorCode
@@ -11,7 +13,7 @@ HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 def current_leader(
     metadata: MetadataCache, topic: str, topic_id: bytes, partition: int
 ) -> tuple[int, int] | None:
-    """(leader id, leader epoch) as this broker's image has it."""
+    """Return (leader id, leader epoch) of this broker's image."""
     images = metadata.image
     known = images.topics.get(topic) if topic else images.topics_by_id.get(TopicId(topic_id))
     if known is None or not 0 <= partition < len(known.partitions):
@@ -21,7 +23,7 @@ def current_leader(
 
 
 def endpoints(metadata: MetadataCache, listener: str, leaders: set[int]) -> list[NodeEndpoint]:
-    """Where those leaders are reached through the listener that the client uses."""
+    """Return the addresses of those leaders on the listener that the client uses."""
     found = []
     for leader in sorted(leaders):
         broker = metadata.image.brokers.get(BrokerId(leader))

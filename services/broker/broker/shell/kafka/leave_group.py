@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members go without their sessions having to run out."""
+"""LeaveGroup (13): members leave before their sessions expire."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from broker.shell.kafka.group_calls import Groups, ask, refuse_unless
 from broker.shell.request_context import RequestContext
 
 SEVERAL_FROM: Final = 3
-"""From here on several members leave at once, static ones by instance id (KIP-345)."""
+"""From this version on several members leave at once, static ones by instance id (KIP-345)."""
 
 
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """A single member's error is that of the whole answer, as its client expects."""
+    """Remove members. A single member's error is that of the whole answer, as its client
+    expects.
+    """
     refuse_unless(facts, context, Operation.READ, request.group_id)
     several = context.api_version >= SEVERAL_FROM
     members = (

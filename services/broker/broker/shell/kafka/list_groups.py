@@ -15,7 +15,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Groups of all shards here that the asker may see, by name."""
+    """List the groups of all shards here that the caller may see, by name."""
     asked = ListGroups(tuple(request.states_filter), tuple(request.types_filter))
     found: list[ListedGroup] = []
     for reply in await groups.ask_all(asked):

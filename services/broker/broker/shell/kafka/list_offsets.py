@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 1 to 11: marks at once, times by way of a worker."""
+"""ListOffsets (2), versions 1 to 11: marks at once, times through a worker."""
 
 from collections import Counter
 from typing import Final
@@ -26,11 +26,11 @@ from broker.shell.partitions.table import PartitionTable
 
 NOT_AVAILABLE_FROM: Final = 5
 DEBUGGING_REPLICA: Final = -2
-"""Who asks as this replica id asks any replica about its own log."""
+"""With this replica id any replica answers about its own log."""
 
 Timed = tuple[list[ListOffsetsResult], int, HostedPartition, int]
-"""A question that must be looked up: where its answer goes (list, index), of which partition, and
-the time.
+"""Question that must be looked up: place of its answer (list, index), its partition, and the
+time.
 """
 
 
@@ -42,7 +42,7 @@ def handle(
     header: RequestHeader,
     body: memoryview,
 ) -> None:
-    """Answer now if every question is about a mark; else when the last is looked up."""
+    """Answer now if every question is about a mark, otherwise when the last one is looked up."""
     version = header.api_version
     request = read_list_offsets_request(body, version)
     topics: list[ListOffsetsTopicResult] = []
@@ -87,7 +87,7 @@ def handle(
 def _at_once(
     hosted: HostedPartition | ErrorCode, query: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> FoundOffset | None:
-    """The answer, or None when the log must be asked."""
+    """Return the answer, or None if the log must be read."""
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
     if request.replica_id == DEBUGGING_REPLICA:
@@ -105,5 +105,5 @@ def _at_once(
 def _result(version: int, partition: int, found: FoundOffset) -> ListOffsetsResult:
     error_code, offset, timestamp, leader_epoch = found
     if error_code is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
-        error_code = ErrorCode.LEADER_NOT_AVAILABLE  # retriable to older clients, too (KIP-207)
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE  # retriable for older clients as well (KIP-207)
     return ListOffsetsResult(partition, int(error_code), timestamp, offset, leader_epoch)

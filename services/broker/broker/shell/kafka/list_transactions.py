@@ -1,6 +1,6 @@
-"""ListTransactions (66, KIP-664): the transactional ids that FindCoordinator would send here.
+"""ListTransactions (66, KIP-664): the transactional ids whose FindCoordinator names this broker.
 
-Tools ask every broker and put the answers together, so each id is to be in one of them only.
+Tools ask every broker and merge the answers, so that each id must be in one of them only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """What the asker may not see is left out."""
+    """List transactions; those that the caller may not see are left out."""
     wanted = ListingFilter(
         tuple(request.state_filters),
         tuple(request.producer_id_filters),

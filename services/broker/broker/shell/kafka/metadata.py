@@ -1,7 +1,7 @@
-"""Metadata (3), versions 0 to 13: brokers as advertised on the client's listener, topics and who
-leads them.
+"""Metadata (3), versions 0 to 13: brokers as advertised on the client's listener, topics and their
+leaders.
 
-Any broker answers, from its own image. An unknown topic is created when both the client and this
+Any broker answers, from its own image. An unknown topic is created if both the client and this
 broker allow it.
 """
 
@@ -38,7 +38,7 @@ def handle(
     header: RequestHeader,
     body: memoryview,
 ) -> None:
-    """Answer from the image; through the controller first when topics are to be created."""
+    """Answer from the image; through the controller first if topics are to be created."""
     request = read_metadata_request(body, header.api_version)
     missing: list[str] = []
     if request.topics and request.allow_auto_topic_creation:
@@ -89,7 +89,7 @@ def _answer(
         MetadataResponse(
             brokers=brokers,
             cluster_id=image.cluster_id or None,
-            # Any live broker relays to the controller, so that this one is as good as another.
+            # Any live broker relays to the controller, this one as well as another.
             controller_id=facts.broker_id if facts.broker_id in reachable else -1,
             topics=topics,
             cluster_authorized_operations=operations,
@@ -118,7 +118,7 @@ class _Describer:
         return self._authorizer.authorize(self._principal, Operation.DESCRIBE, topic_resource(name))
 
     def query(self, query: MetadataQuery, refused: dict[str, ErrorCode]) -> MetadataTopic:
-        """One topic that was named, by name or by id."""
+        """Describe one topic that was named, by name or by id."""
         image = self._image
         if query.topic is None or (not query.topic and query.topic_id != NO_TOPIC_ID):
             found = image.topics_by_id.get(TopicId(query.topic_id))
@@ -137,7 +137,7 @@ class _Describer:
         return self.topic(found)
 
     def topic(self, topic: TopicImage) -> MetadataTopic:
-        """One topic that exists."""
+        """Describe one topic that exists."""
         operations = AUTHORIZED_OPERATIONS_OMITTED
         if self._with_operations:
             operations = self._authorizer.authorized_operations(

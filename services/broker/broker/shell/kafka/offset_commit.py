@@ -1,4 +1,4 @@
-"""OffsetCommit (8): a group has processed so far. By topic ids from version 10 on."""
+"""OffsetCommit (8): offsets up to which a group has processed. By topic ids from version 10 on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from broker.shell.kafka.group_calls import (
 from broker.shell.request_context import RequestContext
 
 NEW_ERRORS_FROM: Final = 9
-"""Clients before KIP-848 do not know the errors that it brought."""
+"""Clients of earlier versions do not support the errors of KIP-848."""
 TOPIC_IDS_FROM: Final = 10
 _OLD_ERRORS: Final = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
@@ -45,7 +45,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Topics that are refused here do not hold up the others."""
+    """Commit offsets; topics that are refused here do not hold up the others."""
     refuse_unless(facts, context, Operation.READ, request.group_id)
     chosen = choose_topics(
         facts, metadata, request.topics, context, by_id=context.api_version >= TOPIC_IDS_FROM
@@ -80,7 +80,7 @@ def choose_topics(
     *,
     by_id: bool,
 ) -> list[Chosen]:
-    """For each topic of a commit what is to be committed, or why nothing is."""
+    """Return for each topic the offsets to commit, or an error."""
     choice = TopicChoice(facts, metadata, context, Operation.READ)
     return [_choose(choice, topic, by_id=by_id) for topic in topics]
 
@@ -104,8 +104,8 @@ def _choose(choice: TopicChoice, topic: Struct, *, by_id: bool) -> Chosen:
 def topic_rows(
     topics: Iterable[Struct], chosen: Iterable[object], answers: Iterable[TopicErrors]
 ) -> list[dict[str, object]]:
-    """One row for each topic of the request, in its order; ``answers`` are of those that were
-    asked for.
+    """Return one row for each topic of the request, in its order; ``answers`` are those of the
+    topics that were committed.
     """
     rest = iter(answers)
     rows = []
@@ -123,5 +123,5 @@ def topic_rows(
 
 
 def topic_key(topic: Struct) -> dict[str, object]:
-    """How the request named the topic: the answer names it the same way."""
+    """Return the request's name or id of a topic: the answer uses the same."""
     return {key: getattr(topic, key) for key in ("name", "topic_id") if hasattr(topic, key)}

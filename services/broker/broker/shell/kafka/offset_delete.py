@@ -1,4 +1,4 @@
-"""OffsetDelete (47, KIP-496): a group's positions in topics that it does not read any more."""
+"""OffsetDelete (47, KIP-496): deletes a group's offsets in topics that it no longer reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Topics that are refused here do not hold up the others."""
+    """Delete offsets; topics that are refused here do not hold up the others."""
     refuse_unless(facts, context, Operation.DELETE, request.group_id)
     if not request.group_id:
         refuse_error(ErrorCode.INVALID_GROUP_ID)

@@ -1,4 +1,6 @@
-"""OffsetFetch (9): where groups are. Several groups from version 8 on, topic ids from 10 on."""
+"""OffsetFetch (9): committed offsets of groups. Several groups from version 8 on, topic ids from 10
+on.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """What goes wrong with one group is its own."""
+    """Return the offsets of each group, each with an error of its own."""
     if context.api_version < SEVERAL_FROM:
         group = Struct(
             group_id=request.group_id, topics=request.topics, member_id=None, member_epoch=-1
@@ -79,7 +81,7 @@ async def _group(
     request: Struct,
     context: RequestContext,
 ) -> list[dict[str, object]]:
-    """The topics of one group's answer. Raises TidemarkError."""
+    """Return the topics of one group's answer. Raises TidemarkError."""
     refuse_unless(facts, context, Operation.DESCRIBE, group.group_id)
     chosen = None if group.topics is None else _choose(facts, metadata, group.topics, context)
     asked = OffsetFetch(
@@ -119,7 +121,7 @@ def _choose(
 def _rows(
     topics: Iterable[Struct], chosen: Iterable[Chosen], fetched: Iterable[FetchedTopic]
 ) -> list[dict[str, object]]:
-    """One row for each topic asked for, in the order of the request."""
+    """Return one row for each topic asked for, in the order of the request."""
     rest = iter(fetched)
     rows = []
     for topic, choice in zip(topics, chosen, strict=True):
@@ -138,8 +140,8 @@ def _all_rows(
     fetched: Iterable[FetchedTopic],
     context: RequestContext,
 ) -> list[dict[str, object]]:
-    """One row for each topic in which the group is; those that its asker may not see are left out,
-    and so are those that do not exist any more where topics go by id.
+    """Return one row for each topic in which the group has offsets, without those that the caller
+    may not see and, by id, those that no longer exist.
     """
     choice = TopicChoice(facts, metadata, context, Operation.DESCRIBE)
     by_id = context.api_version >= TOPIC_IDS_FROM

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for clients that look for
-truncation (KIP-320), and for Kafka's way of a follower to (KIP-101).
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the end of an epoch, for clients that detect
+truncation (KIP-320), and for Kafka's followers (KIP-101).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, table: PartitionTable, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One answer for each partition asked."""
+    """Return one answer for each partition."""
     return {
         "topics": [
             {
@@ -54,7 +54,7 @@ def _answer(
 
 
 def _allowed(facts: BrokerFacts, topic: str, context: RequestContext) -> bool:
-    """A replica may act on the cluster, and then asks about every topic."""
+    """True if the caller may describe the topic, or act on the cluster as replicas do."""
     principal, authorize = context.principal, facts.authorizer.authorize
     return authorize(principal, Operation.DESCRIBE, topic_resource(topic)) or authorize(
         principal, Operation.CLUSTER_ACTION, CLUSTER

@@ -19,7 +19,7 @@ from broker.shell.wire_mapping import write_caller
 async def alter(
     facts: BrokerFacts, relay: ControllerRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """One result for each partition; null replicas cancel."""
+    """Return one result for each partition; null replicas cancel."""
     if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
         return _refused("responses")
     allow = getattr(request, "allow_replication_factor_change", True)
@@ -63,7 +63,7 @@ async def alter(
 async def list_ongoing(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """What moves, of the partitions named, or of all."""
+    """List the reassignments under way, of the partitions named, or of all."""
     if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
         return _refused("topics")
     wanted = None

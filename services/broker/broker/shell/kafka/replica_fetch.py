@@ -1,5 +1,5 @@
-"""A follower's Fetch: tells how far the follower is, reads up to the log's end, and waits for
-appends.
+"""Fetch requests of followers: report the follower's progress, read up to the log's end, and wait
+for appends.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,7 +19,7 @@ from broker.shell.replication.replica_reader import Replica
 
 
 class ReplicaFetch(Fetch):
-    """One follower's request. The follower may act on the cluster: topics are not asked about."""
+    """One follower's request. The follower may act on the cluster: topics are not authorized."""
 
     __slots__ = ("_arrived_at", "_replica")
     parked_as = FOLLOWER
@@ -37,8 +37,8 @@ class ReplicaFetch(Fetch):
         self._arrived_at: InstantMs | None = parts.facts.clock.now_ms()
 
     def first_read(self) -> Reads:
-        """Take what the follower has told, and read. A follower whose high watermark is old is
-        answered at once, records or not: it knows within one round trip.
+        """Take the follower's progress, and read. A follower whose high watermark is old is
+        answered at once, records or not: it learns the new one within one round trip.
         """
         reads = self.read()
         self._arrived_at = None

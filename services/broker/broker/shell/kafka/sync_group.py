@@ -1,4 +1,6 @@
-"""SyncGroup (14): a member asks for its assignment; the leader's request brings everybody's."""
+"""SyncGroup (14): a member asks for its assignment; the leader's request has those of all
+members.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from broker.shell.kafka.group_calls import Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 PROTOCOL_NAMED_FROM: Final = 5
-"""From here on a member says which protocol it thinks was chosen (KIP-559)."""
+"""From this version on a member names the protocol that it expects (KIP-559)."""
 
 
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Waits until the assignment is in the log."""
+    """Wait until the assignment is in the log."""
     if not may(facts, context, Operation.READ, request.group_id):
         return _fields(SyncGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     names_protocol = request.protocol_type is not None and request.protocol_name is not None

@@ -1,4 +1,6 @@
-"""What the handlers of transactional APIs have in common: who may, and what old clients know."""
+"""Common parts of the handlers of transactional APIs: authorization, and errors of older
+versions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from broker.shell.transactions.txn_relay import Producer
 def may(
     facts: BrokerFacts, context: RequestContext, operation: Operation, transactional_id: str
 ) -> bool:
-    """Whether the asker may do this to the transactional id."""
+    """True if the caller may do this to the transactional id."""
     resource = transactional_id_resource(transactional_id)
     return facts.authorizer.authorize(context.principal, operation, resource)
 
@@ -22,7 +24,7 @@ def may(
 def refuse_unless_writer(
     facts: BrokerFacts, context: RequestContext, transactional_id: str
 ) -> None:
-    """Raises TidemarkError when the asker may not write in its transactions."""
+    """Raises TidemarkError if the caller may not write in the id's transactions."""
     if not may(facts, context, Operation.WRITE, transactional_id):
         raise TidemarkError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Authorization failed."
@@ -30,12 +32,12 @@ def refuse_unless_writer(
 
 
 def producer_of(request: Struct) -> Producer:
-    """Who a request says that it is from."""
+    """Return the producer that a request names."""
     return Producer(request.transactional_id, request.producer_id, request.producer_epoch)
 
 
 def known_to(client_version: int, code: ErrorCode, fenced_known_from: int) -> ErrorCode:
-    """The code as this version of the API has it: PRODUCER_FENCED came late (KIP-588)."""
+    """Return the code for this version of the API: PRODUCER_FENCED was added late (KIP-588)."""
     if code is ErrorCode.PRODUCER_FENCED and client_version < fenced_known_from:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

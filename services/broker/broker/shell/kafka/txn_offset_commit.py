@@ -1,4 +1,6 @@
-"""TxnOffsetCommit (28): what a producer's transaction has consumed, to count when it commits."""
+"""TxnOffsetCommit (28): offsets that a producer's transaction has consumed, effective when it
+commits.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ from broker.shell.kafka.offset_commit import choose_topics, topic_rows
 from broker.shell.request_context import RequestContext
 
 LOADING_KNOWN_FROM: Final = 2
-"""Older clients take COORDINATOR_LOAD_IN_PROGRESS for fatal."""
+"""Older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal."""
 TRANSACTIONS_V2_FROM: Final = 5
+"""From this version on the request itself adds the partition of the offsets to the transaction
+(KIP-890).
+"""
 ABORTABLE_KNOWN_FROM: Final = 4
-"""From here on the coordinator's partition joins the transaction by this very request (KIP-890)."""
+"""From this version on clients support TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 async def handle(
@@ -29,7 +34,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Topics that are refused here do not hold up the others."""
+    """Commit offsets; topics that are refused here do not hold up the others."""
     transaction = transactional_id_resource(request.transactional_id)
     if not facts.authorizer.authorize(context.principal, Operation.WRITE, transaction):
         refuse_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (27): an administrator ends a transaction that hangs in partitions led here.
 
-Coordinators write theirs through TransactionMarkers (gRPC), and this is the same append.
+Coordinators send theirs through TransactionMarkers (gRPC); the append is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Every marker is appended before the first is waited for."""
+    """Append every marker before waiting for the first."""
     if not (
         _may(facts, context, Operation.ALTER) or _may(facts, context, Operation.CLUSTER_ACTION)
     ):
