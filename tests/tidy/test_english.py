@@ -26,7 +26,7 @@ LEFT: dict[str, int] = {
     "lib/tidemark/storage": 13,
     "services/broker/broker/core": 33,
     "services/broker/broker/core/groups": 0,
-    "services/broker/broker/shell": 219,
+    "services/broker/broker/shell": 11,
     "services/broker/broker/storage": 9,
     "services/controller/controller/__main__.py": 1,
     "services/controller/controller/core": 98,

@@ -1,7 +1,7 @@
 """DescribeProducers (61, KIP-664): the idempotent producers that a partition remembers.
 
 Any replica answers from its own log, as in Kafka: ``kafka-transactions.sh find-hanging
---broker-id`` asks a broker about every partition that it hosts.
+--broker-id`` sends one broker a request about every partition that it hosts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of the classic protocol is alive; the answer says whether to join
+"""Heartbeat (12): a member of the classic protocol is alive; the answer shows whether to join
 again.
 """
 

@@ -1,4 +1,6 @@
-"""ListGroups (16): the groups that this broker coordinates; a client asks every broker."""
+"""ListGroups (16): the groups that this broker coordinates; a client collects those of all
+brokers.
+"""
 
 from __future__ import annotations
 

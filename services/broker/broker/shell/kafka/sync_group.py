@@ -1,6 +1,4 @@
-"""SyncGroup (14): a member asks for its assignment; the leader's request has those of all
-members.
-"""
+"""SyncGroup (14): returns a member's assignment; the leader's request has those of all members."""
 
 from __future__ import annotations
 

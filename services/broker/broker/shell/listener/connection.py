@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._view, self._buffer = memoryview(b""), bytearray(0)
 
     def eof_received(self) -> bool:
-        """Keep answering a client that sends no more requests; TLS closes both directions."""
+        """Keep answering a client that has closed its side; TLS closes both directions."""
         self.ending = self.touched = True
         return not self.idle and not isinstance(self._queue, TransportQueue)
 

@@ -1,4 +1,4 @@
-"""What an append that is not committed yet waits for, and what it hears when that does not come."""
+"""CommitWait: an append that is not committed yet, and its outcome."""
 
 from typing import NamedTuple
 
@@ -17,22 +17,26 @@ class CommitWait(NamedTuple):
 
     @classmethod
     def of(cls, hosted: HostedPartition, end: int) -> "CommitWait":
-        """For what has just been appended."""
+        """Return the wait for records that have just been appended."""
         return cls(hosted, end, hosted.partition.leader_epoch)
 
     @property
     def is_lost(self) -> bool:
-        """Another may lead now, or has: what was appended may go, and its offsets be another's."""
+        """True if another broker may lead, or has led: the records may be truncated, and their
+        offsets reused.
+        """
         partition = self.hosted.partition
         return partition.role is not Role.LEADER or partition.leader_epoch != self.leader_epoch
 
     @property
     def is_committed(self) -> bool:
-        """Asked of what is not lost: a follower's watermark passes offsets of other records."""
+        """True if the records are committed. Valid only if they are not lost: a follower's
+        watermark passes offsets of other records.
+        """
         return self.hosted.partition.high_watermark >= self.end
 
     def failure(self) -> ErrorCode:
-        """Why it is not acknowledged; a client may send all of it again."""
+        """Return the error of an append that is not acknowledged; a client may repeat it."""
         if self.is_lost:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition = self.hosted.partition

@@ -312,7 +312,7 @@ class Hosting:
         )
 
     def _take_role(self, hosted: HostedPartition, state: PartitionImage) -> None:
-        """Lead, follow or neither, as the image says."""
+        """Lead, follow or neither, by the image."""
         partition, epochs = hosted.partition, hosted.log.epochs
         if state.leader == self._broker_id:
             if partition.lead(state, self._clock.now_ms()):

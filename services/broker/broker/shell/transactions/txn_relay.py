@@ -112,7 +112,7 @@ class TxnRelay:
     ) -> Granted:
         """InitProducerId of a transactional id.
 
-        No version of Kafka's request says whether the client will use transactions v2: the
+        No version of Kafka's request shows whether the client will use transactions v2: the
         coordinator derives it from the client's later requests.
         """
         request = pb.InitTransactionalIdRequest(

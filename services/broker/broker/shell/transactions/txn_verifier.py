@@ -62,7 +62,7 @@ class _Asking:
 
 
 class TxnVerifier:
-    """Asks on behalf of the broker's partitions. ``run`` is the parent of every call."""
+    """Verifies on behalf of the broker's partitions. ``run`` is the parent of every call."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class TxnVerifier:
         return _refusal(await answered, transactional_id)
 
     async def _ask_all(self, key: _Key, asking: _Asking) -> None:
-        """Ask until no more questions have arrived meanwhile."""
+        """Ask until all questions that arrived meanwhile are answered."""
         await asyncio.sleep(0)  # other partitions of the same request are asked about together
         questions: _Questions = {}
         try:
