@@ -28,7 +28,10 @@ class IsrProposal(NamedTuple):
 
 
 class Isr:
-    """Invariant: ``maximal`` is ``agreed`` plus the members of a pending proposal."""
+    """ISR of one leader epoch.
+
+    Invariant: ``maximal`` is ``agreed`` plus the members of a pending proposal.
+    """
 
     __slots__ = ("agreed", "maximal", "partition_epoch", "pending")
 

@@ -17,7 +17,9 @@ _Key = tuple[TopicId, int]
 
 
 class IsrProposals:
-    """Invariant: a partition is queued at most once. Proposals in flight are sent again unless they
+    """Proposals of one broker.
+
+    Invariant: a partition is queued at most once. Proposals in flight are sent again unless they
     were answered; without an answer they may or may not have been agreed.
     """
 

@@ -20,7 +20,10 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """Invariant: leader epochs strictly increase, and start offsets never decrease."""
+    """Leader epochs of one log.
+
+    Invariant: leader epochs strictly increase, and start offsets never decrease.
+    """
 
     __slots__ = ("_epochs", "_starts", "latest")
 

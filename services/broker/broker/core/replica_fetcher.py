@@ -47,7 +47,10 @@ class _Followed:
 
 
 class ReplicaFetcher:
-    """Invariant: the leader's session, if there is one, has the partitions with ``asked``."""
+    """Fetch requests to one leader.
+
+    Invariant: the leader's session, if there is one, has the partitions with ``asked``.
+    """
 
     def __init__(self, *, partition_bytes_max: int) -> None:
         self._partition_bytes_max = partition_bytes_max

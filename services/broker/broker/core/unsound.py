@@ -88,7 +88,9 @@ def may_repair(state: PartitionImage, broker: BrokerId, *, unsound_since: int) -
 
 
 class UnsoundReports:
-    """Invariant: one request is in flight. A replica that stays unsound is reported again, first
+    """Reports of one broker.
+
+    Invariant: one request is in flight. A replica that stays unsound is reported again, first
     after a second, then at growing intervals.
     """
 

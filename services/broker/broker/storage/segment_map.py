@@ -64,7 +64,10 @@ class OffsetOutOfRangeError(Exception):
 
 
 class SegmentMap:
-    """Invariant: at least one segment; base offsets strictly increase; the last one is active."""
+    """Segments of one log.
+
+    Invariant: at least one segment; base offsets strictly increase; the last one is active.
+    """
 
     __slots__ = ("_bases", "_shared", "active", "compacted_below", "recent", "segments")
 

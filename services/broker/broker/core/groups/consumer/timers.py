@@ -32,7 +32,7 @@ class MemberTimers:
         self._due.pop(member_id, None)
 
     def due_of(self, member_id: str) -> InstantMs | None:
-        """The member's deadline."""
+        """Return the member's deadline, or None."""
         return self._due.get(member_id)
 
     def next(self) -> InstantMs | None:
