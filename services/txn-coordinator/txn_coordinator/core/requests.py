@@ -264,7 +264,7 @@ class FinishTransaction:
 class FinishTransactionReply:
     """Reply to FinishTransaction. ``committed`` is the outcome, the same for every repetition. A
     request for another outcome or with other writers gets it with INVALID_TXN_STATE. Any other
-    error says nothing about the outcome.
+    error leaves the outcome unknown.
     """
 
     error_code: ErrorCode
