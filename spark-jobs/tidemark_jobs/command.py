@@ -16,7 +16,7 @@ FAILED: Final = 1
 WRONG_OPTION: Final = 2
 INTERRUPTED: Final = 130
 LAST_REPORT_SECONDS: Final = 10.0
-"""Time that a job waits for Spark's last progress report after its query has ended."""
+"""Time for which a job waits for Spark's last progress report after its query has ended."""
 
 Echo = Callable[[str], object]
 """A function that prints a line."""

@@ -15,7 +15,7 @@ from tidemark_spark.source.schema import HEADERS_DDL, SOURCE_DDL
 
 
 class TidemarkDataSource(DataSource):
-    """Reads and writes topics in batch and streaming queries.
+    """Data source for topics, in batch and streaming queries.
 
     Spark starts a process for each step of planning a query, so modules are imported only where
     they are needed.

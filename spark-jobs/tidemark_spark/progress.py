@@ -1,7 +1,7 @@
 """Progress of a streaming query: a line for each committed batch, and Prometheus metrics.
 
     progress = Progress("reshard")
-    spark.streams.addListener(ProgressListener(progress, name="the query's name", tell=print))
+    spark.streams.addListener(ProgressListener(progress, name="the query's name", echo=print))
     with metrics_served(progress, 9464):
         query.awaitTermination()
 
@@ -64,7 +64,7 @@ class BatchReport:
     restart again without asking for them.
     """
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Counts observed by the job."""
+    """Counters of the job, observed by Spark."""
 
     @property
     def lag_records(self) -> int | None:
@@ -183,16 +183,16 @@ class Progress(Collector):
 
 
 class ProgressListener(StreamingQueryListener):
-    """Passes Spark's reports to a Progress, and a line for each batch to ``tell``.
+    """Listener that passes Spark's reports to a Progress, and a line for each batch to ``echo``.
 
     If ``name`` is given, other queries of the session are ignored.
     """
 
     def __init__(
-        self, progress: Progress, *, name: str | None = None, tell: Callable[[str], object]
+        self, progress: Progress, *, name: str | None = None, echo: Callable[[str], object]
     ) -> None:
         self._progress = progress
-        self._tell = tell
+        self._echo = echo
         self._name = name
         self._run_id: str | None = None
         self._ended = threading.Event()
@@ -208,7 +208,7 @@ class ProgressListener(StreamingQueryListener):
             return
         batch = self._progress.on_report(json.loads(event.progress.json))
         if batch is not None:
-            self._tell(self._progress.line(batch))
+            self._echo(self._progress.line(batch))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Do nothing: an idle query has no batch to report."""

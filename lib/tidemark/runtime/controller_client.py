@@ -25,7 +25,7 @@ _CHANNELS_MAX: Final = 8
 
 
 class ControllerClient:
-    """Calls whoever is the active controller. One per process, for any number of tasks."""
+    """Client of the active controller. One per process, for any number of tasks."""
 
     def __init__(
         self,

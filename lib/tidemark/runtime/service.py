@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 
 class ServiceError(Exception):
-    """A service cannot continue. The message, shown without a traceback, tells the operator what
-    failed, where, and what to try.
+    """A service cannot continue. The message, shown without a traceback, names what failed and
+    where, and what to try.
     """
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.UNAVAILABLE) -> None:

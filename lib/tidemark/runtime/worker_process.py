@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 _STARTS_MAX: Final = 3
 _START_S_MAX: Final = 60.0
-"""How long a process may take until it waits for jobs: spawning imports modules."""
+"""Time within which a new process has to wait for jobs: spawning imports modules."""
 _EXIT_OUT_OF_MEMORY: Final = 65
 """Exit code of a process that had no memory to receive a job."""
 
@@ -43,7 +43,7 @@ class WorkerLimits(NamedTuple):
 
     niceness: int
     deadline_s: float | None
-    """Of one job; None: no deadline."""
+    """Longest duration of one job; None: no bound."""
     memory_max_bytes: int | None
     """Memory beyond that of the process at its start; None: no bound."""
 

@@ -150,18 +150,18 @@ class MemDisk:
         self.capacity_bytes = capacity_bytes
         """Capacity of the disk. Lower it to fill the disk, raise it to make room."""
         self.syncs_fail = False
-        """If True every sync raises DiskError, as on a broken device."""
+        """True while every sync raises DiskError, as on a broken device."""
         self.writes_fail = False
-        """If True every change raises DiskError, and a write to a file writes half of its bytes."""
+        """True while every change raises DiskError; a write to a file writes half of its bytes."""
         self.reads_fail = False
         self.fails_under = ""
         """Prefix of the paths that fail; '' for all paths."""
         self.failures = 0
         """Number of failed calls so far."""
         self.drops_pages = False
-        """If True a failed sync marks the bytes as clean; otherwise a later sync writes them."""
+        """True if a failed sync marks the bytes as clean; otherwise a later sync writes them."""
         self.exhausted = False
-        """If True no file can be opened, as without a free descriptor."""
+        """True while no file can be opened, as without a free descriptor."""
         self.life = 0
         """Counter raised by every crash: handles of an earlier life are invalid."""
         self._tree: _Tree = {"": None}

@@ -103,7 +103,7 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> Progress:
     """
     check_sink(spark, options, echo)
     progress = Progress(options.sink_id)
-    listener = ProgressListener(progress, name=options.sink_id, tell=echo)
+    listener = ProgressListener(progress, name=options.sink_id, echo=echo)
     with ExitStack() as ending:
         spark.streams.addListener(listener)
         ending.callback(spark.streams.removeListener, listener)

@@ -27,7 +27,7 @@ class Options:
     exactly_once: bool = True
     trigger_interval: str = "1 second"
     watch_seconds: int = 5
-    """Interval of the checks of the target's number of partitions."""
+    """Interval of checks of the number of partitions of the target."""
     metrics_port: int | None = None
     source_options: Mapping[str, str] = field(default_factory=dict)
     sink_options: Mapping[str, str] = field(default_factory=dict)

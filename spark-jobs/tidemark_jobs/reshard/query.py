@@ -168,7 +168,7 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> Progress:
     StreamingQueryException.
     """
     progress = Progress(options.sink_id)
-    listener = ProgressListener(progress, name=options.sink_id, tell=echo)
+    listener = ProgressListener(progress, name=options.sink_id, echo=echo)
     with ExitStack() as ending:
         admin = ending.enter_context(Admin(options.bootstrap_servers, transport="grpc"))
         target = Target(lambda topic: _partition_count(admin, topic), options)

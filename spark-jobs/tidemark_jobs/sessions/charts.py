@@ -159,7 +159,7 @@ def bars(rows: Sequence[Bar], *, label: str) -> str:
 def heat(cells: Sequence[Cell], row_names: Sequence[str], *, label: str) -> str:
     """Draw a heat map of hours by days.
 
-    Opacity follows the square root of the value, so that quiet hours differ too.
+    Opacity follows the square root of the value, so that quiet hours differ visibly.
     """
     width, left, top, gap = 540, 84, 18, 2
     side = (width - left) / _HOURS

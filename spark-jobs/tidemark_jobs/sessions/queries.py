@@ -58,7 +58,7 @@ def start_users(spark: SparkSession, options: Options) -> StreamingQuery:
 
 
 class BatchOfUsers:
-    """Writes each batch of a query in update mode, which Spark's Python sinks do not support.
+    """Writer of each batch of a query in update mode, which Spark's Python sinks do not support.
 
     A batch is a batch write under the query id and the batch id, so it takes effect once even if
     the batch is replayed.
@@ -100,10 +100,10 @@ def _started(writer: Any, options: Options) -> StreamingQuery:
 
 
 class LateRecords(ProgressListener):
-    """Counts and reports records that arrive after the watermark has closed their session."""
+    """Counter and log of records that arrive after the watermark has closed their session."""
 
     def __init__(self, progress: Progress, *, name: str, echo: Echo) -> None:
-        super().__init__(progress, name=name, tell=echo)
+        super().__init__(progress, name=name, echo=echo)
         self._warn = echo
         self._lock = threading.Lock()
         self.dropped = 0

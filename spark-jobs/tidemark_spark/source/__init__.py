@@ -7,7 +7,7 @@ record batches and decodes them into Arrow columns. The same range gives the sam
 | --- | --- | --- |
 | ``read_options`` | driver | options as text to ``ReadOptions``: pure |
 | ``batch_reader``, ``stream_reader`` | driver, tasks | Spark's reader interfaces |
-| ``offset_lookup`` | driver | reads from the cluster: topics, first, last and committed offsets |
+| ``offset_lookup`` | driver | looks up topics, first, last and committed offsets |
 | ``offset_ranges`` | driver | ranges of a batch, tasks, lost records, checkpoint JSON: pure |
 | ``pushdown`` | driver | filters that narrow ranges: pure |
 | ``task_reader`` | tasks | reads one range |

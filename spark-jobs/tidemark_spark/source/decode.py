@@ -315,7 +315,7 @@ def binary_array(payload: bytes, span: Span, kind: pa.DataType) -> pa.Array:
 
 
 class _Makers:
-    """Builds Arrow columns of decoded records on demand."""
+    """Arrow columns of decoded records, built on demand."""
 
     def __init__(self, payload: Payload, columns: Columns, partition: TopicPartition) -> None:
         self._payload = payload

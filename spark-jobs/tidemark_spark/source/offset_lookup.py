@@ -77,7 +77,7 @@ class Grace:
 
 
 class OffsetLookup:
-    """Looks up topics and offsets. Connects at the first lookup; belongs to one process."""
+    """Lookup of topics and offsets. It connects at the first lookup and belongs to one process."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -35,7 +35,7 @@ class OffsetsPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TaskReader:
-    """Reads ranges in tasks. Pickled to the executors with each task."""
+    """Reader of ranges in tasks. Pickled to the executors with each task."""
 
     bootstrap_servers: str
     client: tuple[tuple[str, Any], ...]

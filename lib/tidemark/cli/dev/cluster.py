@@ -64,7 +64,7 @@ class MemberStatus:
 
 
 class DevCluster:
-    """A cluster to start, inspect, disturb and stop. Blocking; a lock admits one command at a time.
+    """A cluster to start, inspect, break and stop. Blocking; a lock admits one command at a time.
 
     ``overrides`` adds configuration keys for one process by name (``broker-1``) or for all of a
     kind (``broker``, ``controller``, ``txn-coordinator``). Processes outlive this object, which

@@ -324,7 +324,7 @@ def fetch_fields(
 ) -> dict[str, Any]:
     """Return the fields of OffsetFetch for one group, in any version.
 
-    A consumer that is not a member yet asks without an identity, as anyone may.
+    The request of a consumer that is not a member yet names no member, which is allowed.
     """
     if member.member_epoch <= 0:
         member = GroupMetadata(member.group_id)

@@ -87,7 +87,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """True if the connection takes no more requests."""
+        """True if the connection accepts requests no longer."""
         return self._lost is not None
 
     @property

@@ -41,7 +41,7 @@ class ExchangeStream(Generic[Request, Answer]):
 
     @property
     def is_lost(self) -> bool:
-        """True if the stream takes no more requests."""
+        """True if the stream accepts requests no longer."""
         return self._lost is not None
 
     async def run(self) -> None:

@@ -42,7 +42,7 @@ TRANSACTIONS_V2_PRODUCE: Final = 12
 _NO_SESSION_EPOCH: Final = -1
 _CONSUMER: Final = -1
 _DEBUGGING_REPLICA: Final = -2
-"""Replica id with which ListOffsets asks any replica about its own log."""
+"""Replica id with which any replica answers ListOffsets from its own log."""
 _NO_PRODUCER_EPOCH: Final = -1
 
 Answer = TypeVar("Answer")
