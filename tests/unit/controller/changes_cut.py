@@ -1,4 +1,4 @@
-"""Every kind of change that a controller makes, as a script of what it is told."""
+"""Every kind of change that a controller makes, as a script of inputs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,18 +47,18 @@ STATE: Final = "__transaction_state"
 
 
 def disk_of(number: int, generation: int = 0) -> tuple[bytes, ...]:
-    """The id of a broker's only directory."""
+    """Return the id of a broker's only directory."""
     return (bytes([number, generation]) * 8,)
 
 
 def broker(number: int, *, start: int = 0, boot: int = 0, disk: int = 0) -> BrokerImage:
-    """A process of a broker: its n-th, on a boot of its machine, with a disk."""
+    """Return the n-th process of a broker, on a boot of its machine, with a disk."""
     made = a_broker(number, epoch=100 + 10 * start, boot_id=f"boot-{number}-{boot}")
     return replace(made, log_dir_ids=disk_of(number, disk))
 
 
 def a_store(topics: tuple[TopicImage, ...]) -> Life:
-    """Four brokers and two coordinators have joined, and these topics are there."""
+    """Return a store with these topics, four registered brokers and two coordinators."""
     life = Life(Tree())
     life.start()
     for number in (1, 2, 3, 4):
@@ -75,7 +75,7 @@ def a_store(topics: tuple[TopicImage, ...]) -> Life:
 
 
 def some_topics() -> tuple[TopicImage, ...]:
-    """Leaders are spread, one topic is below its minimum and has eligible leader replicas."""
+    """Return topics with spread leaders; one is below its minimum and has an ELR."""
     spread = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
     low = a_topic("low", *spread, configs={"min.insync.replicas": "2"})
     partitions = tuple(map(_below_minimum, low.partitions))
@@ -88,30 +88,30 @@ def _below_minimum(partition: PartitionImage) -> PartitionImage:
 
 
 def loses_its_disk(life: Life) -> None:
-    """Broker 1 comes again with an empty disk, once its last process holds no lease any more."""
+    """Broker 1 registers with an empty disk, after the lease of its last process has expired."""
     life.lose(1)
     life.settle()
     life.register(broker(1, start=2, disk=1))
 
 
 def loses_power(life: Life) -> None:
-    """Broker 1's machine begins again."""
+    """Broker 1 registers after a restart of its machine."""
     life.register(broker(1, start=3, boot=1))
 
 
 def is_killed(life: Life) -> None:
-    """Broker 1 comes again within its lease: it leads again, in the next epochs."""
+    """Broker 1 registers again within its lease: it leads again, in the next epochs."""
     life.register(broker(1, start=1))
 
 
 def dies(life: Life) -> None:
-    """Brokers 1 and 2 are gone, and a lease later what they led is others'."""
+    """Brokers 1 and 2 are gone; a lease later others lead their partitions."""
     life.lose(1)
     life.lose(2)
 
 
 def stops(life: Life) -> None:
-    """Broker 2 hands over."""
+    """Broker 2 hands over its partitions."""
     epoch = broker(2).broker_epoch
     life.ask(lambda request: ControlledShutdown(request, BrokerId(2), epoch))
 
@@ -239,14 +239,14 @@ def _move(life: Life, replicas: tuple[int, ...] | None) -> None:
 
 
 def elects(life: Life) -> None:
-    """A broker stops leading, and preferred leaders are asked for."""
+    """A broker stops and returns, and preferred leaders are requested."""
     stops(life)
     life.register(broker(2, start=1))
     life.ask(lambda request: ElectLeaders(request, True, None))
 
 
 def elects_uncleanly(life: Life) -> None:
-    """Nobody in sync lives: whoever is asked for leads."""
+    """No replica in sync is alive, and an unclean election is requested."""
     dies(life)
     life.lose(3)
     life.register(broker(3, start=1))
@@ -255,7 +255,7 @@ def elects_uncleanly(life: Life) -> None:
 
 
 def rebalances(life: Life) -> None:
-    """Nobody asks for preferred leaders, and they come back."""
+    """Preferred leaders return without a request."""
     life.lose(1)
     life.settle()
     life.register(broker(1, start=4))

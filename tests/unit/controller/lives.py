@@ -1,5 +1,5 @@
-"""Lives of controllers, one after the other, over one tree of znodes: each may be cut off after any
-of its ZooKeeper transactions, and the next begins with what is there.
+"""Terms of controllers, one after the other, over one tree of znodes. Each may end after any of its
+ZooKeeper transactions, and the next one begins with the tree as it is.
 """
 
 import copy
@@ -65,7 +65,7 @@ class TreeSession(SimZkSession):
         self.tree = tree
         self.session_timeout_ms = 9_000
         self.left: int | None = None
-        """Transactions until the process dies; None: it lives."""
+        """Transactions until the process dies; None: it does not."""
         self.written = 0
         self.on_commit: Callable[[], None] = lambda: None
 
@@ -171,7 +171,7 @@ class Life:
         return 0
 
     def start(self) -> None:
-        """Take office; every broker that lives listens."""
+        """Begin the term, with a stream of every live broker."""
         self.step(self.begin)
         for broker in tuple(self.live.values()):
             self.step(FeedRegained(broker.broker_epoch))
@@ -186,11 +186,11 @@ class Life:
         return self.machine.image
 
     def listing(self) -> Any:
-        """Who lives, as of now."""
+        """Return the live brokers as of now."""
         return listing(self.session.tree.zxid, *self.live.values())
 
     def step(self, stimulus: Input) -> list[Effect]:
-        """One input, and all that is written because of it."""
+        """Give the machine an input, and write all that follows."""
         self.seen.append(type(stimulus))
         effects = self.machine.step(stimulus, self.now)
         self.machine.check()
@@ -206,37 +206,37 @@ class Life:
         return effects
 
     def ask(self, make: Callable[[Request], Asked]) -> Reply:
-        """One request, to its answer."""
+        """Run one request to its reply."""
         before = len(self.replies)
         self.step(make(Request(before, NEVER)))
         return self.replies[before]
 
     def register(self, broker: BrokerImage) -> Reply:
-        """Its live znode is made, that of its predecessor is gone, it registers and listens."""
+        """Register a broker with a live znode and a stream; its predecessor's znode is gone."""
         self.live[broker.broker_id] = broker
         reply = self.ask(lambda request: RegisterBroker(request, broker, "", self.listing()))
         self.step(FeedRegained(broker.broker_epoch))
         return reply
 
     def join(self, coordinator: CoordinatorImage) -> Reply:
-        """The same of a coordinator."""
+        """Register a coordinator, likewise."""
         self.coordinators[coordinator.key] = coordinator
         found = coordinator_listing(self.tree.zxid, *self.coordinators.values())
         return self.ask(lambda request: RegisterCoordinator(request, coordinator, "", found))
 
     def lose(self, broker_id: int) -> None:
-        """A broker's live znode is gone."""
+        """Remove a broker's live znode."""
         self.live = {key: one for key, one in self.live.items() if key != broker_id}
         self.step(LiveBrokersChanged(self.listing()))
 
     def leave(self, number: int) -> None:
-        """A coordinator's live znode is gone."""
+        """Remove a coordinator's live znode."""
         self.coordinators = {key: one for key, one in self.coordinators.items() if key[1] != number}
         found = coordinator_listing(self.tree.zxid, *self.coordinators.values())
         self.step(LiveCoordinatorsChanged(found))
 
     def settle(self) -> None:
-        """Brokers acknowledge what they are told, and leases run out, until nothing changes."""
+        """Let brokers acknowledge the feed and leases expire, until nothing changes."""
         for _ in range(20):
             before = self.session.written
             for broker in tuple(self.live.values()):
@@ -252,7 +252,7 @@ Script = Callable[[Life], None]
 
 
 def lived(life: Life, script: Script) -> Life:
-    """A whole life."""
+    """Run a term to its end."""
     life.start()
     script(life)
     life.settle()
@@ -260,13 +260,13 @@ def lived(life: Life, script: Script) -> Life:
 
 
 def next_life(life: Life, **options: Any) -> Life:
-    """Of the next controller, over a copy of the tree as it is."""
+    """Return the term of the next controller, over a copy of the tree."""
     return Life(copy.deepcopy(life.tree), life.live.values(), life.coordinators.values(), **options)
 
 
 def cut_lives(before: Life, script: Script, **options: Any) -> Iterator[tuple[int, Life]]:
-    """For each transaction that a script takes: the life of the controller that follows one which
-    was cut off after that, and hears everything again.
+    """Yield for each transaction of a script the term of a controller that follows one which ended
+    after that transaction, and that gets all inputs again.
     """
     whole = lived(next_life(before, **options), script)
     for left in range(1, whole.session.written + 1):
@@ -274,7 +274,7 @@ def cut_lives(before: Life, script: Script, **options: Any) -> Iterator[tuple[in
 
 
 def cut_life(before: Life, script: Script, left: int, **options: Any) -> Life:
-    """One of them."""
+    """Return one of them."""
     first = next_life(before, **options)
     first.session.left = left
     with suppress(CutOff):
@@ -283,7 +283,7 @@ def cut_life(before: Life, script: Script, left: int, **options: Any) -> Life:
 
 
 def without_epochs(image: ClusterImage) -> list[object]:
-    """What must be the same however often a controller was cut off."""
+    """Return the parts of an image that do not depend on terms that ended early."""
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
     return [
         dict(image.brokers),

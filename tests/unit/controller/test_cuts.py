@@ -1,5 +1,5 @@
-"""A controller that dies between two ZooKeeper transactions of one change: the next one, told the
-same again, ends where it would have ended.
+"""A controller that dies between two ZooKeeper transactions of one change: with the same inputs the
+next one ends in the same state.
 """
 
 from collections.abc import Collection
@@ -41,8 +41,8 @@ from unit.controller.lives import (
 from unit.controller.worlds import a_topic
 
 WRITES_NOTHING = {Elected, Deposed, StoreWritten, StoreFailed, FeedLost}
-"""What tells the machine of its own office and of its own writes; a stream that broke is followed
-by the loss of the znode.
+"""Inputs about the machine's own term and its own writes. A stream that broke is followed by the
+loss of the znode.
 """
 NEVER_CHANGED = {"brokers_gone", "finalized_features", "partitions_changed"}
 """No decision of this release has these: the last one is made of ``topics_changed`` when a delta is
@@ -56,7 +56,7 @@ PREPARED = a_store(some_topics())
 
 
 def check_whole(life: Life) -> None:
-    """Nothing is left of what was begun and not ended."""
+    """Assert that nothing is left of an unfinished change."""
     tree, image = life.tree, life.image
     assert set(tree.children(zk_paths.PARTITIONS)) == {one.hex() for one in image.topics_by_id}
     for topic in image.topics.values():
@@ -130,13 +130,13 @@ def test_the_scripts_have_every_input_every_delta_and_every_znode() -> None:
 
 
 def large(partitions: int) -> Life:
-    """One topic, all partitions in sync at brokers 1, 2 and 3."""
+    """Return a store with one topic, whose partitions are in sync at brokers 1, 2 and 3."""
     spread = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
     return a_store((a_topic("large", *(spread[n % 3] for n in range(partitions))),))
 
 
 def named_by(topic: TopicImage, number: int) -> list[int]:
-    """Partitions that count on a broker."""
+    """Return the partitions with a broker in ISR or ELR."""
     return [one.partition for one in topic.partitions if number in (*one.isr, *one.elr)]
 
 

@@ -47,7 +47,7 @@ NOW = InstantMs(1_000)
 def a_broker(
     number: int, *, epoch: int = 100, fenced: bool = False, **changes: object
 ) -> BrokerImage:
-    """Broker ``number`` on a node of its own; ``epoch`` also tells its incarnations apart."""
+    """Return broker ``number`` on a node of its own. ``epoch`` also distinguishes processes."""
     broker = BrokerImage(
         broker_id=BrokerId(number),
         broker_epoch=BrokerEpoch(epoch + number),
@@ -62,7 +62,7 @@ def a_broker(
 
 
 def a_coordinator(number: int, *, epoch: int = 500) -> CoordinatorImage:
-    """A txn-coordinator; ``epoch`` also tells its incarnations apart."""
+    """Return a txn-coordinator. ``epoch`` also distinguishes processes."""
     incarnation_id = bytes([number, epoch % 256]) * 8
     return CoordinatorImage(TXN, number, incarnation_id, f"txn-{number}:9492", epoch + number)
 
@@ -75,7 +75,7 @@ def topic_id(name: str) -> TopicId:
 def a_topic(
     name: str, *replicas: tuple[int, ...], configs: Mapping[str, str] | None = None
 ) -> TopicImage:
-    """One partition for each tuple of replicas, all in sync."""
+    """Return a topic with a partition for each tuple of replicas, all in sync."""
     assignment = [tuple(map(BrokerId, brokers)) for brokers in replicas]
     live = frozenset(broker for brokers in assignment for broker in brokers)
     return TopicImage(
@@ -92,7 +92,7 @@ def a_cluster(
     configs: Mapping[str, Mapping[str, str]] | None = None,
     coordinators: tuple[CoordinatorImage, ...] = (),
 ) -> Cluster:
-    """Three live brokers unless told otherwise."""
+    """Return a cluster, by default with three live brokers."""
     stored = StoredCluster(
         "tide",
         brokers or tuple(a_broker(n) for n in (1, 2, 3)),
@@ -106,30 +106,30 @@ def a_cluster(
 def new_topic(
     name: str, partition_count: int = 1, replication_factor: int = 1, **changes: object
 ) -> NewTopic:
-    """As a client asks for it, with the id that belongs to its name."""
+    """Return a topic to create, with the id that belongs to its name."""
     asked = NewTopic(name, topic_id(name), partition_count, replication_factor)
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
 def create(*topics: NewTopic, request_id: int = 1, **changes: object) -> CreateTopics:
-    """A request without a deadline."""
+    """Return a request to create topics, without a deadline."""
     asked = CreateTopics(Request(request_id, NEVER), topics, dice=0)
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
 def listing(zxid: int, *brokers: BrokerImage) -> LiveListing:
-    """These brokers' sessions are alive."""
+    """Return a listing of brokers with a session."""
     return LiveListing(zxid, frozenset(map(incarnation_of, brokers)))
 
 
 def coordinator_listing(zxid: int, *coordinators: CoordinatorImage) -> CoordinatorListing:
-    """These txn-coordinators' sessions are alive."""
+    """Return a listing of txn-coordinators with a session."""
     live = frozenset((one.coordinator_id, one.incarnation_id) for one in coordinators)
     return CoordinatorListing(TXN, zxid, live)
 
 
 class World:
-    """A machine, and a store that takes every write at once unless it is held."""
+    """A machine, and a store that finishes every write at once unless it is held."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class World:
             self.register(a_broker(number))
 
     def elect(self, stored: StoredCluster | None = None, epoch: int = 1) -> list[Effect]:
-        """A term begins."""
+        """Begin a term."""
         found = self.listing()
         elected = Elected(
             ControllerId(9),
@@ -167,17 +167,17 @@ class World:
         return self.step(elected)
 
     def listing(self) -> LiveListing:
-        """Who lives, as of now."""
+        """Return the live brokers as of now."""
         self.zxid += 1
         return listing(self.zxid, *self.live.values())
 
     def coordinator_listing(self) -> CoordinatorListing:
-        """Which coordinators live, as of now."""
+        """Return the live coordinators as of now."""
         self.zxid += 1
         return coordinator_listing(self.zxid, *self.coordinators.values())
 
     def step(self, stimulus: Input, now: InstantMs = NOW) -> list[Effect]:
-        """One input and what follows from it; the machine's invariants hold after each step."""
+        """Give the machine an input and write what follows. Its invariants hold after each step."""
         effects = self.machine.step(stimulus, now)
         self.machine.check()
         self.effects += effects
@@ -189,41 +189,41 @@ class World:
         return effects
 
     def written(self) -> list[Effect]:
-        """The store has the write under way."""
+        """Finish the write under way."""
         assert self.held is not None, "nothing is being written"
         write, self.held = self.held, None
         return self.step(StoreWritten(write.write_id))
 
     def ask(self, asked: Asked) -> Reply:
-        """One request, to its answer."""
+        """Run one request to its reply."""
         replies = [item for item in self.step(asked) if isinstance(item, Reply)]
         assert len(replies) == 1, f"one request, one reply: {replies}"
         return replies[0]
 
     def register(self, broker: BrokerImage, *, cluster_id: str = "", request_id: int = 1) -> Reply:
-        """The broker's live znode is made, and it registers."""
+        """Create the broker's live znode, and register it."""
         self.live[broker.broker_id] = broker
         request = Request(request_id, NEVER)
         return self.ask(RegisterBroker(request, broker, cluster_id, self.listing()))
 
     def join(self, coordinator: CoordinatorImage) -> Reply:
-        """The coordinator's live znode is made, and it registers."""
+        """Create the coordinator's live znode, and register it."""
         self.coordinators[coordinator.key] = coordinator
         listing = self.coordinator_listing()
         return self.ask(RegisterCoordinator(Request(1, NEVER), coordinator, "", listing))
 
     def leave(self, kind: str, number: int) -> list[Effect]:
-        """The coordinator's live znode is gone."""
+        """Remove the coordinator's live znode."""
         del self.coordinators[kind, number]
         return self.step(LiveCoordinatorsChanged(self.coordinator_listing()))
 
     def kinds(self, effects: list[Effect]) -> list[str]:
-        """What happened, in order."""
+        """Return the names of the effects, in order."""
         return [type(effect).__name__ for effect in effects]
 
 
 def stored_by(world: World) -> StoredCluster:
-    """What its controller has written."""
+    """Return the state that the world's controller has written."""
     image = world.machine.image
     assert image is not None, "a standby writes nothing"
     return StoredCluster(
@@ -232,7 +232,7 @@ def stored_by(world: World) -> StoredCluster:
 
 
 def applied(cluster: Cluster, change: Change | None) -> Cluster:
-    """The cluster after a change."""
+    """Return the cluster after a change."""
     assert change is not None, "nothing was decided"
     cluster.apply(change)
     cluster.check()

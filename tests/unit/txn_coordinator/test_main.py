@@ -16,7 +16,7 @@ def config(**settings: Any) -> TxnCoordinatorConfig:
     )
 
 
-def test_a_replica_that_waits_for_zookeeper_stops_when_told() -> None:
+def test_a_replica_that_waits_for_zookeeper_can_be_stopped() -> None:
     async def scenario() -> None:
         stop = asyncio.Event()
         async with patience(), asyncio.TaskGroup() as tasks:

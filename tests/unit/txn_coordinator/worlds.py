@@ -56,7 +56,7 @@ Q0 = TopicPartition("refunds", 0)
 
 
 class World:
-    """One shard, its committed log, and the markers it asked for."""
+    """One shard, its committed log, and the markers that it requires."""
 
     def __init__(self, settings: TxnSettings | None = None) -> None:
         self.settings = settings or TxnSettings()
@@ -101,19 +101,19 @@ class World:
         assert self.perform(self.shard.decide(0, request, self.now)) == []
 
     def all_written(self) -> None:
-        """Every marker asked for so far is written."""
+        """Write every marker that was required so far."""
         sent, self.markers = self.markers, []
         for markers in sent:
             self.written(markers)
 
     def advance(self, ms: int) -> None:
-        """Time passes, and what falls due happens."""
+        """Let time pass, and wake the shard whenever that is due."""
         self.instant, self.wall = self.instant + ms, self.wall + ms
         while (due := self.shard.next_deadline()) is not None and due <= self.instant:
             self.perform(self.shard.wake(self.now))
 
     def crash(self) -> None:
-        """Another owner loads the shard, from bytes that compaction has been over."""
+        """Load the shard at another owner, from a compacted log."""
         self.markers = []
         self.shard = TxnShard(self.settings)
         for record in compacted(self.log):
@@ -129,7 +129,7 @@ class World:
         return self.ask(request, InitTransactionalIdReply)
 
     def session(self, transactional_id: str = ID) -> tuple[int, int]:
-        """Producer id and epoch of a new session."""
+        """Return producer id and epoch of a new session."""
         reply = self.init(transactional_id)
         assert reply.error_code == 0, reply
         return reply.producer_id, reply.producer_epoch
@@ -171,7 +171,7 @@ class World:
         return self.ask(EnlistWriter(handle, writer, next(self.spares)), EnlistWriterReply)
 
     def writer(self, handle: str, writer: str, *partitions: TopicPartition) -> CountedWriter:
-        """A hand-out that has written to these partitions."""
+        """Return a writer that has written to these partitions."""
         reply = self.enlist(handle, writer)
         assert reply.error_code == 0, reply
         if partitions:
@@ -193,7 +193,7 @@ class World:
     def batch_writer(
         self, batch_id: int, writer: str, *partitions: TopicPartition, query: str = "q"
     ) -> CountedWriter:
-        """A hand-out in a batch that has written to these partitions."""
+        """Return a writer of a batch that has written to these partitions."""
         reply = self.enlist_in(batch_id, writer, query=query)
         assert (reply.error_code, reply.committed) == (0, False), reply
         if partitions:

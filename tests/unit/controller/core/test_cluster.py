@@ -123,7 +123,7 @@ def test_coordinators_and_their_shards_are_one_value() -> None:
     assert applied(cluster, Change(delta)).image.coordinators == {two.key: two}
 
 
-def test_a_shard_of_a_stranger_is_our_bug() -> None:
+def test_a_shard_of_an_unregistered_owner_is_a_bug() -> None:
     cluster = a_cluster()
     cluster.apply(Change(ClusterDelta(shards_changed={TXN: (ShardOwner(0, 1, 1),)})))
     with pytest.raises(AssertionError, match="registered"):
@@ -135,7 +135,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
     assert (made.leader, made.isr, made.leader_epoch) == (2, (2,), 0)
 
 
-def test_a_leader_out_of_sync_is_our_bug() -> None:
+def test_a_leader_out_of_sync_is_a_bug() -> None:
     made = new_partition(0, (BrokerId(1), BrokerId(2)), frozenset({BrokerId(2)}))
     with pytest.raises(AssertionError, match="in sync"):
         check_partition(replace(made, leader=BrokerId(1)))

@@ -69,7 +69,7 @@ def test_appending_starts_from_the_default() -> None:
     assert configs == {"cleanup.policy": "delete,compact"}
 
 
-def test_replacing_all_unsets_what_is_not_named() -> None:
+def test_replacing_all_unsets_keys_that_are_not_named() -> None:
     change = ConfigChange("retention.ms", SET, "5")
     configs = topic_configs_after(
         a_cluster_with(cleanup_policy="compact"), topic(change, replace_all=True)
@@ -130,7 +130,7 @@ def test_replacing_all_unsets_what_is_not_named() -> None:
         ),
     ],
 )
-def test_what_cannot_be_set_is_refused(
+def test_an_invalid_change_is_refused(
     resource: ConfigResource, code: ErrorCode, words: str
 ) -> None:
     change, (result,) = alter(a_cluster_with(), resource)

@@ -42,7 +42,7 @@ def vanish(world: World, broker_id: int) -> None:
 
 
 def registration(broker: BrokerImage, world: World, cluster_id: str = "") -> Reply:
-    """Without making a live znode first."""
+    """Register a broker without a live znode."""
     request = Request(1, NEVER)
     return world.ask(RegisterBroker(request, broker, cluster_id, world.listing()))
 
@@ -64,7 +64,7 @@ def test_nothing_is_published_or_answered_before_it_is_written() -> None:
     assert world.kinds(world.written()) == ["Publish", "Reply"]
 
 
-def test_the_answer_says_where_the_feed_shows_it() -> None:
+def test_the_reply_has_the_position_at_which_the_feed_shows_the_change() -> None:
     world = World(brokers=1)
     reply = world.ask(create(new_topic("a")))
     assert world.machine.image is not None
@@ -107,7 +107,7 @@ def test_a_standby_answers_nothing_but_not_controller() -> None:
     assert world.ask(create(new_topic("a"))).error is ErrorCode.NOT_CONTROLLER
 
 
-def test_who_is_deposed_sends_everyone_away_and_forgets_all() -> None:
+def test_a_deposed_controller_refuses_all_requests_and_has_no_state() -> None:
     world = World(brokers=1)
     world.hold = True
     world.step(create(new_topic("a"), request_id=1))
@@ -142,7 +142,7 @@ def test_a_failed_write_ends_the_term() -> None:
 
 
 @pytest.mark.feature("H03")
-def test_a_new_controller_fences_who_died_before_its_time() -> None:
+def test_a_new_controller_fences_brokers_that_died_before_its_term() -> None:
     world = World()
     world.step(Deposed("test"))
     stored = StoredCluster("tide", (a_broker(1),), (a_topic("a", (1,)),))
@@ -196,7 +196,7 @@ def test_it_leads_again_once_a_new_incarnation_has_registered() -> None:
     assert (only_partition(world).leader, only_partition(world).leader_epoch) == (1, 1)
 
 
-def test_a_restart_that_nobody_noticed_still_gets_a_new_leader_epoch() -> None:
+def test_an_unnoticed_restart_gets_a_new_leader_epoch() -> None:
     world = World(brokers=1)
     world.ask(create(new_topic("a")))
     world.register(a_broker(1, epoch=200))
@@ -204,7 +204,7 @@ def test_a_restart_that_nobody_noticed_still_gets_a_new_leader_epoch() -> None:
     assert only_partition(world).leader == 1
 
 
-def test_registering_again_for_want_of_an_answer_changes_nothing() -> None:
+def test_a_registration_repeated_after_a_lost_reply_changes_nothing() -> None:
     world = World(brokers=1)
     effects = world.step(RegisterBroker(Request(2, NEVER), a_broker(1), "tide", world.listing()))
     assert world.kinds(effects) == ["Reply"]
@@ -293,8 +293,8 @@ def cut_off_from_zookeeper(world: World, *listening: int) -> None:
     world.step(LiveBrokersChanged(world.listing()))
 
 
-def test_brokers_that_listen_live_though_zookeeper_knows_none_of_them() -> None:
-    """Cut 8: no election and no write; nobody else could lead what they lead."""
+def test_subscribed_brokers_are_alive_though_none_has_a_session() -> None:
+    """Cut 8: no election and no write, because no other broker could lead the partitions."""
     world = World(brokers=2)
     world.step(create(new_topic("a", replication_factor=2)))
     before = world.machine.image
@@ -308,7 +308,7 @@ def test_brokers_that_listen_live_though_zookeeper_knows_none_of_them() -> None:
     assert all(one.fenced for one in after.brokers.values())
 
 
-def test_a_broker_starts_anew_while_its_predecessor_counts_as_alive_without_a_session() -> None:
+def test_a_broker_registers_again_while_its_predecessor_counts_as_alive_without_a_session() -> None:
     world = World(brokers=2)
     cut_off_from_zookeeper(world, 2)
     again = replace(a_broker(1, epoch=200), incarnation_id=b"another")

@@ -40,7 +40,7 @@ LIMITS = Limits()
 
 
 def a_world(*coordinators: CoordinatorImage, shards: int = 4) -> World:
-    """One broker, the state topic, and these."""
+    """Return a world with one broker, the state topic, and these coordinators."""
     world = World(brokers=1)
     if shards:
         world.ask(create(new_topic(STATE, shards)))
@@ -68,7 +68,7 @@ def acquire(one: CoordinatorImage, shard: int) -> AcquireShard:
 
 
 def settle(world: World, now: int = NOW) -> int:
-    """Let time pass until no shard moves any more; how many pauses that took."""
+    """Let time pass until no shard moves. Return the number of pauses."""
     pauses = 0
     while (due := world.machine.next_deadline(InstantMs(now))) is not None and due < now + 10_000:
         now, pauses = due, pauses + 1
@@ -76,7 +76,7 @@ def settle(world: World, now: int = NOW) -> int:
     return pauses
 
 
-# Who may be one.
+# -- registration
 
 
 def test_a_coordinator_is_registered_under_the_epoch_of_its_znode() -> None:
@@ -85,7 +85,7 @@ def test_a_coordinator_is_registered_under_the_epoch_of_its_znode() -> None:
     assert image_of(world).coordinators == {(TXN, 1): one}
 
 
-def test_asking_again_for_want_of_an_answer_writes_nothing() -> None:
+def test_a_repetition_after_a_lost_reply_writes_nothing() -> None:
     one = a_coordinator(1)
     world = a_world(one)
     version = image_of(world).position
@@ -102,12 +102,12 @@ def test_asking_again_for_want_of_an_answer_writes_nothing() -> None:
         ({"coordinator_epoch": -1}, ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
-def test_who_cannot_be_one_is_told_why(changes: dict[str, object], code: ErrorCode) -> None:
+def test_an_invalid_coordinator_is_refused(changes: dict[str, object], code: ErrorCode) -> None:
     one = replace(a_coordinator(1), **changes)  # type: ignore[arg-type]
     assert a_world(shards=0).join(one).error is code
 
 
-def test_without_a_live_znode_nobody_is_registered() -> None:
+def test_without_a_live_znode_there_is_no_registration() -> None:
     world, one = a_world(shards=0), a_coordinator(1)
     asked = RegisterCoordinator(Request(1, NEVER), one, "", CoordinatorListing(TXN, 99))
     assert world.ask(asked).error is ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -138,7 +138,7 @@ def test_a_new_process_inherits_under_higher_epochs() -> None:
     assert min(epochs(world)) > 1
 
 
-def test_a_session_made_anew_keeps_its_shards() -> None:
+def test_a_new_session_keeps_its_shards() -> None:
     one = a_coordinator(1)
     world = a_world(one)
     world.join(replace(one, coordinator_epoch=777))
@@ -146,7 +146,7 @@ def test_a_session_made_anew_keeps_its_shards() -> None:
     assert image_of(world).coordinators[TXN, 1].coordinator_epoch == 777
 
 
-# Who owns what.
+# -- owners of shards
 
 
 @pytest.mark.feature("H15")
@@ -180,7 +180,7 @@ def test_the_last_one_to_go_leaves_nobodys_shards() -> None:
     assert image_of(world).coordinators == {}
 
 
-def test_who_joins_gets_its_share_a_few_shards_at_a_time() -> None:
+def test_a_new_coordinator_gets_its_share_a_few_shards_at_a_time() -> None:
     world = a_world(a_coordinator(1), shards=50)
     world.join(a_coordinator(2))
     assert owners(world).count(2) == LIMITS.shard_moves_max
@@ -190,7 +190,7 @@ def test_who_joins_gets_its_share_a_few_shards_at_a_time() -> None:
     assert max(epochs(world)) == 2
 
 
-def test_a_death_ends_the_wait_for_a_balance_nobody_needs() -> None:
+def test_a_death_ends_the_wait_for_a_balance_that_is_not_needed() -> None:
     world = a_world(a_coordinator(1), shards=50)
     world.join(a_coordinator(2))
     world.leave(TXN, 2)
@@ -229,7 +229,7 @@ ACTIONS = st.lists(
 
 
 class Walk:
-    """A world that coordinators come to and go from, and what every step must keep."""
+    """A world that coordinators join and leave, with the invariants of every step."""
 
     def __init__(self) -> None:
         self.world = a_world(shards=7)
@@ -292,7 +292,7 @@ def test_a_new_term_goes_on_where_the_old_one_ended() -> None:
     assert world.ask(acquire(one, 0)).result == ShardAcquired(8)
 
 
-def test_who_died_between_two_terms_owns_nothing() -> None:
+def test_a_coordinator_that_died_between_two_terms_owns_nothing() -> None:
     stored = StoredCluster(
         "tide", coordinators=(a_coordinator(1),), shards={TXN: (ShardOwner(0, 1, 7),)}
     )
@@ -341,7 +341,7 @@ def test_a_stream_that_comes_back_costs_nothing() -> None:
     assert fenced(world, 10 * LIMITS.feed_lost_fence_ms) == []
 
 
-def test_a_controller_that_no_broker_hears_fences_nobody() -> None:
+def test_a_controller_without_subscribers_fences_nobody() -> None:
     one = a_coordinator(1)
     world = a_world(one)
     lost_stream(world, one)

@@ -29,7 +29,7 @@ def availability(*live: int, gone: tuple[int, ...] = (), restarted: int = -1) ->
     return BrokerAvailability(ids(*live), ids(*live), ids(*gone), BrokerId(restarted))
 
 
-def test_a_leader_that_lives_stays() -> None:
+def test_a_live_leader_stays() -> None:
     before = partition(1, 2, 3)
     assert elect(before, availability(1, 2), RULES) is before
 
@@ -47,13 +47,13 @@ def test_the_first_live_replica_of_the_isr_leads_next() -> None:
 
 
 @pytest.mark.feature("H13", "I04")
-def test_losing_the_only_replica_leaves_nobody_and_keeps_it_in_the_isr() -> None:
+def test_losing_the_only_replica_keeps_it_in_the_isr_without_a_leader() -> None:
     after = elect(partition(1), availability(2, gone=(1,)), RULES)
     assert (after.leader, after.leader_epoch, after.last_known_leader) == (NO_BROKER, 1, 1)
     assert after.isr == (1,)
 
 
-def test_nobody_stays_nobody_without_another_epoch() -> None:
+def test_a_partition_that_stays_without_a_leader_keeps_its_epoch() -> None:
     gone = elect(partition(1), availability(gone=(1,)), RULES)
     assert elect(gone, availability(2, gone=(1,)), RULES) is gone
 
@@ -89,7 +89,7 @@ def test_below_the_minimum_the_replaced_leader_stays_eligible() -> None:
 
 
 @pytest.mark.feature("Y09")
-def test_who_lost_its_disk_leaves_isr_and_elr() -> None:
+def test_a_broker_that_lost_its_disk_leaves_isr_and_elr() -> None:
     after = lost_its_disk(partition(1, 2, 3), BrokerId(1), RULES)
     assert (after.leader, after.isr, after.last_known_leader) == (NO_BROKER, (2, 3), 1)
     assert after.leader_epoch == 1
@@ -102,19 +102,19 @@ def test_the_last_member_that_lost_its_disk_leaves_an_empty_isr() -> None:
     assert elect(after, availability(1, 2), RULES) is after
 
 
-def test_a_demotion_remembers_who_led() -> None:
+def test_a_demotion_keeps_the_last_leader() -> None:
     after = demote(partition(1, 2))
     assert (after.leader, after.last_known_leader, after.leader_epoch) == (NO_BROKER, 1, 1)
 
 
 @pytest.mark.feature("G17")
-def test_who_was_in_sync_stays_eligible_when_an_eligible_replica_is_elected() -> None:
+def test_members_of_the_isr_become_eligible_when_an_eligible_replica_is_elected() -> None:
     before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
     after = elect(before, availability(2, gone=(1,)), TopicRules(min_insync_replicas=2))
     assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
 
 
-def test_nobody_stays_eligible_beside_an_unclean_leader() -> None:
+def test_an_unclean_election_clears_the_elr() -> None:
     before = partition(1, 2, 3, isr=ids(1), elr=ids(2), leader=NO_BROKER, last_known_leader=1)
     rules = TopicRules(min_insync_replicas=2, unclean_election=True)
     after = elect(before, availability(3, gone=(1,)), rules)

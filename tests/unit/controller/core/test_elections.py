@@ -59,7 +59,7 @@ def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> 
     assert partition(cluster, 2).leader == 1
 
 
-def test_nobody_is_elected_before_the_demoted_leader_has_heard_of_it() -> None:
+def test_nobody_is_elected_before_the_demoted_leader_has_acknowledged() -> None:
     cluster = a_cluster(a_topic("a", (1, 2)))
     replacement = new_replacement(cluster)
     shutdown(cluster, 1)
@@ -88,7 +88,7 @@ def test_elections_that_need_not_be_are_refused() -> None:
 
 
 @pytest.mark.feature("H09", "H10")
-def test_whoever_leads_in_the_place_of_the_preferred_replica_is_demoted() -> None:
+def test_a_leader_in_the_place_of_the_preferred_replica_is_demoted() -> None:
     for demoting in (lambda one: elect(one) is ErrorCode.NONE, rebalanced):
         cluster = a_cluster(a_topic("a", (1, 2)))
         replacement = new_replacement(cluster)

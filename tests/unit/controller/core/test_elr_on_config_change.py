@@ -12,7 +12,7 @@ from tidemark.model.ids import BrokerId
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
 
-def test_another_minimum_leaves_nobody_eligible() -> None:
+def test_another_minimum_clears_the_elr() -> None:
     topic = a_topic("a", (1, 2), configs={"min.insync.replicas": "2"})
     below = replace(topic.partitions[0], isr=(BrokerId(1),), elr=(BrokerId(2),))
     cluster = a_cluster(replace(topic, partitions=(below,)))

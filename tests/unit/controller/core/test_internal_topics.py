@@ -40,7 +40,7 @@ def in_sync(topic: TopicImage) -> TopicImage:
 
 
 def small(**configs: str) -> TopicImage:
-    """As an older release made it while one broker lived."""
+    """Return the topic as an older release created it with one live broker."""
     return a_topic(STATE, (1,), (1,), configs=configs)
 
 
@@ -134,7 +134,7 @@ def propose_all(world: World) -> None:
     assert isinstance(world.ask(asked), Reply)
 
 
-def test_brokers_that_come_later_raise_what_the_first_one_made() -> None:
+def test_brokers_that_come_later_raise_the_topics_of_the_first_one() -> None:
     world = World()
     world.register(broker(1))
     made = new_topic(STATE, 2, 1, configs={"min.insync.replicas": "1"})

@@ -10,12 +10,12 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
 @pytest.mark.feature("G17")
-def test_at_the_minimum_nobody_is_merely_eligible() -> None:
+def test_at_the_minimum_the_elr_is_empty() -> None:
     after = with_isr(WHOLE, (ONE, TWO), 2)
     assert (after.isr, after.elr, after.partition_epoch) == ((1, 2), (), 1)
 
 
-def test_below_the_minimum_whoever_left_is_eligible() -> None:
+def test_below_the_minimum_a_replica_that_left_is_eligible() -> None:
     assert with_isr(with_isr(WHOLE, (ONE, TWO), 2), (ONE,), 2).elr == (2,)
 
 

@@ -46,7 +46,7 @@ def test_only_the_leader_of_this_epoch_proposes() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"fenced": True}, {"shutting_down": True}, {"epoch": 200}])
-def test_who_does_not_live_in_this_incarnation_may_not_join(changes: dict[str, object]) -> None:
+def test_a_broker_under_another_epoch_may_not_join(changes: dict[str, object]) -> None:
     cluster = three(**changes)
     assert propose(cluster, 1, 2).error is ErrorCode.NONE
     answer = propose(cluster, 1, 2, 3, partition_epoch=1)

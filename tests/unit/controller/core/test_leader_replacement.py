@@ -57,7 +57,7 @@ def test_a_demoted_leader_that_is_alive_must_acknowledge_the_demotion() -> None:
     assert replacement.is_replaceable(KEY, LEADERLESS, BROKERS, frozenset())
 
 
-def test_a_new_controller_asks_for_an_acknowledgement_of_its_own_feed() -> None:
+def test_a_new_controller_waits_for_an_acknowledgement_of_its_own_feed() -> None:
     replacement = new_replacement()
     assert not replacement.is_replaceable(KEY, LEADERLESS, BROKERS, frozenset())
     replacement.acknowledged(ONE.broker_epoch, START)
@@ -105,7 +105,7 @@ def followed() -> LeaderReplacement:
 
 
 @pytest.mark.feature("J7")
-def test_who_hears_of_nobody_fences_nobody_and_should_resign_a_lease_later() -> None:
+def test_without_subscribers_nobody_is_fenced_and_the_controller_resigns_a_lease_later() -> None:
     replacement = followed()
     replacement.stream_lost(ONE.broker_epoch, at(1_000))
     assert replacement.to_fence(BROKERS, at(9_000)) == []

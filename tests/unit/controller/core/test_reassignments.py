@@ -55,7 +55,7 @@ def test_a_leader_that_stays_leads_on() -> None:
     assert (after.leader, after.leader_epoch, after.replicas) == (1, 0, (1, 3))
 
 
-def test_a_cancelled_move_leaves_what_there_was() -> None:
+def test_a_cancelled_move_restores_the_replicas() -> None:
     cluster = four()
     ask(cluster, 3, 4)
     assert ask(cluster, cancel=True).error is ErrorCode.NONE
@@ -87,7 +87,7 @@ def test_a_leader_that_the_next_move_leaves_out_is_demoted() -> None:
     assert (after.leader, after.last_known_leader, after.isr) == (NO_BROKER, 3, (1,))
 
 
-def test_a_move_that_leaves_nobody_in_sync_is_refused() -> None:
+def test_a_move_that_leaves_no_replica_in_sync_is_refused() -> None:
     moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(3), leader=BrokerId(3))
     with pytest.raises(TidemarkError, match="Only replicas that the present move has added"):
         moved_to(moving, ids(1, 4))

@@ -26,7 +26,7 @@ def test_kill_9_keeps_the_page_cache() -> None:
 
 
 @pytest.mark.feature("Y09")
-def test_another_boot_keeps_only_what_was_stopped_in_order() -> None:
+def test_another_boot_keeps_logs_only_after_a_clean_stop() -> None:
     other = again(boot_id="boot-2")
     assert not has_kept_its_disks(KNOWN, asked(other))
     assert not has_kept_its_disks(KNOWN, asked(other, clean=True, previous=7))
@@ -39,7 +39,7 @@ def test_another_disk_has_nothing() -> None:
 
 
 @pytest.mark.feature("Y09")
-def test_who_lost_its_disk_is_out_of_every_isr_before_it_counts_as_alive() -> None:
+def test_a_broker_that_lost_its_disk_leaves_every_isr_before_it_counts_as_alive() -> None:
     cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1,)), brokers=(KNOWN, a_broker(2)))
     broker = again(boot_id="boot-2")
     change, _ = decide_registration(cluster, asked(broker), listing(9, broker))
@@ -50,7 +50,7 @@ def test_who_lost_its_disk_is_out_of_every_isr_before_it_counts_as_alive() -> No
     assert (alone.leader, alone.isr, alone.leader_epoch) == (1, (1,), 1)
 
 
-# -- what a broker says that it holds
+# -- logs that a broker reports
 
 
 ID = topic_id("a")
@@ -85,7 +85,7 @@ def test_a_replica_that_is_not_sound_leaves_the_isr_before_it_may_lead(held: Hel
 
 @pytest.mark.feature("Y09")
 @pytest.mark.parametrize("held", [LOST, HeldLogs()])
-def test_what_is_lost_leaves_the_elr_too(held: HeldLogs) -> None:
+def test_a_lost_replica_leaves_the_elr_too(held: HeldLogs) -> None:
     after = registered(used(1, 2, 3, isr=(2,), elr=(1, 3), leader=2), held)
     assert (after.leader, after.isr, after.elr) == (2, (2,), (3,))
 
@@ -96,7 +96,7 @@ def test_a_sound_replica_leads_on_in_the_next_epoch() -> None:
 
 
 @pytest.mark.feature("Y09")
-def test_of_two_directories_only_what_the_missing_one_held_is_lost() -> None:
+def test_of_two_directories_only_the_logs_of_the_missing_one_are_lost() -> None:
     two = (*DISKS, b"e" * 16)
     brokers = (replace(KNOWN, log_dir_ids=two), a_broker(2))
     cluster = a_cluster(a_topic("a", (1, 2), (1, 2)), brokers=brokers)
@@ -138,12 +138,12 @@ def test_a_log_in_one_of_two_disks_that_was_put_back_is_not_sound(
 
 
 @pytest.mark.parametrize("held", [DAMAGED, LOST, HeldLogs()])
-def test_the_only_replica_goes_on_with_what_there_is(held: HeldLogs) -> None:
+def test_the_only_replica_keeps_its_place(held: HeldLogs) -> None:
     after = registered(used(1), held)
     assert (after.leader, after.leader_epoch, after.isr) == (1, 1, (1,))
 
 
-def test_a_damaged_replica_leads_where_nobody_else_could() -> None:
+def test_a_damaged_replica_leads_where_no_other_could() -> None:
     after = registered(used(1, 2, 3, isr=(1,)), DAMAGED)
     assert (after.leader, after.isr) == (1, (1,))
 
@@ -153,7 +153,7 @@ def test_a_replica_that_lost_its_end_does_not_lead_by_itself() -> None:
     assert (after.leader, after.isr, after.last_known_leader) == (NO_BROKER, (), 1)
 
 
-def test_the_same_registration_asked_again_says_what_is_there_now() -> None:
+def test_a_repeated_registration_counts_its_present_logs() -> None:
     cluster = used(1, 2, 3)
     registered(cluster, SOUND)
     assert (

@@ -20,7 +20,7 @@ from unit.controller.worlds import NEVER, World, a_broker, create, new_topic, st
 
 LEASE_MS = 3_000
 GONE_AT = 2_500
-"""When the live znode of the first process is removed."""
+"""Time at which the live znode of the first process is removed."""
 OLD_DISKS, NEW_DISKS = (b"o" * 16,), (b"n" * 16,)
 
 
@@ -60,7 +60,7 @@ def partition(world: World) -> PartitionImage:
 
 
 def register(world: World, broker: BrokerImage, now: InstantMs) -> ErrorCode:
-    """Its live znode is there, and it asks; then it acknowledges all that it is told."""
+    """Create the live znode and register; then acknowledge the whole feed."""
     world.live[1] = broker
     asked = RegisterBroker(Request(7, NEVER), broker, "", world.listing())
     (reply,) = [one for one in world.step(asked, now) if isinstance(one, Reply)]
@@ -83,7 +83,7 @@ def test_a_process_with_other_directories_does_not_end_the_wait_for_the_lease() 
 
 
 @pytest.mark.feature("Y03")
-def test_the_refusal_says_what_is_waited_for() -> None:
+def test_the_refusal_names_the_lease_that_is_waited_for() -> None:
     world = led_by_the_first()
     register(world, rival(), at(GONE_AT + 20))
     (reply,) = [one for one in world.effects if isinstance(one, Reply) and one.request_id == 7]

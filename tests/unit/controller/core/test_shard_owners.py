@@ -69,7 +69,7 @@ def test_the_epoch_rises_whenever_a_shard_is_given_and_never_falls(
 
 @given(HISTORIES, LIVE, COUNTS)
 @settings(max_examples=60, deadline=None)
-def test_who_lives_loses_nothing_to_an_assignment(
+def test_a_live_replica_loses_no_shard_to_an_assignment(
     history: list[tuple[frozenset[int], int]], live: frozenset[int], shard_count: int
 ) -> None:
     before = after(history)
@@ -86,7 +86,7 @@ def test_no_more_shards_move_than_it_takes_to_even_out(
     owners = with_owners(after(history), assign(after(history), live, shard_count))
     moves = rebalance(owners, live, 1_000)
     fair = len(owners) // len(live) if live else 0
-    # Twin: whoever has more than the fair share and one gives the rest, unless others lack more.
+    # Twin: a replica gives away what exceeds its fair share and one, unless others lack more.
     surplus = sum(max(0, load - fair - 1) for load in loads(owners, live))
     lack = sum(max(0, fair - load) for load in loads(owners, live))
     assert len(moves) == max(surplus, lack)
@@ -119,11 +119,11 @@ def test_a_topic_that_is_gone_takes_no_epoch_with_it() -> None:
     assert assign(owners, {1}, 0) == ()
 
 
-def test_an_owner_may_be_given_its_own_shard_anew() -> None:
+def test_an_owner_may_be_assigned_its_own_shard_again() -> None:
     assert given_to(ShardOwner(3, 1, 7), 1) == ShardOwner(3, 1, 8)
 
 
-def test_what_one_owns_is_found() -> None:
+def test_the_shards_of_a_replica_are_found() -> None:
     owners = settled((), frozenset({1, 2}), 4)
     assert [one.shard for one in of_coordinator(owners, 2)] == [1, 3]
 
@@ -137,6 +137,6 @@ def test_what_one_owns_is_found() -> None:
         (ShardOwner(0, -1, -1), "only rise"),
     ],
 )
-def test_owners_that_cannot_be_are_our_bug(owner: ShardOwner, words: str) -> None:
+def test_impossible_owners_are_a_bug(owner: ShardOwner, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         check_owners((owner,), {1})

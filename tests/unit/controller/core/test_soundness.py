@@ -43,13 +43,13 @@ def test_a_follower_leaves_the_isr_under_another_leader_epoch(offline: bool) -> 
 
 
 @pytest.mark.feature("Y09")
-def test_a_damaged_leader_is_demoted_and_replaced_once_it_knows() -> None:
+def test_a_damaged_leader_is_demoted_and_replaced_once_it_has_acknowledged() -> None:
     code, after = report(three(), 1)
     assert (code, after.isr, after.leader, after.last_known_leader) == (0, (2, 3), NO_BROKER, 1)
 
 
 @pytest.mark.feature("Y09")
-def test_a_leader_that_serves_nobody_is_replaced_at_once() -> None:
+def test_an_offline_leader_is_replaced_at_once() -> None:
     code, after = report(three(), 1, offline=True)
     assert (code, after.isr, after.leader) == (ErrorCode.NONE, (2, 3), 2)
 
@@ -59,7 +59,7 @@ def test_an_eligible_replica_leaves_the_elr() -> None:
     assert (after.isr, after.elr, after.leader_epoch) == ((1,), (3,), 1)
 
 
-def test_a_damaged_leader_stays_while_nobody_else_could_lead() -> None:
+def test_a_damaged_leader_stays_while_no_other_replica_could_lead() -> None:
     cluster = three(live=(1,))
     assert report(cluster, 1) == (
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -67,7 +67,7 @@ def test_a_damaged_leader_stays_while_nobody_else_could_lead() -> None:
     )
 
 
-def test_a_leader_that_serves_nobody_leaves_all_the_same() -> None:
+def test_an_offline_leader_leaves_without_a_successor() -> None:
     code, after = report(three(live=(1,)), 1, offline=True)
     assert (code, after.isr, after.leader) == (ErrorCode.NONE, (2, 3), NO_BROKER)
     code, after = report(three(isr=(1,)), 1, offline=True)
@@ -141,7 +141,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @given(clusters(), st.booleans(), st.integers(2, 4))
-def test_whoever_reports_is_no_member_or_nobody_else_could_lead(
+def test_a_reported_replica_is_no_member_or_no_other_could_lead(
     cluster: Cluster, offline: bool, leader_epoch: int
 ) -> None:
     before = cluster.image.topics["a"].partitions[0]
@@ -177,7 +177,7 @@ BY_NAME = frozenset({("a", 0)})
         (HeldLogs(), 3, False, Soundness.LOST),
     ],
 )
-def test_a_replica_is_worth_what_its_broker_has_of_it(
+def test_the_soundness_of_a_replica_follows_from_the_logs_of_its_broker(
     held: HeldLogs, epoch: int, gone: bool, expected: Soundness
 ) -> None:
     topic = three(partition_epoch=epoch).image.topics["a"]

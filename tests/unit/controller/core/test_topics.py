@@ -78,7 +78,7 @@ def test_counts_of_minus_one_are_the_defaults() -> None:
         (new_topic("a", configs={"retention.ms": "1" * 70_000}), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_cannot_be_created_is_refused(topic: NewTopic, code: ErrorCode) -> None:
+def test_an_invalid_topic_is_refused(topic: NewTopic, code: ErrorCode) -> None:
     cluster = a_cluster(a_topic("old", (1,)), a_topic("dotted.name", (1,)))
     result = one_result(cluster, topic)
     assert result.error is code
@@ -102,7 +102,7 @@ def test_a_topic_has_a_bounded_number_of_replicas() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
-def test_internal_topics_are_made_as_asked_and_neither_deleted_nor_grown(name: str) -> None:
+def test_internal_topics_are_created_as_requested_and_neither_deleted_nor_grown(name: str) -> None:
     configs = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
     result = one_result(a_cluster(), new_topic(name, 50, 3, configs=configs))
     assert (result.error, result.partition_count, result.configs) == (ErrorCode.NONE, 50, configs)

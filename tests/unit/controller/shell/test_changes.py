@@ -1,4 +1,4 @@
-"""What a published change means to people."""
+"""Log lines and counts of a published change."""
 
 import logging
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_a_new_partition_is_no_election() -> None:
     assert not PartitionChange("t", None, ONE).elected
 
 
-def test_losing_the_leader_is_told_and_is_no_election() -> None:
+def test_losing_the_leader_is_logged_and_is_no_election() -> None:
     change = PartitionChange("t", ONE, led_by(NO_BROKER))
     assert (change.went_offline, change.elected) == (True, False)
 
@@ -77,7 +77,7 @@ def test_a_long_list_is_cut() -> None:
     assert cut == {"count": 12, "topics": ",".join(f"t{n}" for n in range(10)) + " and 2 more"}
 
 
-def test_moves_of_shards_are_told_and_mere_acquisitions_are_not(
+def test_moves_of_shards_are_logged_and_mere_acquisitions_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = a_coordinator(1)

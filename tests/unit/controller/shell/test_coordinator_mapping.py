@@ -16,7 +16,7 @@ def test_a_coordinator_describes_itself_without_an_epoch() -> None:
     assert mapping.read_coordinator(asked) == CoordinatorImage("txn", 3, b"me", "host:1", -1)
 
 
-def test_who_asks_is_read() -> None:
+def test_the_coordinator_of_a_request_is_read() -> None:
     acquire = pb.AcquireShardRequest(kind="txn", shard=9, coordinator_id=3, incarnation_id=b"me")
     assert mapping.read_acquirer(acquire) == REF
     ids = pb.AllocateProducerIdsRequest(

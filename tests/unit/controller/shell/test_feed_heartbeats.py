@@ -1,4 +1,4 @@
-"""A cut breaks no connection: who does not answer heartbeats counts as lost."""
+"""Heartbeats: a stream whose heartbeats are unanswered counts as lost, though it is connected."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ EPOCHS = tuple(one.broker_epoch for one in a_cluster().image.brokers.values())
 
 
 class Heard:
-    """Whose streams are lost, in order of the news."""
+    """Epochs of lost streams, in the order of the calls."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
 
     def acknowledged(self, broker_epoch: BrokerEpoch, position: FeedPosition) -> None:
-        """Not asked about here."""
+        """Ignore it."""
 
     def lost(self, broker_epoch: BrokerEpoch) -> None:
         self.words.append(f"{broker_epoch} lost")
@@ -44,7 +44,7 @@ def feed(heard: Heard) -> MetadataFeed:
 
 @pytest.fixture
 def streams(feed: MetadataFeed, heard: Heard) -> Iterator[list[Subscription]]:
-    """One of every broker."""
+    """Subscribe every broker."""
     with ExitStack() as ending:
         yield [
             ending.enter_context(feed.subscribe("broker", epoch, answers_heartbeats=True))
@@ -61,7 +61,7 @@ def answer(feed: MetadataFeed, stream: Subscription) -> None:
     feed.acknowledge(stream, FeedPosition(feed.image.position.controller_epoch, 0))
 
 
-def test_who_answers_is_not_lost(
+def test_a_stream_that_answers_is_not_lost(
     feed: MetadataFeed, heard: Heard, streams: list[Subscription]
 ) -> None:
     heard.words.clear()
@@ -72,7 +72,7 @@ def test_who_answers_is_not_lost(
     assert heard.words == []
 
 
-def test_whoever_is_silent_is_lost_and_regained_by_an_answer(
+def test_a_silent_stream_is_lost_and_regained_by_an_answer(
     feed: MetadataFeed, heard: Heard, streams: list[Subscription]
 ) -> None:
     heard.words.clear()
@@ -85,7 +85,7 @@ def test_whoever_is_silent_is_lost_and_regained_by_an_answer(
     assert heard.words == [f"{EPOCHS[0]} lost", f"{EPOCHS[0]} regained"]
 
 
-def test_all_who_are_silent_are_lost_in_one_beat(
+def test_all_silent_streams_are_lost_in_one_beat(
     feed: MetadataFeed, heard: Heard, streams: list[Subscription]
 ) -> None:
     heard.words.clear()
@@ -112,7 +112,7 @@ def test_a_new_stream_makes_up_for_a_silent_one(
         assert heard.words == [f"{EPOCHS[0]} regained"]
 
 
-def test_a_pause_of_our_own_is_nobodys_silence(
+def test_a_pause_of_the_controller_loses_no_stream(
     feed: MetadataFeed, heard: Heard, streams: list[Subscription]
 ) -> None:
     beat(feed, 0)
@@ -122,7 +122,7 @@ def test_a_pause_of_our_own_is_nobodys_silence(
     assert heard.words == []
 
 
-def test_an_older_subscriber_is_not_asked(feed: MetadataFeed, heard: Heard) -> None:
+def test_an_older_subscriber_gets_no_heartbeat(feed: MetadataFeed, heard: Heard) -> None:
     with feed.subscribe("broker", EPOCHS[0]):
         beat(feed, 0, 100, 200)
         assert heard.words == [f"{EPOCHS[0]} regained"]

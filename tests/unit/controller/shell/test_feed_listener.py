@@ -1,4 +1,4 @@
-"""What the feed tells of brokers' streams."""
+"""Calls of the feed's listener about brokers' streams."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def stream(feed: MetadataFeed, epoch: BrokerEpoch = EPOCH) -> Iterator[Subscript
         yield subscription
 
 
-def test_a_brokers_stream_is_told_from_its_beginning_to_its_end(
+def test_the_listener_is_called_from_the_beginning_of_a_brokers_stream_to_its_end(
     feed: MetadataFeed, heard: Heard
 ) -> None:
     with stream(feed) as subscription:
@@ -67,7 +67,7 @@ def test_a_second_stream_of_the_same_broker_hides_the_end_of_the_first(
     assert heard.words == ["101 regained", "101 lost"]
 
 
-def test_who_is_no_broker_is_nobodys_concern(feed: MetadataFeed, heard: Heard) -> None:
+def test_the_listener_is_not_called_for_other_subscribers(feed: MetadataFeed, heard: Heard) -> None:
     with stream(feed, NOT_A_BROKER) as subscription:
         feed.acknowledge(subscription, FeedPosition(feed.image.position.controller_epoch, 3))
     assert heard.words == []
@@ -90,7 +90,7 @@ def test_a_stream_ended_by_a_newer_registration_is_not_lost(
     assert heard.words == ["101 regained"]
 
 
-def test_the_end_of_a_term_loses_nobody(feed: MetadataFeed, heard: Heard) -> None:
+def test_the_end_of_a_term_loses_no_stream(feed: MetadataFeed, heard: Heard) -> None:
     with stream(feed):
         feed.close("")
     assert heard.words == ["101 regained"]
@@ -99,7 +99,7 @@ def test_the_end_of_a_term_loses_nobody(feed: MetadataFeed, heard: Heard) -> Non
 # Coordinators, whose epochs are numbers of the same sequence.
 
 
-def test_a_coordinators_stream_is_told_and_ends_with_its_registration(
+def test_the_listener_is_called_for_a_coordinators_stream_until_its_registration_ends(
     heard: Heard,
 ) -> None:
     one = a_coordinator(1)
@@ -115,7 +115,7 @@ def test_a_coordinators_stream_is_told_and_ends_with_its_registration(
     assert heard.words == [f"{one.coordinator_epoch} regained"]
 
 
-def test_who_is_no_coordinator_any_more_may_not_follow_as_one(heard: Heard) -> None:
+def test_an_unregistered_coordinator_may_not_subscribe(heard: Heard) -> None:
     feed = MetadataFeed(FeedLimits(), heard)
     feed.open(a_cluster().image)
     with stream(feed, BrokerEpoch(a_coordinator(1).coordinator_epoch)) as subscription:

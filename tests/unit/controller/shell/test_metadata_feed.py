@@ -29,7 +29,7 @@ class Publisher:
 
 
 async def take(feed: MetadataFeed, subscription: Subscription, count: int) -> list[str]:
-    """What the next updates are: ``snapshot 3``, ``delta 4``, ``error NOT_CONTROLLER``."""
+    """Return the next updates as text: ``snapshot 3``, ``delta 4``, ``error NOT_CONTROLLER``."""
     return [told(await subscription.next_update(feed)) for _ in range(count)]
 
 
@@ -78,7 +78,7 @@ def test_partitions_travel_alone_only_to_subscribers_that_take_them() -> None:
     asyncio.run(use())
 
 
-def test_what_happens_before_the_snapshot_is_in_it() -> None:
+def test_changes_before_the_snapshot_are_in_it() -> None:
     async def use() -> None:
         one = Publisher()
         one.open()
@@ -89,7 +89,7 @@ def test_what_happens_before_the_snapshot_is_in_it() -> None:
     asyncio.run(use())
 
 
-def test_one_that_does_not_keep_up_starts_over_with_a_snapshot() -> None:
+def test_a_slow_subscriber_starts_over_with_a_snapshot() -> None:
     async def use() -> None:
         one = Publisher(updates_queued_max=2)
         one.open()
@@ -135,7 +135,7 @@ def test_a_broker_follows_under_its_registered_epoch_only() -> None:
     asyncio.run(use())
 
 
-def test_a_broker_that_registers_anew_loses_its_old_stream() -> None:
+def test_a_broker_that_registers_again_loses_its_old_stream() -> None:
     async def use() -> None:
         one = Publisher()
         one.open()
@@ -172,7 +172,7 @@ def test_acknowledgements_only_go_forward() -> None:
         assert subscription.acknowledged == later
 
 
-def test_who_has_left_is_sent_nothing() -> None:
+def test_a_subscriber_that_left_gets_nothing() -> None:
     async def use() -> None:
         one = Publisher()
         one.open()

@@ -16,7 +16,7 @@ from tidemark.runtime.service import ServiceError
 
 
 class Cluster:
-    """Its controllers live one after the other."""
+    """One ZooKeeper, for one controller after the other."""
 
     def __init__(self) -> None:
         self.world = World()

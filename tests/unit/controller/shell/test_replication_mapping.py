@@ -79,7 +79,7 @@ def test_a_refused_shutdown_counts_nothing() -> None:
     assert refused.controller_hint == "host:1"
 
 
-def test_what_a_broker_holds_comes_by_topic_and_kind() -> None:
+def test_logs_of_a_broker_are_read_by_topic_and_kind() -> None:
     topic = pb.HeldLogs.Topic(
         topic_id=topic_id("a"), sound=[0, 2], damaged=[1], lost=[3], log_dir_id=b"d" * 16
     )
@@ -94,7 +94,7 @@ def test_what_a_broker_holds_comes_by_topic_and_kind() -> None:
     )
 
 
-def test_a_report_names_its_replicas_and_its_answer_what_became_of_each() -> None:
+def test_a_report_names_its_replicas_and_its_reply_has_a_result_for_each() -> None:
     report = pb.ReportReplicasRequest
     wire = report.Replica(topic_id=topic_id("a"), partition=2, leader_epoch=7, offline=True)
     assert mapping.read_unsound(report(replicas=[wire])) == (

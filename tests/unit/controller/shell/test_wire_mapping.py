@@ -34,7 +34,7 @@ def test_changes_keep_their_operation() -> None:
     assert wire_mapping.read_config_resources(altering(2)) == resources
 
 
-def test_an_operation_that_is_none_is_told_apart() -> None:
+def test_an_unknown_operation_is_recognized() -> None:
     assert wire_mapping.read_config_resources(altering(9)) is None
 
 
@@ -50,6 +50,6 @@ def test_a_topics_result_is_written_whole() -> None:
     assert (wire.error_message, wire.partition_count, wire.configs["k"]) == ("why", 3, "v")
 
 
-def test_only_who_asked_the_wrong_one_is_told_whom_to_ask() -> None:
+def test_only_requests_to_the_wrong_controller_get_a_hint() -> None:
     assert wire_mapping.hint_for(ErrorCode.NOT_CONTROLLER, "host:1") == "host:1"
     assert wire_mapping.hint_for(ErrorCode.REQUEST_TIMED_OUT, "host:1") == ""

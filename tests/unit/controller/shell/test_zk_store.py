@@ -68,7 +68,7 @@ async def new_store(session: SimZkSession) -> ZkStore:
 
 
 async def load(store: ZkStore) -> StoredCluster:
-    """As another process would: of what it knows to be there nothing is remembered."""
+    """Return a store as of another process, without a record of the present znodes."""
     return await ZkStore(store._session, store._epoch_version).load()
 
 

@@ -13,7 +13,7 @@ def world() -> World:
 
 
 @pytest.mark.feature("L07", "L08")
-def test_what_is_added_is_in_the_log_before_the_answer(world: World) -> None:
+def test_added_partitions_are_in_the_log_before_the_reply(world: World) -> None:
     world.add(world.session(), P0, P1)
     world.crash()
     view = world.view()
@@ -27,7 +27,7 @@ def test_every_partition_is_answered(world: World) -> None:
     assert {result.error_code for result in reply.results} == {ErrorCode.NONE}
 
 
-def test_what_is_added_already_is_not_written_again(world: World) -> None:
+def test_added_partitions_are_not_written_again(world: World) -> None:
     session = world.session()
     world.add(session, P0, P1)
     written = len(world.log)
@@ -61,7 +61,7 @@ def test_another_epoch_is_fenced(world: World, step: int) -> None:
 
 
 @pytest.mark.feature("L16")
-def test_a_leader_hears_which_partitions_are_in_the_transaction(world: World) -> None:
+def test_a_leader_verifies_which_partitions_are_in_the_transaction(world: World) -> None:
     session = world.session()
     world.add(session, P0)
     reply = world.add(session, P0, P1, verify=True)
@@ -72,7 +72,7 @@ def test_a_leader_hears_which_partitions_are_in_the_transaction(world: World) ->
     assert world.view().partitions == (P0,)
 
 
-def test_a_newer_producer_hears_that_it_may_abort(world: World) -> None:
+def test_a_newer_producer_gets_an_abortable_error(world: World) -> None:
     reply = world.add(world.session(), P0, verify=True, v2=True)
     assert reply.results[0].error_code == ErrorCode.TRANSACTION_ABORTABLE
 

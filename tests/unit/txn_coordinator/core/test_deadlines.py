@@ -13,7 +13,7 @@ def test_the_earliest_comes_first() -> None:
     assert deadlines.first() is None
 
 
-def test_what_is_moved_counts_once() -> None:
+def test_a_moved_deadline_counts_once() -> None:
     deadlines = Deadlines()
     deadlines.put("a", InstantMs(10))
     deadlines.put("a", InstantMs(30))
@@ -21,7 +21,7 @@ def test_what_is_moved_counts_once() -> None:
     assert deadlines.pop_due(InstantMs(30), 10) == ["a"]
 
 
-def test_no_more_than_asked_for_is_popped() -> None:
+def test_at_most_the_requested_number_is_popped() -> None:
     deadlines = Deadlines()
     for key in "abc":
         deadlines.put(key, InstantMs(1))
@@ -29,7 +29,7 @@ def test_no_more_than_asked_for_is_popped() -> None:
     assert len(deadlines) == 1
 
 
-def test_what_was_discarded_does_not_pile_up() -> None:
+def test_discarded_deadlines_do_not_pile_up() -> None:
     deadlines = Deadlines()
     for number in range(10_000):
         deadlines.put(f"id-{number}", InstantMs(10**6 - number))

@@ -1,4 +1,4 @@
-"""EndTxn, cell by cell: transactions v1 by state and outcome, v2 by who asks as well."""
+"""EndTxn, cell by cell: v1 by state and outcome, v2 also by the epoch of the request."""
 
 import pytest
 from tidemark.codec.txn_records import TransactionState
@@ -102,7 +102,7 @@ def test_another_producer_is_not_known(v2: bool) -> None:
 @pytest.mark.feature("L08")
 @pytest.mark.parametrize("v2", [False, True])
 @pytest.mark.parametrize("commit", [False, True])
-def test_an_open_transaction_ends_as_asked(commit: bool, v2: bool) -> None:
+def test_an_open_transaction_ends_as_requested(commit: bool, v2: bool) -> None:
     world = a_world(transaction.ONGOING)
     assert world.end((7, 3), commit=commit, v2=v2).error_code == NONE
     (markers,) = world.markers

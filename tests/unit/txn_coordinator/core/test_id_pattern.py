@@ -43,7 +43,7 @@ def test_a_pattern_matches_whole_ids(pattern: str, text: str) -> None:
         "a" * (PATTERN_CHARS_MAX + 1),
     ],
 )
-def test_what_might_never_end_is_refused(pattern: str) -> None:
+def test_patterns_that_may_take_long_are_refused(pattern: str) -> None:
     with pytest.raises(IdPatternError):
         compile_id_pattern(pattern)
 

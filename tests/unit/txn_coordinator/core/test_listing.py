@@ -1,4 +1,4 @@
-"""What operators see of an id, and which ids a listing includes."""
+"""Views of an id for operators, and the ids that a listing includes."""
 
 import pytest
 from tidemark.model.errors import ErrorCode
@@ -27,7 +27,7 @@ def test_an_open_transaction_shows_its_writer_and_partitions() -> None:
     assert view.writers[0].producer_id == 7
 
 
-def test_what_has_ended_has_no_start() -> None:
+def test_an_ended_transaction_has_no_start() -> None:
     record = a_record(state=transaction.COMPLETE_ABORT, started_at=50)
     assert listing.view(ID, record, None).started_ms == -1
 
@@ -76,7 +76,7 @@ def test_all_filters_must_match(request_: ListTransactions, included: bool) -> N
     assert listing.filter_of(request_, WALL_MS)(a_view()) is included
 
 
-def test_what_is_not_open_is_not_older_than_anything() -> None:
+def test_a_transaction_that_is_not_open_matches_no_duration() -> None:
     is_included = listing.filter_of(ListTransactions(duration_ms_min=0), WALL_MS)
     assert not is_included(a_view(started_ms=-1))
 

@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(shard=st.sampled_from(SHARDS), was_dropped=st.booleans())
     def reload(self, shard: int, was_dropped: bool) -> None:
-        """Another owner epoch: what was asked for is asked for again."""
+        """Give the shard another owner epoch, which requests the same markers again."""
         effects = [key[2] for key in self.wanted if key[0] == shard]
         self.forgotten(shard)
         if was_dropped:

@@ -86,7 +86,7 @@ class World:
         ]
 
     def answer(self, request: int, *codes: ErrorCode) -> list[Effect]:
-        """Of a request with one part."""
+        """Return the partitions of a request with one part."""
         return self.step(Answered(request, (codes,)))
 
     def due(self) -> int | None:
@@ -109,7 +109,7 @@ def test_each_partition_goes_to_its_leader_and_one_report_follows() -> None:
     assert (here.queue.ending_count, here.due()) == (0, None)
 
 
-def test_brokers_are_asked_in_the_order_in_which_markers_came_for_them() -> None:
+def test_brokers_get_requests_in_the_order_in_which_markers_came_for_them() -> None:
     here = World()
     here.send(ending("t", A0, A1))
     assert here.asked() == [(1, ["a-0"]), (2, ["a-1"])]
@@ -167,7 +167,7 @@ def test_a_request_holds_at_most_its_bound() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_what_was_refused_is_sent_again_with_growing_delays(code: ErrorCode) -> None:
+def test_refused_markers_are_sent_again_with_growing_delays(code: ErrorCode) -> None:
     here = World()
     here.send(ending("t", A0, B0))
     here.tick()

@@ -48,7 +48,7 @@ def test_a_commit_names_the_writers_that_count(world: World) -> None:
 
 
 @pytest.mark.feature("Y04")
-def test_a_commit_asked_twice_is_the_same_commit(world: World) -> None:
+def test_a_repeated_commit_is_the_same_commit(world: World) -> None:
     handle = world.handle()
     winner = world.writer(handle, "a", P0)
     first = world.finish(handle, winner)
@@ -95,7 +95,7 @@ def test_a_slot_keeps_its_producer_id_and_passes_its_markers_epoch(world: World)
     assert second.producer_epoch == first.producer_epoch + 2
 
 
-def test_a_name_enlisted_again_fences_whoever_had_it(world: World) -> None:
+def test_a_writer_enlisted_again_fences_its_last_holder(world: World) -> None:
     handle = world.handle()
     first = world.writer(handle, "a")
     second = world.writer(handle, "a")
@@ -107,7 +107,7 @@ def test_a_name_enlisted_again_fences_whoever_had_it(world: World) -> None:
     assert world.finish(handle, second).committed
 
 
-def test_what_a_name_wrote_before_it_was_enlisted_again_is_aborted(world: World) -> None:
+def test_data_of_a_writer_from_before_it_was_enlisted_again_is_aborted(world: World) -> None:
     handle = world.handle()
     first = world.writer(handle, "a", P0)
     second = world.writer(handle, "a", P0)
@@ -257,7 +257,7 @@ def test_a_writers_name_has_a_length(world: World, name: str) -> None:
     assert world.enlist(world.handle(), name).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_what_names_no_transaction_is_refused(world: World) -> None:
+def test_handles_of_no_transaction_are_refused(world: World) -> None:
     assert world.finish("junk").error_code == ErrorCode.INVALID_REQUEST
     missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert world.finish("1.1.5.nobody").error_code == missing
@@ -266,7 +266,7 @@ def test_what_names_no_transaction_is_refused(world: World) -> None:
     assert world.finish(handle.replace("1.1.", "1.2.")).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_an_outcome_of_long_ago_is_not_known(world: World) -> None:
+def test_an_old_outcome_is_not_known(world: World) -> None:
     first = world.handle()
     world.finish(first)
     for _ in range(OUTCOMES_KEPT):

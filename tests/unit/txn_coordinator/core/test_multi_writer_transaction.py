@@ -1,4 +1,4 @@
-"""What the records of several writers say together, in whatever order they are read back."""
+"""State that follows from the records of several writers, in whatever order they are read."""
 
 import pytest
 from tidemark.codec.txn_records import (
@@ -35,7 +35,7 @@ def test_a_decision_stands_behind_the_records_of_its_writers() -> None:
     assert txn.outstanding == {10: {P0, P1}}
 
 
-def test_what_compaction_left_of_an_older_transaction_does_not_count() -> None:
+def test_records_of_an_older_transaction_after_compaction_do_not_count() -> None:
     """The slot was handed out again, but its record of before and the older decision are read
     first.
     """
@@ -119,7 +119,7 @@ def test_an_id_is_forgotten_from_its_last_slot_on() -> None:
     assert list(txn.slots) == [0]
 
 
-def test_what_begins_and_ends_at_once_has_no_markers() -> None:
+def test_a_transaction_that_begins_and_ends_at_once_has_no_markers() -> None:
     txn = MultiWriterTransaction(ID)
     txn.load(a_writer(0, partitions=frozenset({P0})))
     txn.load(a_handle(1, transaction.COMPLETE_COMMIT))

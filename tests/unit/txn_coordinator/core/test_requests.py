@@ -1,4 +1,4 @@
-"""Requests and replies have the fields of the wire: whoever knows one knows the other."""
+"""Requests and replies have the fields of the wire."""
 
 from dataclasses import fields
 
@@ -7,7 +7,7 @@ from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.core import requests
 
 UNSAID = {"ListTransactions": {"error_message"}}
-"""What Kafka's API has no field for."""
+"""Fields that Kafka's API does not have."""
 
 
 @pytest.mark.parametrize(

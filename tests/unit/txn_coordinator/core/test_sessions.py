@@ -1,4 +1,4 @@
-"""InitProducerId: who gets which epoch, and who is fenced by it (KIP-98, KIP-360)."""
+"""InitProducerId: the epochs of sessions, and the sessions that they fence (KIP-98, KIP-360)."""
 
 import pytest
 from tidemark.codec.txn_records import TransactionRecord, TransactionState
@@ -39,7 +39,7 @@ def test_without_a_spare_producer_id_the_client_comes_again() -> None:
     assert written is None
 
 
-def test_a_session_that_expired_here_starts_anew() -> None:
+def test_an_expired_session_starts_again() -> None:
     assert granted(init(None, pid=3, epoch=8)[0]) == (SPARE, 0)
 
 

@@ -9,6 +9,6 @@ def test_the_defaults_are_kafkas() -> None:
     assert settings.expiry_interval_ms == 3_600_000
 
 
-def test_a_limit_of_nothing_stops_us() -> None:
+def test_a_limit_of_0_fails() -> None:
     with pytest.raises(AssertionError):
         TxnSettings(writers_max=0)

@@ -1,4 +1,4 @@
-"""One shard as its users see it: what is answered, what is written, which markers go where."""
+"""One shard as a whole: its replies, its records and its markers."""
 
 import pytest
 from tidemark.machine.shard import Writer
@@ -69,7 +69,7 @@ def test_the_end_waits_for_every_marker(world: World) -> None:
 
 
 def test_late_markers_of_one_transaction_do_not_end_the_next(world: World) -> None:
-    """Of transactions v1, both have the same epoch."""
+    """Transactions v1: both have the same epoch."""
     session = world.session()
     world.add(session, P0)
     world.end(session)

@@ -67,7 +67,7 @@ SOME = st.frozensets(st.sampled_from([P0, P1, Q0]), min_size=1)
 FATES = st.sampled_from(["done"] * 9 + ["failed", "unheard", "torn"])
 SELDOM = st.sampled_from([False] * 5 + [True])
 AGES = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 5])
-"""Of what a client was given: the newest mostly, else a zombie's."""
+"""Age of a session of a client: mostly the newest, else a zombie."""
 LATE_EPOCH = transaction.EPOCH_MAX - 3
 Key = tuple[str, int, int]
 """Transactional id, time of the decision, producer id."""
@@ -75,7 +75,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Session:
-    """What one client was given; ``chain`` counts the InitProducerId that began it."""
+    """Producer id and epoch of a client; ``chain`` counts the InitProducerId that began it."""
 
     transactional_id: str
     producer_id: int
@@ -86,7 +86,7 @@ class Session:
 
 @dataclass(frozen=True)
 class HandOut:
-    """What one writer was given."""
+    """Producer id and epoch that a writer got."""
 
     handle: str
     counted: CountedWriter
@@ -106,15 +106,15 @@ class HandOut:
 
 @dataclass
 class Model:
-    """What must hold, as far as anybody outside knows."""
+    """State that clients can observe, to check the shard against."""
 
     acknowledged: dict[int, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
-    """By producer id, of its present transaction."""
+    """Partitions of the current transaction, by producer id."""
     uncertain: dict[int, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
     decisions: dict[Key, SendMarkers] = field(default_factory=dict)
     written: dict[Key, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
     outcome: dict[int, bool] = field(default_factory=dict)
-    """Of each producer's last markers."""
+    """True if the last markers of a producer committed."""
     single: set[int] = field(default_factory=set)
     """Producers of Kafka's API."""
     chains: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -186,7 +186,7 @@ class Histories(RuleBasedStateMachine):
         return answers[0].reply if answers else None
 
     def lose(self, decision: TxnDecision, fate: str) -> None:
-        """The append failed, was torn, or nobody heard of it; another owner loads the log."""
+        """The append failed, was torn, or its outcome was lost; another owner loads the log."""
         kept = {"failed": 0, "torn": 1, "unheard": len(decision.records)}[fate]
         appended = list(decision.records[:kept])
         self.world.log += appended
@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
             transactions_v2=v2,
         )
         if fate != "done":
-            # Before it is asked: the markers of the reload may have them.
+            # Before the request: the markers of the reload may have them.
             self.model.uncertain[producer_id] |= partitions
         reply = self.ask(request, fate)
         if not isinstance(reply, AddPartitionsReply) or reply.error_code != ErrorCode.NONE:
@@ -328,7 +328,7 @@ class Histories(RuleBasedStateMachine):
     def transact(
         self, age: int, wanted: list[frozenset[TopicPartition]], commit: bool, fate: str
     ) -> None:
-        """What well-behaved clients do all day."""
+        """Run the usual transaction of a well-behaved client."""
         for partitions in wanted:
             self.add(age, partitions, "done")
         self.end(age, commit, fate)
@@ -353,7 +353,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.model.decisions)
     @rule(age=AGES, part=st.integers(0, 2), fate=FATES)
     def marker_is_written(self, age: int, part: int, fate: str) -> None:
-        """One of any markers that were ever asked for; perhaps again."""
+        """Write one of the markers that were ever requested, perhaps again."""
         markers = aged(list(self.model.decisions.values()), age)
         partition = markers.partitions[part % len(markers.partitions)]
         self.report(markers, frozenset({partition}), fate)
@@ -429,7 +429,7 @@ def aged_name(own: list[HandOut], one: HandOut) -> HandOut:
 
 
 def worn_out() -> list[TxnRecord]:
-    """What an id leaves behind that was used very often."""
+    """Records that are left of an id that was used very often."""
     ended = TransactionState.COMPLETE_ABORT
     return [
         TransactionRecord(BOTH, 1, LATE_EPOCH, TIMEOUT_MS, ended, 10, 5),

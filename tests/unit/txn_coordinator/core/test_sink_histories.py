@@ -63,7 +63,7 @@ Batch = tuple[str, int]
 
 @dataclass(frozen=True)
 class HandOut:
-    """What a task was given."""
+    """Producer id and epoch that a task got."""
 
     batch: Batch
     handle: str
@@ -72,7 +72,7 @@ class HandOut:
 
 @dataclass
 class Truth:
-    """What the log has said since the sink was last forgotten."""
+    """Content of the log since the sink was last removed."""
 
     sink: SinkState | None = None
     committed: dict[Batch, str] = field(default_factory=dict)
@@ -93,11 +93,11 @@ class SinkHistories(RuleBasedStateMachine):
         self.hand_outs: list[HandOut] = []
         self.slots: dict[int, WriterRecord] = {}
         self.winners: dict[tuple[int, int], bool] = {}
-        """By the time of a decision and producer id: whether it was committed."""
+        """True for a commit, by the time of the decision and the producer id."""
         self.decisions: list[SendMarkers] = []
         self.notes = 0
 
-    # What the log and the shard say.
+    # -- the log and the shard
 
     def follow(self) -> None:
         """Learn from what was appended."""
@@ -150,7 +150,7 @@ class SinkHistories(RuleBasedStateMachine):
             self.watch(one)
 
     def lose(self, decision: TxnDecision, fate: str) -> None:
-        """The append failed, was torn, or nobody heard of it; another owner loads the log."""
+        """The append failed, was torn, or its outcome was lost; another owner loads the log."""
         kept = {"failed": 0, "torn": 1, "unheard": len(decision.records)}[fate]
         self.world.log += decision.records[:kept]
         self.the_owner_crashes()
@@ -191,7 +191,7 @@ class SinkHistories(RuleBasedStateMachine):
 
     @rule(query=QUERIES, batch=BATCHES, fate=FATES)
     def commit_what_was_written(self, query: str, batch: int, fate: str) -> None:
-        """By a driver that counts the last attempt of each task."""
+        """Finish a batch as a driver that counts the last attempt of each task."""
         own = [one.counted for one in self.hand_outs if one.batch == (query, batch)]
         last = {counted.writer: counted for counted in own}
         self.commit((query, batch), tuple(last.values()), fate)
@@ -231,7 +231,7 @@ class SinkHistories(RuleBasedStateMachine):
     @precondition(lambda self: self.decisions)
     @rule(age=AGES, fate=FATES)
     def a_marker_is_written(self, age: int, fate: str) -> None:
-        """Of any that were ever asked for; perhaps again."""
+        """Write one of the markers that were ever requested, perhaps again."""
         self.report(aged(self.decisions, age), fate)
 
     @rule()

@@ -1,4 +1,4 @@
-"""Batches: enlist, keep alive, finish, forget; who takes a sink over, and who is refused."""
+"""Batches: enlist, keep alive, finish, forget; queries that take over a sink or are refused."""
 
 import pytest
 from tidemark.codec.txn_records import EndKind, HandleRecord
@@ -24,7 +24,7 @@ def sink_of(world: World) -> SinkView:
 
 
 def outcome_of(world: World) -> list[EndKind]:
-    """How each transaction of the sink ended."""
+    """Return how each transaction of the sink ended."""
     last = [record for record in world.log if isinstance(record, HandleRecord)][-1]
     return [outcome.kind for outcome in last.outcomes]
 
@@ -56,7 +56,7 @@ class TestEnlist:
         assert after.producer_id == before.producer_id
         assert after.producer_epoch > before.producer_epoch + 1
 
-    def test_a_batch_that_is_done_is_said_to_be(self) -> None:
+    def test_a_committed_batch_is_reported_as_committed(self) -> None:
         world = World()
         world.committed_batch(3, note="ten rows")
         reply = world.enlist_in(3)
@@ -139,7 +139,7 @@ class TestEnlist:
             (EnlistInBatch(ID, "q", 0, "a", 0, 5), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ],
     )
-    def test_what_is_malformed_changes_nothing(
+    def test_malformed_requests_change_nothing(
         self, request_: EnlistInBatch, code: ErrorCode
     ) -> None:
         world = World()
@@ -156,7 +156,7 @@ class TestTakeOver:
         assert reply.retired_query_id == "old"
         assert sink_of(world) == SinkView("new", -1, "", ("old",), 0)
 
-    def test_all_writers_hear_of_it_until_the_first_commit(self) -> None:
+    def test_all_writers_get_the_retired_query_until_the_first_commit(self) -> None:
         world = World()
         world.committed_batch(7, query="old")
         winner = world.batch_writer(0, "a", P0, query="new")
@@ -165,7 +165,7 @@ class TestTakeOver:
         world.all_written()
         assert world.enlist_in(1, query="new").retired_query_id == ""
 
-    def test_what_the_former_one_has_open_is_aborted(self) -> None:
+    def test_the_open_batch_of_the_former_query_is_aborted(self) -> None:
         world = World()
         left_open = world.batch_writer(7, "a", P0, query="old")
         assert world.enlist_in(0, query="new").error_code is CONCURRENT
@@ -200,7 +200,7 @@ class TestTakeOver:
         assert world.finish_batch(0, query="new").first
         assert sink_of(world).retired_query_ids == ("old",)
 
-    def test_an_abort_or_a_commit_of_what_is_not_open_takes_nothing_over(self) -> None:
+    def test_an_abort_or_a_commit_of_a_batch_that_is_not_open_takes_nothing_over(self) -> None:
         world = World()
         winner = world.committed_batch(7, query="old")
         assert world.finish_batch(0, query="new", commit=False).committed is False
@@ -295,7 +295,7 @@ class TestFinish:
         assert not reply.same_writers
         assert world.log == before
 
-    def test_a_repeated_commit_is_told_that_its_writers_count(self) -> None:
+    def test_a_repeated_commit_has_the_same_writers(self) -> None:
         world = World()
         winner = world.batch_writer(0, "a", P0)
         world.finish_batch(0, winner)
@@ -318,7 +318,7 @@ class TestFinish:
         assert outcome_of(world) == [EndKind.ABORTED, EndKind.COMMITTED]
 
     @pytest.mark.parametrize("batch_id", [0, 5])
-    def test_an_abort_of_what_is_not_open_is_nothing(self, batch_id: int) -> None:
+    def test_an_abort_of_a_batch_that_is_not_open_changes_nothing(self, batch_id: int) -> None:
         world = World()
         world.enlist_in(0)
         world.finish_batch(0, commit=False)
@@ -374,7 +374,7 @@ class TestFinish:
 
 class TestEmptyBatches:
     @pytest.mark.parametrize("before", [None, 3])
-    def test_a_batch_that_nobody_enlisted_in_is_done(self, before: int | None) -> None:
+    def test_a_batch_without_writers_is_committed(self, before: int | None) -> None:
         world = World()
         if before is not None:
             world.committed_batch(before)
@@ -425,7 +425,7 @@ class TestForget:
         world.crash()
         assert world.enlist_in(0, query="old").error_code is ErrorCode.NONE
 
-    def test_asked_again_there_is_nothing(self) -> None:
+    def test_a_second_time_there_is_nothing_to_forget(self) -> None:
         world = World()
         world.committed_batch(0)
         world.forget()
@@ -439,7 +439,7 @@ class TestForget:
         assert reply.error_code is ErrorCode.INVALID_TXN_STATE
         assert reply.error_message == "batch 4 of query 'q' is open"
 
-    def test_an_open_batch_is_aborted_first_where_that_is_asked_for(self) -> None:
+    def test_an_open_batch_is_aborted_first_on_request(self) -> None:
         world = World()
         world.batch_writer(4, "a", P0)
         assert world.forget(abort_open=True).error_code is CONCURRENT
@@ -447,7 +447,7 @@ class TestForget:
         world.all_written()
         assert world.forget(abort_open=True).forgotten
 
-    def test_torn_it_is_asked_for_again(self) -> None:
+    def test_after_a_torn_append_it_can_be_repeated(self) -> None:
         world = World()
         world.finish_batch(0, world.batch_writer(0, "a", P0), world.batch_writer(0, "b", P1))
         world.all_written()

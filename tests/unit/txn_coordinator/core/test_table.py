@@ -1,4 +1,4 @@
-"""What follows from the records: deadlines, outstanding markers, counts."""
+"""State that follows from the records: timeouts, outstanding markers, counts."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def test_a_deadline_is_counted_from_the_start_by_the_wall_clock() -> None:
     table.check()
 
 
-def test_what_should_have_timed_out_long_ago_is_due_now() -> None:
+def test_a_timeout_in_the_past_is_due_now() -> None:
     table = TxnTable()
     table.load(a_record(state=transaction.ONGOING, started_at=1, timeout_ms=1))
     table.loaded(NOW)
@@ -48,7 +48,7 @@ def test_the_last_record_of_a_key_counts() -> None:
     assert table.statistics().transactional_ids == 1
 
 
-def test_a_record_that_the_table_of_states_forbids_stops_us() -> None:
+def test_a_record_that_the_table_of_states_forbids_fails() -> None:
     table = TxnTable()
     table.load(a_record(state=transaction.PREPARE_ABORT, partitions=frozenset({P0})))
     table.loaded(NOW)

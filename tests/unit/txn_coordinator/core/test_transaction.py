@@ -22,7 +22,7 @@ MOVES: dict[TransactionState, Callable[[TransactionRecord], TransactionRecord]] 
 
 
 @pytest.mark.parametrize(("previous", "following"), list(product(TransactionState, sorted(MOVES))))
-def test_a_move_outside_the_table_stops_us(
+def test_a_move_outside_the_table_fails(
     previous: TransactionState, following: TransactionState
 ) -> None:
     allowed = previous in transaction.VALID_PREVIOUS[following]

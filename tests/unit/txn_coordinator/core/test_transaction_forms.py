@@ -57,7 +57,7 @@ def test_it_is_complete_with_its_last_marker(form: Form) -> None:
 @pytest.mark.parametrize(
     "report", [replace(REPORT, producer_id=2), replace(REPORT, prepared_at=UPDATED_AT - 1)]
 )
-def test_a_report_about_another_transaction_is_told_apart(
+def test_a_report_about_another_transaction_is_recognized(
     form: Form, report: MarkersWritten
 ) -> None:
     assert not form(transaction.PREPARE_COMMIT).is_reported(report)

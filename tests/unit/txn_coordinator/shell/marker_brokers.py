@@ -49,7 +49,7 @@ class MarkerBroker(txn_pb2_grpc.TransactionMarkersServicer):
         return codes.pop(0) if codes else ErrorCode.NONE
 
     def targets(self) -> list[list[str]]:
-        """Of each request: the partitions, as text."""
+        """Partitions of each request, as text."""
         return [
             [
                 f"{target.topic}-{target.partition}"

@@ -26,7 +26,7 @@ def ending(name: str, *partitions: TopicPartition, commit: bool = True) -> SendM
 
 
 class Notes:
-    """What the shards would hear."""
+    """Listener that keeps all results."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, MarkersWritten]] = []
@@ -118,7 +118,7 @@ def run(scenario: Callable[[World], Awaitable[None]], **limits: int) -> None:
     asyncio.run(main())
 
 
-def test_a_marker_says_who_ends_what_and_how() -> None:
+def test_a_marker_has_producer_partitions_and_outcome() -> None:
     async def scenario(here: World) -> None:
         here.send(ending("t", B0, commit=False))
         await here.notes.come()
@@ -141,7 +141,7 @@ def test_each_partition_goes_to_its_leader_and_one_report_comes_back() -> None:
     run(scenario)
 
 
-def test_what_gathers_during_a_request_goes_out_as_one() -> None:
+def test_markers_queued_during_a_request_are_sent_together() -> None:
     async def scenario(here: World) -> None:
         first = here.brokers[0]
         first.gate.clear()
@@ -223,7 +223,7 @@ def test_a_request_holds_no_more_than_its_bound() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_only_what_failed_is_sent_again(code: ErrorCode) -> None:
+def test_only_failed_markers_are_sent_again(code: ErrorCode) -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].refusals = {B0: [code, code]}
         here.send(ending("t", A0, B0))
@@ -247,7 +247,7 @@ def test_a_marker_follows_its_leader() -> None:
     run(scenario)
 
 
-def test_what_waits_behind_a_request_follows_its_leader_too() -> None:
+def test_markers_queued_behind_a_request_follow_their_leader_too() -> None:
     async def scenario(here: World) -> None:
         first, second = here.brokers
         first.gate.clear()
@@ -341,7 +341,7 @@ def test_a_fenced_owner_stops_all_of_its_shard() -> None:
     run(scenario)
 
 
-def test_a_forgotten_shard_is_sent_for_no_more_and_hears_nothing() -> None:
+def test_a_forgotten_shard_has_no_requests_and_no_results() -> None:
     async def scenario(here: World) -> None:
         first = here.brokers[0]
         first.gate.clear()
@@ -356,7 +356,7 @@ def test_a_forgotten_shard_is_sent_for_no_more_and_hears_nothing() -> None:
     run(scenario)
 
 
-def test_what_is_under_way_is_not_sent_twice() -> None:
+def test_markers_under_way_are_not_sent_twice() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].gate.clear()
         here.send(ending("t", A0), ending("t", A0))
@@ -391,7 +391,7 @@ def test_an_ending_without_partitions_is_written_at_once() -> None:
     run(scenario)
 
 
-def test_the_time_to_the_last_marker_is_told() -> None:
+def test_the_time_to_the_last_marker_is_observed() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].gate.clear()
         here.send(ending("t", A0))

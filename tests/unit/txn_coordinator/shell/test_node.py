@@ -73,7 +73,7 @@ class Member:
 
 
 class World:
-    """What a test sees of it."""
+    """The node, and its surroundings for a test."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ def test_a_transaction_lives_from_its_first_partition_to_its_last_marker() -> No
 
 @pytest.mark.feature("L17")
 def test_a_transaction_costs_three_saves_of_its_coordinator_and_one_round_of_markers() -> None:
-    """With the data itself Kafka's five, one after the other; who commits waits for the third."""
+    """Five in Kafka, with the data, one after the other. A commit waits for the third."""
 
     async def scenario(here: World) -> None:
         who = await here.init()
@@ -317,7 +317,7 @@ def test_an_id_that_was_not_taken_serves_the_next_request() -> None:
     run(scenario)
 
 
-def test_without_a_controller_nobody_gets_an_id_but_is_told_to_try_again() -> None:
+def test_without_a_controller_there_are_no_ids_and_clients_retry() -> None:
     async def scenario(here: World) -> None:
         here.member.has_controller = False
         assert (await here.init()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -364,7 +364,7 @@ def test_a_batch_is_committed_once() -> None:
     run(scenario)
 
 
-def test_metrics_tell_of_sinks() -> None:
+def test_metrics_count_sinks() -> None:
     async def scenario(here: World) -> None:
         finish = pb.FinishBatchRequest(sink_id="t", query_id="q", batch_id=1, commit=True)
         for batch_id in (1, 1, 0):
@@ -406,7 +406,7 @@ def test_a_text_that_is_no_handle_is_refused() -> None:
     run(scenario)
 
 
-def test_a_listing_tells_what_is_known() -> None:
+def test_a_listing_has_every_id() -> None:
     async def scenario(here: World) -> None:
         await here.init("t")
         await here.init("u")
@@ -426,7 +426,7 @@ def test_descriptions_have_an_error_of_their_own(name: str) -> None:
     run(scenario)
 
 
-def test_metrics_tell_of_states_requests_and_markers() -> None:
+def test_metrics_count_states_requests_and_markers() -> None:
     async def scenario(here: World) -> None:
         who = await here.init()
         await here.add(who, A0)

@@ -25,7 +25,7 @@ REPORT = MarkersWritten("t", 1, 2, 3, ())
 
 
 class Life:
-    """A runtime that loads when told and answers when told."""
+    """Runtime whose loading and replies the test decides."""
 
     def __init__(self, shard: int, owner_epoch: int) -> None:
         self.name = (shard, owner_epoch)
@@ -92,7 +92,7 @@ class World:
         self.shards.assign(owners, set(ours))
 
     async def life(self, count: int = 1) -> Life:
-        """The last of so many lives, once it is there."""
+        """Return the last of ``count`` runtimes, once it exists."""
         while len(self.lives) < count:
             self.opened.clear()
             await self.opened.wait()
@@ -131,7 +131,7 @@ async def code_of(asking: Awaitable[Reply]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def test_a_shard_that_is_given_to_us_is_acquired_and_served() -> None:
+def test_an_assigned_shard_is_acquired_and_served() -> None:
     async def scenario(here: World) -> None:
         life = await here.serving()
         life.answer.set_result(REPLY)
@@ -160,7 +160,7 @@ def test_without_a_state_topic_there_is_no_coordinator_yet() -> None:
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_what_is_another_coordinators_is_refused() -> None:
+def test_requests_for_another_coordinators_shard_are_refused() -> None:
     async def scenario(here: World) -> None:
         here.assign(0)
         assert await code_of(here.shards.ask(1, REQUEST, 1.0)) is ErrorCode.NOT_COORDINATOR
@@ -190,7 +190,7 @@ def test_a_shard_that_moves_away_is_dropped() -> None:
     run(scenario)
 
 
-def test_a_shard_that_comes_back_is_loaded_anew() -> None:
+def test_a_shard_that_comes_back_is_loaded_again() -> None:
     async def scenario(here: World) -> None:
         await here.serving()
         here.assign()
@@ -236,7 +236,7 @@ def test_an_acquisition_that_is_refused_is_tried_again() -> None:
     run(scenario)
 
 
-def test_an_assignment_that_we_did_not_see_begin_ends_what_was_served() -> None:
+def test_an_assignment_in_skipped_metadata_ends_the_present_runtime() -> None:
     async def scenario(here: World) -> None:
         await here.serving()
         here.epochs[0] = 5  # away and back again, between two images
@@ -246,7 +246,7 @@ def test_an_assignment_that_we_did_not_see_begin_ends_what_was_served() -> None:
     run(scenario)
 
 
-def test_our_own_epoch_in_the_metadata_changes_nothing() -> None:
+def test_the_own_epoch_in_the_metadata_changes_nothing() -> None:
     async def scenario(here: World) -> None:
         life = await here.serving()
         here.assign(0)
@@ -256,7 +256,7 @@ def test_our_own_epoch_in_the_metadata_changes_nothing() -> None:
     run(scenario)
 
 
-def test_a_fenced_owner_loads_again_if_the_shard_is_still_ours() -> None:
+def test_a_fenced_owner_loads_again_if_the_shard_is_still_assigned() -> None:
     async def scenario(here: World) -> None:
         await here.serving()
         here.shards.fenced(0, 1)
@@ -294,7 +294,7 @@ def test_a_request_that_is_not_answered_in_time_may_yet_happen() -> None:
     run(scenario)
 
 
-def test_draining_answers_what_is_under_way_and_takes_nothing_more() -> None:
+def test_draining_answers_requests_under_way_and_refuses_others() -> None:
     async def scenario(here: World) -> None:
         life = await here.serving()
         async with asyncio.TaskGroup() as tasks:

@@ -120,17 +120,17 @@ def test_a_sink_has_a_name() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(request_: pb.AddPartitionsRequest) -> None:
+def test_invalid_messages_are_refused(request_: pb.AddPartitionsRequest) -> None:
     with pytest.raises(TidemarkError) as refused:
         wire.read_add_partitions(request_)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_handle_says_whose_it_is() -> None:
+def test_a_handle_has_its_transactional_id() -> None:
     assert wire.read_handle(format_handle(Handle("my.id", 3, 1_000))) == "my.id"
 
 
-def test_what_is_no_handle_is_refused() -> None:
+def test_an_invalid_handle_is_refused() -> None:
     with pytest.raises(TidemarkError) as refused:
         wire.read_handle("nonsense")
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -214,6 +214,6 @@ def test_a_sink_is_described_whole() -> None:
     assert {**found, "retired_query_ids": tuple(found["retired_query_ids"])} == asdict(sink)
 
 
-def test_what_is_no_sink_has_none() -> None:
+def test_an_id_that_is_no_sink_has_no_sink_state() -> None:
     (state,) = wire.write_described([view()]).transactions
     assert not state.HasField("sink")
