@@ -1,4 +1,4 @@
-"""Internal topics with fewer replicas than the brokers' configuration requires: they were created
+"""Internal topics with fewer replicas than the configuration of the brokers sets: they were created
 by an older release, in a smaller cluster, or by hand.
 
 Replicas are added as in a reassignment, some partitions at a time. Once all are in sync,

@@ -114,7 +114,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionReply:
-    """With v2 the producer id and epoch of the next transaction; otherwise -1 and -1."""
+    """Reply to EndTxn. Producer id and epoch are of the next v2 transaction; else -1 and -1."""
 
     error_code: ErrorCode
     error_message: str = ""
@@ -263,8 +263,8 @@ class FinishTransaction:
 @dataclass(frozen=True, slots=True)
 class FinishTransactionReply:
     """Reply to FinishTransaction. ``committed`` is the outcome, the same for every repetition. A
-    request for another outcome or with other writers gets it with INVALID_TXN_STATE. Any other
-    error leaves the outcome unknown.
+    request for another outcome or with other writers gets it with INVALID_TXN_STATE. With any other
+    error the outcome is not known.
     """
 
     error_code: ErrorCode
