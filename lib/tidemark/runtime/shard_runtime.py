@@ -87,9 +87,10 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         clock: Clock,
         perform: Callable[[EffectT], None],
         in_flight_max: int = 1,
+        on_loaded: Callable[[], None] = lambda: None,
     ) -> None:
         """``perform`` returns replies through ``answer``. ``in_flight_max`` bounds the uncommitted
-        appends; a local log takes many.
+        appends; a local log takes many. ``on_loaded`` is called when the whole log is replayed.
         """
         self._make_shard = make_shard
         self._log = log
@@ -98,6 +99,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._clock = clock
         self._perform = perform
         self._in_flight_max = in_flight_max
+        self._on_loaded = on_loaded
         self._shard: Shard[RequestT, RecordT, EffectT] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] | None = None
@@ -133,6 +135,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             async with asyncio.TaskGroup() as self._tasks:
                 self._broken = asyncio.get_running_loop().create_future()
                 self._shard = shard
+                self._on_loaded()
                 self._take(shard.loaded(self._now()))
                 try:
                     await self._broken

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark.codec.txn_records import TxnRecord, decode, encode
-from tidemark.machine.shard import Moment
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TRANSACTION_STATE, TopicPartition
@@ -20,7 +19,7 @@ from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
 from txn_coordinator.core.effects import Answer, Effect, SendMarkers
 from txn_coordinator.core.requests import Reply, Request
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.core.shard import TxnDecision, TxnShard
+from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.core.table import TxnStatistics
 from txn_coordinator.shell.marker_sender import MarkerSender
 
@@ -39,19 +38,6 @@ class ShardWorld:
     config: TxnCoordinatorConfig
     observe_load_s: Callable[[float], None]
     dice: Dice
-
-
-class _AnnouncedShard(TxnShard):
-    """Shard that calls ``on_loaded`` when its whole log is replayed."""
-
-    def __init__(self, settings: TxnSettings, on_loaded: Callable[[], None]) -> None:
-        super().__init__(settings)
-        self._on_loaded = on_loaded
-
-    def loaded(self, now: Moment) -> TxnDecision:
-        """Begin to serve."""
-        self._on_loaded()
-        return super().loaded(now)
 
 
 class ShardLife:
@@ -74,12 +60,13 @@ class ShardLife:
             dice=world.dice,
         )
         self._runtime: ShardRuntime[Request, TxnRecord, Effect] = ShardRuntime(
-            lambda: _AnnouncedShard(world.settings, self._loaded),
+            lambda: TxnShard(world.settings),
             self._log,
             encode=encode,
             decode=decode,
             clock=world.clock,
             perform=self._perform,
+            on_loaded=self._loaded,
         )
 
     @property

@@ -111,7 +111,9 @@ class HeldLog:
 Runtime = ShardRuntime[str, Put, Told]
 
 
-def make(log: HeldLog, in_flight_max: int = 1) -> Runtime:
+def make(
+    log: HeldLog, in_flight_max: int = 1, on_loaded: Callable[[], None] = lambda: None
+) -> Runtime:
     runtime: Runtime
     runtime = ShardRuntime(
         Register,
@@ -121,6 +123,7 @@ def make(log: HeldLog, in_flight_max: int = 1) -> Runtime:
         clock=LoopClock(),
         perform=lambda told: runtime.answer(told.to, told.reply),
         in_flight_max=in_flight_max,
+        on_loaded=on_loaded,
     )
     return runtime
 
@@ -155,6 +158,23 @@ def test_what_was_decided_is_there_after_a_load() -> None:
 
     served(log, put)
     served(log, read)
+
+
+def test_the_end_of_a_load_is_announced_once_the_state_is_served() -> None:
+    served_when_announced: list[bool] = []
+
+    async def run() -> None:
+        runtime: Runtime
+        runtime = make(
+            HeldLog(), on_loaded=lambda: served_when_announced.append(runtime.is_serving)
+        )
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(runtime.run())
+            await settle()
+            serving.cancel()
+
+    run_virtual(run())
+    assert served_when_announced == [True]
 
 
 @pytest.mark.feature("E05")
