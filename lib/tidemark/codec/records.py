@@ -450,9 +450,11 @@ def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
     return encode_varint(len(body)) + body
 
 
-def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record not older than ``timestamp`` ms, for
-    ListOffsets.
+def first_at_or_after(
+    batch: Buffer, header: BatchHeader, timestamp: int, first_offset: int = 0
+) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from ``first_offset`` on that is not older
+    than ``timestamp`` ms, for ListOffsets.
 
     With ``timestamp=header.max_timestamp`` this is the first record with the batch's highest
     timestamp. None if every record is older: after compaction a header may have a timestamp that no
@@ -471,8 +473,9 @@ def first_at_or_after(batch: Buffer, header: BatchHeader, timestamp: int) -> tup
             if header.is_log_append_time
             else header.base_timestamp + span.timestamp_delta
         )
-        if carried >= timestamp:
-            return header.base_offset + span.offset_delta, carried
+        offset = header.base_offset + span.offset_delta
+        if carried >= timestamp and offset >= first_offset:
+            return offset, carried
     return None
 
 

@@ -82,6 +82,8 @@ class Seek(NamedTuple):
     end: int
     start: int | None = None
     """First offset to read; None: the log start offset."""
+    first_offset: int = 0
+    """First offset of the batch that can be the answer."""
 
 
 class OffsetSearch:
@@ -101,7 +103,7 @@ class OffsetSearch:
         """Return the first range to read, or an error."""
         if self._is_for_maximum and not self._partition.latest_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return Seek(self._end)
+        return self._seek(None)
 
     def exhausted(self) -> FoundOffset:
         """Return the answer if no batch is left. A new leader may not yet have all committed
@@ -124,7 +126,12 @@ class OffsetSearch:
         self._tried += 1
         if self._tried >= BATCHES_TRIED_MAX:
             return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
-        return Seek(self._end, batch_end)
+        return self._seek(batch_end)
+
+    def _seek(self, start: int | None) -> Seek:
+        """The first batch of the log may have records below the log start offset."""
+        first_offset = 0 if self._is_for_maximum else self._partition.log_start
+        return Seek(self._end, start, first_offset)
 
 
 def _readable_end(partition: Partition, *, read_committed: bool) -> int:

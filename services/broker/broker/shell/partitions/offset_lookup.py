@@ -88,16 +88,18 @@ class OffsetLookup:
             batch = await asyncio.to_thread(_read, found)
             header = read_header(batch)
             sought = header.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
-            record = await self._within(batch, sought, lane)
+            record = await self._within(batch, sought, step.first_offset, lane)
             step = search.searched(header.last_offset + 1, record)
         return step
 
-    async def _within(self, batch: bytes, timestamp: int, lane: Hashable) -> tuple[int, int] | None:
+    async def _within(
+        self, batch: bytes, timestamp: int, first_offset: int, lane: Hashable
+    ) -> tuple[int, int] | None:
         """Return offset and timestamp of the record; a batch of one record needs no worker."""
         header = read_header(batch)
         if header.record_count == 1 and header.last_offset_delta == 0:
             return header.base_offset, header.max_timestamp
-        return await self._workers.run_for(lane, first_at, batch, timestamp)
+        return await self._workers.run_for(lane, first_at, batch, timestamp, first_offset)
 
 
 def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice | None:
@@ -106,11 +108,11 @@ def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice
     return hosted.log.batch_for_timestamp(timestamp, end=seek.end, start=seek.start)
 
 
-def first_at(batch: bytes, timestamp: int) -> tuple[int, int] | None:
-    """Return, in the worker, offset and timestamp of the first record of a batch not older than
-    ``timestamp``.
+def first_at(batch: bytes, timestamp: int, first_offset: int) -> tuple[int, int] | None:
+    """Return, in the worker, offset and timestamp of the first record of a batch from
+    ``first_offset`` on that is not older than ``timestamp``.
     """
-    return first_at_or_after(batch, read_header(batch), timestamp)
+    return first_at_or_after(batch, read_header(batch), timestamp, first_offset)
 
 
 def _read(found: LogSlice) -> bytes:

@@ -3,12 +3,15 @@ to a tool that watches it catch up.
 """
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 from broker.core.list_offsets import at_mark, at_replica_mark
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
+from tidemark.codec.records import build_batch
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.worker_pool import WorkerPool
 from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
@@ -77,3 +80,23 @@ def test_a_time_is_looked_up_among_what_a_reader_may_fetch(
         one.hosted(), timestamp, lane=None, read_committed=read_committed
     )
     assert asyncio.run(looked_up).offset == offset
+
+
+class InlineWorkers:
+    """Workers that do a job where it is asked for."""
+
+    async def run_for(self, _lane: object, work: Any, *arguments: Any) -> Any:
+        return work(*arguments)
+
+
+def test_a_time_is_looked_up_behind_a_log_start_within_a_batch() -> None:
+    one = World()
+    one.show(topic())
+    records = [(5, None, b"gone", ()), (5, None, b"there", ())]
+    batch = memoryview(bytearray(build_batch(records)))
+    one.appender.append(one.hosted(), batch, acks=1, now_ms=5)
+    one.hosted().log.advance_log_start(1)
+    one.parts.partitions.log_moves.log_start_moved(one.hosted())
+    one.lookup._workers = cast("WorkerPool", InlineWorkers())
+    looked_up = one.lookup.at_time(one.hosted(), 5, lane=None)
+    assert asyncio.run(looked_up).offset == 1
