@@ -75,7 +75,7 @@ def said(broker: BrokerProcess, event: str) -> list[dict[str, object]]:
 
 def check_nobody_was_cut(topic: Topic, others: list[BrokerProcess]) -> None:
     partition = f"{topic.name}-0"
-    cuts = [one for other in others for one in said(other, "truncated")]
+    cuts = [one for other in others for one in said(other, "log truncated")]
     assert not [one for one in cuts if one["partition"] == partition], cuts
 
 
@@ -225,6 +225,6 @@ def test_a_leader_whose_synced_log_is_damaged_cuts_nobody(
     victim.wait_ready()
     topic.wait_isr(3)
     assert topic.leader is not victim
-    assert said(victim, "damaged log cut, to be fetched again")
+    assert said(victim, "damaged log truncated, to be fetched again")
     assert topic.read_all(400) == numbers(400)
     check_nobody_was_cut(topic, others)

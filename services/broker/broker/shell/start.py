@@ -123,7 +123,7 @@ def _memory(runtime_dir: str) -> Disk | None:
         return OsDisk(path)
     except DiskError as failure:
         words = fields(path=path, reason=str(failure), remedy="set runtime.dir")
-        log.warning("failures of disks are not recorded in memory", extra=words)
+        log.warning("disk failures cannot be recorded in memory", extra=words)
         return None
 
 

@@ -99,9 +99,9 @@ class AutoCreation:
             named=[TopicRef(name) for name in names],
             timeout_ms=AUTO_CREATE_TIMEOUT_MS,
         )
-        told = {
+        codes = {
             ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
             ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
             ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
         }
-        return {result.name: told.get(result.error_code, result.error_code) for result in results}
+        return {result.name: codes.get(result.error_code, result.error_code) for result in results}

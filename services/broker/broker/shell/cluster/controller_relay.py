@@ -172,7 +172,9 @@ class ControllerRelay:
         if not await self._metadata.wait_for(
             read_position(response.position), self._clock.seconds_until(deadline)
         ):
-            words = "the change is made, but this broker has not seen it within the timeout"
+            words = (
+                "the change is made, but this broker's metadata did not show it within the timeout"
+            )
             return PartitionsRelayed(ErrorCode.REQUEST_TIMED_OUT, words, found)
         return PartitionsRelayed(ErrorCode.NONE, None, found)
 
@@ -209,7 +211,7 @@ def _timed_out(result: TopicResult) -> TopicResult:
         result.name,
         result.topic_id,
         ErrorCode.REQUEST_TIMED_OUT,
-        "the change is made, but this broker has not seen it within the timeout",
+        "the change is made, but this broker's metadata did not show it within the timeout",
     )
 
 

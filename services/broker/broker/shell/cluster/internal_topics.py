@@ -117,7 +117,7 @@ class InternalTopics:
         """
         live, factor = len(self._live.epochs), wanted.replication_factor
         words = (
-            f"{name} is not made yet: it is to have {factor} replicas, each on a machine of its"
+            f"{name} is not created yet: it needs {factor} replicas, each on a machine of its"
             f" own, and {live} brokers are alive. Start more brokers, or lower {wanted.factor_key}."
         )
         refusals = self._counters.refusals_of(name)
@@ -125,5 +125,5 @@ class InternalTopics:
         if refusals.logged != words:
             refusals.logged = words
             said = fields(topic=name, wanted=factor, live=live, option=wanted.factor_key)
-            log.warning("internal topic not made: too few brokers", extra=said)
+            log.warning("internal topic not created: too few brokers", extra=said)
         return words

@@ -82,7 +82,7 @@ class HandOver:
                 registration.broker_id, BrokerEpoch(registration.broker_epoch), timeout_ms / 1_000
             )
         except TidemarkError as failure:
-            log.warning("controlled shutdown not heard", extra=fields(reason=failure.message))
+            log.warning("controlled shutdown not answered", extra=fields(reason=failure.message))
             return None
         if answer.error_code != ErrorCode.NONE:
             log.warning("controlled shutdown refused", extra=fields(reason=answer.error_message))

@@ -34,7 +34,7 @@ from broker.core.groups.settings import GroupSettings
 from broker.core.groups.shard import GroupShard
 from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
-from broker.shell.groups.txn_offsets import refusal_of_offsets
+from broker.shell.groups.txn_offsets import verify_txn_offset_commit
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_verifier import TxnVerifier
@@ -179,7 +179,7 @@ class Groups:
                 log.warning("group shard dropped", extra=fields(shard=number, reason=reason))
             except* AssertionError as bugs:
                 log.critical(
-                    "group shard dropped: a bug of ours",
+                    "group shard dropped: internal error",
                     extra=fields(shard=number),
                     exc_info=bugs,
                 )
@@ -237,7 +237,7 @@ class Groups:
             if held.runtime is not None:
                 held.runtime.submit(gone)
 
-    # -- asking
+    # -- requests
 
     def shard_of(self, group_id: str) -> int:
         """Return the group's shard, a partition of __consumer_offsets. Raises TidemarkError
@@ -262,7 +262,7 @@ class Groups:
             )
         if isinstance(request, TxnOffsetCommit):
             self._served(held)
-            code = await refusal_of_offsets(self._verifier, held.hosted, request)
+            code = await verify_txn_offset_commit(self._verifier, held.hosted, request)
             if code is not ErrorCode.NONE:
                 raise TidemarkError(code, f"not part of transaction {request.transactional_id!r}")
         return await self._served(held).ask(request)

@@ -90,7 +90,7 @@ class GroupLog:
         except OffsetOutOfRangeError as gone:
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, str(gone)) from None
         except VoidSliceError:
-            words = f"{self._hosted.topic_partition}: cut while it was read"
+            words = f"{self._hosted.topic_partition}: truncated while it was read"
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
         except DamagedBatchError as damage:
             self._disks.found_damage(self._hosted, str(damage), damage.offset)
@@ -128,7 +128,7 @@ class GroupLog:
     def _require_ours(self) -> None:
         if not self.is_ours:
             raise TidemarkError(
-                ErrorCode.NOT_COORDINATOR, f"{self._hosted.topic_partition}: another leads"
+                ErrorCode.NOT_COORDINATOR, f"{self._hosted.topic_partition}: another broker leads"
             )
 
 

@@ -14,7 +14,7 @@ from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.transactions.txn_verifier import TxnVerifier
 
 
-async def refusal_of_offsets(
+async def verify_txn_offset_commit(
     verifier: TxnVerifier | None, hosted: HostedPartition, commit: TxnOffsetCommit
 ) -> ErrorCode:
     """Return NONE if the partition is part of the producer's open transaction. The caller decides

@@ -12,7 +12,7 @@ from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import refuse_unless
-from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
+from broker.shell.kafka.txn_calls import error_for_version, producer_of, refuse_unless_writer
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import TxnRelay
 
@@ -34,4 +34,4 @@ async def handle(
         code = missing.code
     else:
         code = await txn.add_offsets(caller_of(context), producer_of(request), request.group_id)
-    return {"error_code": int(known_to(context.api_version, code, FENCED_KNOWN_FROM))}
+    return {"error_code": int(error_for_version(context.api_version, code, FENCED_KNOWN_FROM))}

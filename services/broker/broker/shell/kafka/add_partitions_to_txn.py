@@ -18,7 +18,7 @@ from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.txn_calls import known_to, may
+from broker.shell.kafka.txn_calls import error_for_version, may
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import Producer, TxnRelay
 
@@ -89,7 +89,7 @@ def _rows(topics: Iterable[Struct], outcomes: Outcomes, version: int) -> list[di
                 {
                     "partition_index": one,
                     "partition_error_code": int(
-                        known_to(
+                        error_for_version(
                             version, outcomes[TopicPartition(topic.name, one)], FENCED_KNOWN_FROM
                         )
                     ),

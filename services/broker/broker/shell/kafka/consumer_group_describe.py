@@ -59,7 +59,7 @@ async def _describe(
         facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
         for name in _topic_names(reply.members)
     ):
-        message = "the group reads topics that its asker may not describe"
+        message = "the group reads topics that the caller may not describe"
         return _failed(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
     return reply
 

@@ -10,7 +10,7 @@ from tidemark.kafka.long_tail import Struct
 
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.txn_calls import known_to, producer_of, refuse_unless_writer
+from broker.shell.kafka.txn_calls import error_for_version, producer_of, refuse_unless_writer
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import TxnRelay
 
@@ -30,7 +30,9 @@ async def handle(
         transactions_v2=context.api_version >= TRANSACTIONS_V2_FROM,
     )
     return {
-        "error_code": int(known_to(context.api_version, ended.error_code, FENCED_KNOWN_FROM)),
+        "error_code": int(
+            error_for_version(context.api_version, ended.error_code, FENCED_KNOWN_FROM)
+        ),
         "producer_id": ended.producer_id,
         "producer_epoch": ended.producer_epoch,
     }

@@ -16,7 +16,7 @@ from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.txn_calls import known_to, may, producer_of
+from broker.shell.kafka.txn_calls import error_for_version, may, producer_of
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import Granted, TxnRelay
 
@@ -44,7 +44,9 @@ async def handle(
     else:
         granted = await _next_session(internal_topics, txn, request, context)
     return {
-        "error_code": int(known_to(context.api_version, granted.error_code, FENCED_KNOWN_FROM)),
+        "error_code": int(
+            error_for_version(context.api_version, granted.error_code, FENCED_KNOWN_FROM)
+        ),
         "producer_id": granted.producer_id,
         "producer_epoch": granted.producer_epoch,
     }

@@ -52,10 +52,11 @@ class ReplicaFetch(Fetch):
                 one.cached is not None and one.cached.high_watermark != one.outcome.high_watermark
                 for one in reads.reads
             )
-        told = (want.high_watermark for _, want in self._plan.named)
+        reported = (want.high_watermark for _, want in self._plan.named)
         return any(
-            known != HIGH_WATERMARK_UNSUPPORTED and known < one.outcome.high_watermark
-            for one, known in zip(reads.reads, told, strict=True)
+            high_watermark != HIGH_WATERMARK_UNSUPPORTED
+            and high_watermark < one.outcome.high_watermark
+            for one, high_watermark in zip(reads.reads, reported, strict=True)
         )
 
     def _read_one(

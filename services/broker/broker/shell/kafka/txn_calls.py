@@ -36,7 +36,7 @@ def producer_of(request: Struct) -> Producer:
     return Producer(request.transactional_id, request.producer_id, request.producer_epoch)
 
 
-def known_to(client_version: int, code: ErrorCode, fenced_known_from: int) -> ErrorCode:
+def error_for_version(client_version: int, code: ErrorCode, fenced_known_from: int) -> ErrorCode:
     """Return the code for this version of the API: PRODUCER_FENCED was added late (KIP-588)."""
     if code is ErrorCode.PRODUCER_FENCED and client_version < fenced_known_from:
         return ErrorCode.INVALID_PRODUCER_EPOCH

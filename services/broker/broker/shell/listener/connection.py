@@ -87,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resting = self._closed = False
         self._swept_bytes = 0
 
-    # -- asyncio's calls
+    # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept, unless a limit is reached."""
@@ -495,5 +495,5 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await work
         except Exception:
-            log.exception("handler failed: a bug of ours")
+            log.exception("handler failed: internal error")
             self.close("a handler failed")

@@ -146,7 +146,7 @@ class KafkaListener:
                     await self._quiet.wait()
             except TimeoutError:
                 log.warning(
-                    "connections cut off",
+                    "connections closed: drain deadline passed",
                     extra=fields(listener=self.name, count=len(self._connections)),
                 )
 
@@ -245,10 +245,10 @@ class KafkaListener:
     def _close_late(self, connection: Connection) -> None:
         self.counters.closed_late_frame += 1
         log.warning(
-            "connection closed: its frame did not come in time",
+            "connection closed: incomplete frame",
             extra=fields(listener=self.name, peer=connection.peer),
         )
-        connection.close("a frame did not come in time")
+        connection.close("a frame was not completed in time")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a slow handler to its end."""

@@ -131,7 +131,7 @@ class RequestRouter:
                 return
             except Exception:
                 log.exception(
-                    "handler failed: a bug of ours",
+                    "handler failed: internal error",
                     extra=fields(api=ApiKey(header.api_key).name, version=header.api_version),
                 )
                 self._fail(asked, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -89,7 +89,7 @@ class BrokerCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         served = CounterMetricFamily(
-            "kafka_network_requestmetrics_requests", "requests taken, by API", labels=["request"]
+            "kafka_network_requestmetrics_requests", "requests received, by API", labels=["request"]
         )
         errors = CounterMetricFamily(
             "kafka_network_requestmetrics_errors",
@@ -132,7 +132,7 @@ class BrokerCollector(Collector):
         )
         for name, value, doc in (
             ("connections_accepted", counters.connections_total, "connections accepted"),
-            ("connections_refused", counters.connections_refused, "connections beyond a limit"),
+            ("connections_refused", counters.connections_refused, "connections refused at a limit"),
             ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
             (
                 "disk_calls_refused",
@@ -144,11 +144,11 @@ class BrokerCollector(Collector):
             (
                 "inspections_given_up",
                 counters.inspections_given_up,
-                "batches whose records were not walked within time, memory or a worker's life",
+                "batches whose inspection exceeded its time or memory, or whose worker died",
             ),
             ("log_damage_found", counters.damage_found, "damaged batches found by rereading"),
-            ("log_damage_met", counters.damaged_reads, "requests that met damaged bytes"),
-            ("polls_refused", parked.polls_refused, "long polls answered at once, without room"),
+            ("log_damage_met", counters.damaged_reads, "requests that read damaged bytes"),
+            ("polls_refused", parked.polls_refused, "long polls answered at once for want of room"),
             ("writes_held_back", parked.writes_held_back, "writes that waited for room"),
             ("requests_malformed", counters.malformed_requests, "requests that could not be read"),
         ):

@@ -16,7 +16,7 @@ _DOCS = {
     "underreplicatedpartitions": "led partitions with a replica outside the ISR",
     "underminisrpartitioncount": "led partitions with fewer in sync than min.insync.replicas",
     "atminisrpartitioncount": "led partitions with exactly min.insync.replicas in sync",
-    "offlinereplicacount": "hosted partitions that serve nobody",
+    "offlinereplicacount": "hosted partitions that are offline",
     "reassigningpartitions": "led partitions whose replicas are being moved",
 }
 
@@ -37,8 +37,8 @@ def families(
     for name, doc in _DOCS.items():
         yield GaugeMetricFamily(f"{prefix}_{name}", doc, counts[name])
     for name, value, doc in (
-        (f"{prefix}_isrexpands", counters.isr_expands, "replicas that came into an ISR"),
-        (f"{prefix}_isrshrinks", counters.isr_shrinks, "times that an ISR lost a replica"),
+        (f"{prefix}_isrexpands", counters.isr_expands, "ISR expansions"),
+        (f"{prefix}_isrshrinks", counters.isr_shrinks, "ISR shrinks"),
         (f"{prefix}_failedisrupdates", counters.isr_updates_failed, "proposals refused"),
         (
             "kafka_server_brokertopicmetrics_replicationbytesin",
@@ -53,7 +53,7 @@ def families(
     ):
         yield CounterMetricFamily(name, doc, value)
     yield GaugeMetricFamily(
-        "tidemark_lease_held", "1 while nobody else can lead what is led here", has_lease()
+        "tidemark_lease_held", "1 while no other broker can lead what this one leads", has_lease()
     )
     yield _follower_lags(table)
     yield GaugeMetricFamily(
@@ -89,7 +89,7 @@ def _follower_lags(table: PartitionTable) -> GaugeMetricFamily:
     """Return the lag of each follower of each led partition."""
     lags = GaugeMetricFamily(
         "tidemark_follower_lag_offsets",
-        "offsets between the log's end and what a follower has",
+        "offsets by which a follower is behind the log's end",
         labels=["topic", "partition", "replica"],
     )
     for hosted in table.by_name.values():

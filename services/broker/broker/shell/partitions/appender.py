@@ -220,7 +220,7 @@ class PartitionAppender:
             refused_records=refusal.records,
         )
 
-    # -- of the broker itself
+    # -- batches of the broker itself
 
     def append_internal(
         self,
@@ -276,7 +276,7 @@ class PartitionAppender:
             message=None,
         )
 
-    # -- of a leader
+    # -- batches of a leader
 
     def append_replicated(
         self, hosted: HostedPartition, records: memoryview, leader_epoch: int

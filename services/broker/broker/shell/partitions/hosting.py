@@ -302,7 +302,7 @@ class Hosting:
             else:
                 self._following.apply(hosted)
         log.info(
-            "partition taken up",
+            "partition role set",
             extra=fields(
                 partition=str(partition.topic_partition),
                 role=partition.role.name.lower(),
@@ -326,7 +326,7 @@ class Hosting:
         else:
             partition.become_offline(state.leader, state.leader_epoch)
 
-    # -- what is damaged
+    # -- damage
 
     def note_unsound(self, hosted: HostedPartition) -> None:
         """Note that the disk of this replica failed or lost bytes. It no longer fetches, so that no
@@ -362,7 +362,7 @@ class Hosting:
             hosted.partition.started_at(hosted.log.log_start)
         hosted.unsound_since = None
         log.warning(
-            "damaged log cut, to be fetched again",
+            "damaged log truncated, to be fetched again",
             extra=fields(
                 partition=str(hosted.topic_partition),
                 leader=state.leader,
@@ -373,7 +373,7 @@ class Hosting:
         )
         return True
 
-    # -- what goes
+    # -- removal
 
     def _remove(self, topic: TopicImage, numbers: Iterable[int]) -> Iterator[None]:
         """Delete the partitions of a deleted topic."""
@@ -435,5 +435,8 @@ def _effective(topic: TopicImage, defaults: dict[str, str]) -> TopicConfig:
     except InvalidConfigError as reason:
         # The controller checks a topic's settings; together with this broker's they may still
         # contradict.
-        log.error("topic configuration", extra=fields(topic=topic.name, reason=str(reason)))
+        log.error(
+            "topic configuration contradicts the broker's",
+            extra=fields(topic=topic.name, reason=str(reason)),
+        )
         return topic_config(topic.configs)

@@ -16,7 +16,7 @@ def truncate(hosted: HostedPartition, leader_epoch: int, end: int) -> None:
     hosted.log.truncate_to(offset)
     partition.truncated(hosted.log.log_end, hosted.log.synced_end)
     log.info(
-        "truncated",
+        "log truncated",
         extra=fields(
             partition=str(hosted.topic_partition),
             leader=partition.leader,
@@ -36,6 +36,6 @@ def set_log_start(hosted: HostedPartition, offset: int) -> None:
     hosted.log.truncate_fully_and_start_at(offset)
     partition.started_at(offset)
     log.warning(
-        "log begun anew at the leader's start",
+        "log restarted at the leader's log start",
         extra=fields(partition=str(hosted.topic_partition), log_start=offset, was=before),
     )

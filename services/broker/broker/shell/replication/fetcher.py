@@ -89,7 +89,7 @@ class LeaderFetcher:
         self._failures: dict[PartitionKey, int] = {}
         """Failures in a row, of each partition that its leader could not serve."""
 
-    # -- told by the manager
+    # -- called by the manager
 
     def add(self, hosted: HostedPartition) -> None:
         """Follow a partition from its present end."""
@@ -129,7 +129,7 @@ class LeaderFetcher:
             except (OSError, MalformedRequestError) as failure:
                 self._plan.failed()
                 log.info(
-                    "leader not reached",
+                    "leader not reachable",
                     extra=fields(leader=self.leader, reason=str(failure) or type(failure).__name__),
                 )
                 await self._pause(self._reconnect.next_s())
@@ -308,7 +308,7 @@ class LeaderFetcher:
         if failures > 1 and not self._backoff.is_longest(failures):
             return
         log.info(
-            "partition not followed for now",
+            "partition not followed: retrying",
             extra=fields(partition=str(hosted.topic_partition), leader=self.leader, reason=reason),
         )
 

@@ -120,7 +120,7 @@ class IsrSender:
         # Not ahead of the feed, which has what the state depends on (such as min.insync.replicas).
         position = read_position(answer.position)
         if not await self._metadata.wait_for(position, FEED_WAIT_MS / 1_000):
-            log.warning("ISR proposals answered ahead of the feed")
+            log.warning("answer to ISR proposals is ahead of the feed")
             self._failed()
             return
         self._proposals.answered()
@@ -161,13 +161,13 @@ class IsrSender:
         for proposal in proposals:
             key = (proposal.topic_id, proposal.partition)
             hosted = self._table.by_id.get(key)
-            told = answered.get(key)
-            if hosted is None or told is None:
+            result = answered.get(key)
+            if hosted is None or result is None:
                 continue
-            state = read_partition(told.state) if told.HasField("state") else None
-            self._tell(hosted, proposal, read_error_code(told.error_code), state)
+            state = read_partition(result.state) if result.HasField("state") else None
+            self._apply(hosted, proposal, read_error_code(result.error_code), state)
 
-    def _tell(
+    def _apply(
         self,
         hosted: HostedPartition,
         proposal: IsrProposal,

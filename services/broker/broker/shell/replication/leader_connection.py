@@ -84,7 +84,7 @@ class LeaderConnection:
         await self._read_exactly(LENGTH_BYTES)
         size = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
         if not 0 < size <= self._answer_bytes_max:
-            raise ConnectionError(f"an answer of {size} bytes is not one of a leader's")
+            raise ConnectionError(f"invalid size of an answer: {size} bytes")
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(max(size, 2 * len(self._buffer))))
         await self._read_exactly(size)

@@ -105,7 +105,7 @@ class ReplicaReports:
             except TimeoutError:
                 continue
 
-    # -- what is unsound
+    # -- unsound replicas
 
     def _look(self) -> None:
         """Note directories that storage has fenced and damage that it has met, on any path."""
@@ -180,7 +180,7 @@ class ReplicaReports:
         hosted = self._table.by_id.get(one.key)
         return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
 
-    # -- what a follower could not use
+    # -- suspected batches
 
     async def _check_suspects(self) -> None:
         """Check batches that a follower fetched twice: are the bytes what was written?"""

@@ -95,7 +95,9 @@ class AppendStream:
     async def _take(self, request: partition_store_pb2.AppendRequest) -> PendingAnswer:
         command = read_append(request)
         if isinstance(command, ErrorCode):
-            return _refused(request.correlation_id, command, "the partition is not named rightly")
+            return _refused(
+                request.correlation_id, command, "the request does not name a partition correctly"
+            )
         parts = self._parts
         hosted = parts.table.find(command.topic, command.topic_id, command.partition)
         if isinstance(hosted, ErrorCode):

@@ -125,7 +125,7 @@ class FetchStream:
         """
         command = read_fetch(request)
         if isinstance(command, ErrorCode):
-            raise TidemarkError(command, "the partition is not named rightly")
+            raise TidemarkError(command, "the request does not name a partition correctly")
         hosted = self._find(command)
         hosted.counters.fetches += 1
         found = await self._wait_readable(hosted, command)

@@ -26,7 +26,12 @@ from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import caller_of
-from broker.shell.transactions.txn_relay import RELAY_TIMEOUT_S, TxnRelay, merge_listings, told
+from broker.shell.transactions.txn_relay import (
+    RELAY_TIMEOUT_S,
+    TxnRelay,
+    client_error,
+    merge_listings,
+)
 
 SERVICE_NAME: Final = "tidemark_wire.v1.TransactionCoordinator"
 
@@ -158,7 +163,7 @@ class TransactionRelay:
                 await self._txn.client.call_all("ListTransactions", request, call.timeout_s)
             )
         except TidemarkError as failure:
-            return pb.ListTransactionsResponse(error_code=told(failure.code))
+            return pb.ListTransactionsResponse(error_code=client_error(failure.code))
         visible = [
             one for one in merged.transactions if call.may(Operation.DESCRIBE, one.transactional_id)
         ]
@@ -255,13 +260,13 @@ def transactional_id_of(handle: str) -> str:
     """Return the transactional id of a handle. Raises TidemarkError INVALID_REQUEST."""
     transactional_id = txn_handle.transactional_id_of(handle)
     if transactional_id is None:
-        words = f"{handle!r} is no handle of a transaction"
+        words = f"{handle!r} is not a transaction handle"
         raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
     return transactional_id
 
 
 def _error(failure: TidemarkError) -> dict[str, Any]:
-    return {"error_code": told(failure.code), "error_message": failure.message}
+    return {"error_code": client_error(failure.code), "error_message": failure.message}
 
 
 def registration(service: TransactionRelay) -> Callable[[Any], None]:

@@ -185,7 +185,7 @@ class TxnRelay:
         try:
             states = await self.client.describe(ids, write_caller(caller), RELAY_TIMEOUT_S)
         except TidemarkError as failure:
-            return [Described(one, told(failure.code)) for one in ids]
+            return [Described(one, client_error(failure.code)) for one in ids]
         return [_described(one) for one in states]
 
     async def list_all(self, caller: Caller, wanted: ListingFilter) -> Listed:
@@ -200,10 +200,10 @@ class TxnRelay:
         try:
             answers = await self.client.call_all("ListTransactions", request, RELAY_TIMEOUT_S)
         except TidemarkError as failure:
-            return Listed(told(failure.code))
+            return Listed(client_error(failure.code))
         merged = merge_listings(answers)
         return Listed(
-            told(ErrorCode(merged.error_code)),
+            client_error(ErrorCode(merged.error_code)),
             tuple(merged.unknown_states),
             tuple(_described(one) for one in merged.transactions),
         )
@@ -213,11 +213,11 @@ class TxnRelay:
         try:
             answer = await self.client.call(method, transactional_id, request, RELAY_TIMEOUT_S)
         except TidemarkError as failure:
-            return told(failure.code)
-        return told(ErrorCode(answer.error_code)) if answer.error_code else answer
+            return client_error(failure.code)
+        return client_error(ErrorCode(answer.error_code)) if answer.error_code else answer
 
 
-def told(code: ErrorCode) -> ErrorCode:
+def client_error(code: ErrorCode) -> ErrorCode:
     """Return the error for clients that stands for an error of the coordinator's log, or of the way
     to it.
     """
@@ -245,7 +245,7 @@ def _granted(answer: Any) -> Granted:
 def _described(state: pb.TransactionState) -> Described:
     return Described(
         state.transactional_id,
-        told(ErrorCode(state.error_code)),
+        client_error(ErrorCode(state.error_code)),
         state.state,
         state.timeout_ms,
         state.started_ms,

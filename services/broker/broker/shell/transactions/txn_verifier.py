@@ -188,7 +188,7 @@ def _refusal(code: ErrorCode, transactional_id: str) -> Refusal | None:
     if code in _LATER:
         return Refusal(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"the coordinator of transaction {transactional_id!r} cannot say yet whether the"
+            f"the coordinator of transaction {transactional_id!r} cannot verify yet whether the"
             f" partition is part of it: {code.name}",
         )
     return Refusal(

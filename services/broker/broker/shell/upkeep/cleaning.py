@@ -103,7 +103,7 @@ class Cleaning:
             if isinstance(failure, DiskError) and self._is_hosted(hosted):
                 self._disks.fence_directory(hosted.manager, failure)
             log.warning(
-                "compaction cut short",
+                "compaction interrupted",
                 extra=fields(partition=str(hosted.topic_partition), reason=str(failure)),
             )
         else:

@@ -203,7 +203,9 @@ class Maintenance:
                 ]
             if may_end(is_reported=is_reported, noted=noted):
                 return
-            log.error("failed log directories neither reported nor noted: waiting for a controller")
+            log.error(
+                "failed log directories neither reported nor recorded: waiting for a controller"
+            )
 
     async def _expire_producers(self) -> None:
         """Forget idempotent producers that were silent for long; a few partitions at a time."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Refusal
-from broker.shell.groups.txn_offsets import refusal_of_offsets
+from broker.shell.groups.txn_offsets import verify_txn_offset_commit
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
@@ -56,7 +56,9 @@ def outcome(one: World, epoch: int = 3, *, producer_id: int = 7) -> ErrorCode:
         transactions_v2=True,
     )
     return asyncio.run(
-        refusal_of_offsets(one.parts.transactions.verifier, one.hosted(CONSUMER_OFFSETS), commit)
+        verify_txn_offset_commit(
+            one.parts.transactions.verifier, one.hosted(CONSUMER_OFFSETS), commit
+        )
     )
 
 

@@ -60,7 +60,7 @@ def test_it_is_logged_once_and_counted_each_time(
         for _ in range(3):
             ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     said = [one.message for one in caplog.records if "internal topic" in one.message]
-    assert said == ["internal topic not made: too few brokers"]
+    assert said == ["internal topic not created: too few brokers"]
     families = {one.name: one for one in BrokerCollector(parts.measured()).collect()}
     (sample,) = families["tidemark_internal_topics_refused"].samples
     assert (sample.labels, sample.value) == ({"topic": CONSUMER_OFFSETS}, 3)
