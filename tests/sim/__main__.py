@@ -1,6 +1,7 @@
-"""``python -m sim --seed 7``: one run, a line an event; ``--seeds 1000``: many, failures told.
+"""``python -m sim --seed 7``: one run, a line per event; ``--seeds 1000``: many runs, only failures
+are printed.
 
-``--world cluster`` is whole services on a simulated network, ``--world txn`` the same with groups
+``--world cluster`` runs whole services on a simulated network, ``--world txn`` the same with groups
 and transactions, ``--world node`` one log and its disk.
 """
 
@@ -41,7 +42,7 @@ FAULTS: Mapping[str, Iterable[str]] = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="sim", description=__doc__)
     parser.add_argument("--world", choices=tuple(FAULTS), default="cluster")
     parser.add_argument("--seed", type=int, help="the one to run, with every line shown")
@@ -54,7 +55,7 @@ def arguments() -> argparse.Namespace:
 
 
 def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outcome]:
-    """What runs one seed. Raises ValueError for an unknown fault."""
+    """Return the function that runs one seed. Raises ValueError for an unknown fault."""
     faults = tuple(asked.faults.split(",")) if asked.faults else None
     there = FAULTS[asked.world]
     unknown = set(faults or ()) - set(there)
@@ -74,9 +75,9 @@ def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outco
 
 
 def main() -> int:
-    """0 when all invariants held."""
+    """Run the seeds; return 0 if all invariants held."""
     asked = arguments()
-    logging.disable(logging.CRITICAL)  # what the services log is in the trace, in our words
+    logging.disable(logging.CRITICAL)  # the trace has lines of its own for what the services log
     is_one = asked.seed is not None
     try:
         run_one = runner(asked, is_full=asked.log == "full" or (is_one and asked.log is None))

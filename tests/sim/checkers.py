@@ -1,6 +1,7 @@
-"""What must hold. Each checker takes plain values and raises BrokenError; none looks into the node.
+"""Invariants. Each checker takes plain values, never the node, and raises BrokenError.
 
-A checker that cannot fail proves nothing: test_checkers.py gives each a history it must reject.
+A checker that cannot fail proves nothing: test_checkers.py gives each a history that it must
+reject.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +25,14 @@ class BrokenError(AssertionError):
 
 
 def require(holds: bool, invariant: str, detail: object = "") -> None:
-    """Raise BrokenError unless it holds."""
+    """Raise BrokenError unless ``holds``."""
     if not holds:
         raise BrokenError(invariant, str(detail))
 
 
 def check_bounds(bounds: Bounds) -> None:
-    """log_start <= last_stable <= high_watermark <= log_end, and nothing is synced that is not
-    there.
+    """Check that log_start <= last_stable <= high_watermark <= log_end, and that no offset beyond
+    the log end counts as synced.
     """
     start, stable, watermark, end, synced = bounds
     require(0 <= start <= stable <= watermark <= end, "bounds are in order", bounds)
@@ -39,7 +40,7 @@ def check_bounds(bounds: Bounds) -> None:
 
 
 def check_watermark(history: PlainLog, high_watermark: int) -> None:
-    """No reader sees the high watermark go back, but for what a crash was allowed to take."""
+    """Check that for readers the high watermark never goes back, except after a permitted loss."""
     if history.is_settled:
         require(
             high_watermark >= history.watermark_seen,
@@ -50,7 +51,7 @@ def check_watermark(history: PlainLog, high_watermark: int) -> None:
 
 
 class Fetched(NamedTuple):
-    """What a reader asked and got."""
+    """Request and response of one fetch."""
 
     offset: int
     high_watermark: int
@@ -58,7 +59,7 @@ class Fetched(NamedTuple):
 
 
 def whole_batches(fetched: Fetched) -> list[tuple[BatchHeader, bytes]]:
-    """The batches of an answer, each whole and with a matching CRC."""
+    """Return the batches of a response; each must be whole and have a matching CRC."""
     found, end = [], 0
     for position, header in iterate_headers(fetched.records):
         end = position + header.size_bytes
@@ -78,7 +79,9 @@ def whole_batches(fetched: Fetched) -> list[tuple[BatchHeader, bytes]]:
 
 
 def check_fetched(history: PlainLog, fetched: Fetched) -> int:
-    """A reader got what was written there, in order, below the watermark. Where it goes on."""
+    """Check that a reader received what was written at its offset, in order, below the watermark.
+    Return the offset of its next fetch.
+    """
     expected = fetched.offset
     for header, batch in whole_batches(fetched):
         require(
@@ -97,7 +100,9 @@ def check_fetched(history: PlainLog, fetched: Fetched) -> int:
 
 
 def check_same(history: PlainLog, header: BatchHeader, batch: bytes) -> None:
-    """A batch is what was written at its offset; compaction alone may take records out of it."""
+    """Check that a batch is what was written at its offset; only compaction may remove records from
+    it.
+    """
     written = history.by_first.get(header.base_offset)
     if written is None:
         raise BrokenError("no record is invented", f"a batch at offset {header.base_offset}")
@@ -114,34 +119,34 @@ def check_same(history: PlainLog, header: BatchHeader, batch: bytes) -> None:
 
 
 def plain_record(record: Record) -> tuple[int, int, bytes | None, bytes | None]:
-    """A record without its headers, which the workload does not set."""
+    """Return offset, timestamp, key and value of a record; the workload sets no headers."""
     return record.offset, record.timestamp, record.key, record.value
 
 
 class ReaderMemory:
-    """What one reader saw, by offset: it may never see anything else there.
+    """Batches that one reader received, by offset: later reads must return the same ones.
 
-    Independent of PlainLog, which only knows what the node meant to write.
+    Independent of PlainLog, which records only what the node meant to write.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
 
     def saw(self, header: BatchHeader) -> None:
-        """One batch, known by its CRC and last offset. Not for compacted topics."""
+        """Check one batch, identified by its CRC and last offset. Not for compacted topics."""
         now = (header.crc, header.last_offset)
         was = self._seen.setdefault(header.base_offset, now)
         require(was == now, "a reader sees no other bytes", f"at offset {header.base_offset}")
 
     def forget_from(self, offset: int) -> None:
-        """A crash took what is here and beyond."""
+        """Forget batches at and beyond ``offset``: a crash took them."""
         self._seen = {first: seen for first, seen in self._seen.items() if seen[1] < offset}
 
 
 def check_sequences(headers: Iterable[BatchHeader]) -> None:
-    """In a log without gaps, every producer's sequences go on without repeat, gap or step back.
+    """Check that in a log without gaps each producer's sequences have no repeat, gap or step back.
 
-    A producer may be met first at any sequence: what came before may have left the log.
+    The first sequence of a producer may have any value: earlier batches may have left the log.
     """
     known: dict[int, tuple[int, int]] = {}
     for header in headers:
@@ -163,7 +168,9 @@ def check_sequences(headers: Iterable[BatchHeader]) -> None:
 
 
 def check_acknowledged(history: PlainLog, *, base_offset: int, asked: Sequence[int]) -> Written:
-    """An answer names the place where the batch is. ``asked``: producer id, epoch, sequence."""
+    """Check that an acknowledgement names the offset at which the batch is. ``asked``: producer id,
+    epoch, sequence.
+    """
     written = history.by_first.get(base_offset)
     if written is None:
         raise BrokenError("an acknowledged batch is in the log", f"offset {base_offset}")
@@ -178,7 +185,7 @@ def check_acknowledged(history: PlainLog, *, base_offset: int, asked: Sequence[i
 
 
 class Recovered(NamedTuple):
-    """What a restart found in one log."""
+    """State of one log after a restart."""
 
     log_start: int
     log_end: int
@@ -188,7 +195,7 @@ class Recovered(NamedTuple):
 
 
 def check_recovered_after_kill(history: PlainLog, found: Recovered) -> None:
-    """The page cache survived: nothing that was written is missing, acknowledged or not."""
+    """Check that nothing written is missing, acknowledged or not: the page cache survived."""
     torn = next((one.first for one in history.batches if one.is_damaged), history.log_end)
     require(
         found.log_end == torn,
@@ -203,7 +210,9 @@ def check_recovered_after_kill(history: PlainLog, found: Recovered) -> None:
 
 
 def check_recovered_after_power_loss(history: PlainLog, found: Recovered) -> None:
-    """What a flush round told, and what flush=group acknowledged, is there; nothing is torn."""
+    """Check that synced offsets and batches acknowledged under flush=group exist, and that no batch
+    is torn.
+    """
     what = f"{history.topic_partition} ends at {found.log_end}"
     require(
         found.log_end >= history.synced_end,
@@ -224,9 +233,9 @@ def check_recovered_after_power_loss(history: PlainLog, found: Recovered) -> Non
 def check_producers(
     history: PlainLog, entries: Iterable[ProducerEntry], first_base_offset: int
 ) -> None:
-    """The producer table knows the last batches of each producer that has any left in the log.
+    """Check that the producer table has the last batches of each producer with batches in the log.
 
-    It may know of batches that retention took, or have forgotten those; it knows none otherwise.
+    It may keep or lack batches that retention took; it must have no other batch.
     """
     known = {entry.producer_id: entry for entry in entries}
     for producer_id, (epoch, batches) in history.producers().items():
@@ -235,7 +244,7 @@ def check_producers(
             must = must[-1:]
         entry = known.pop(producer_id, None)
         if history.has_lost and batches[-1].base_offset < history.cleaned_end:
-            continue  # compaction only knew the last five batches, and a crash took those
+            continue  # compaction had only the last five batches, and a crash took those
         if entry is None:
             require(not must, "no producer is forgotten", f"{producer_id} has {must}")
             continue
@@ -255,12 +264,14 @@ def check_producers(
 
 
 def _in_order(batches: list[ProducedBatch], some: Sequence[ProducedBatch]) -> bool:
-    """Whether ``some`` are of ``batches``, in their order, the last one with them."""
+    """Return True if ``some`` is a subsequence of ``batches`` that ends with their last batch."""
     return [one for one in batches if one in some] == list(some) and batches[-1:] == list(some[-1:])
 
 
 def check_epochs(history: PlainLog, epochs: LeaderEpochs, log_start: int) -> None:
-    """Every batch was written in the leader epoch that the epoch cache names for its offset."""
+    """Check that each batch was written in the leader epoch that the epoch cache has for its
+    offset.
+    """
     epochs.check()
     for one in history.readable(log_start, history.log_end):
         offset = max(one.first, log_start)
@@ -272,7 +283,9 @@ def check_epochs(history: PlainLog, epochs: LeaderEpochs, log_start: int) -> Non
 
 
 def check_last_values(history: PlainLog, records: Iterable[Record], log_start: int) -> None:
-    """Compaction keeps the last record of each key; it may remove a tombstone, then all of it."""
+    """Check that compaction kept the last record of each key. If that record is a tombstone, it may
+    be removed after all others of its key.
+    """
     last: dict[bytes | None, Record] = {}
     for one in history.readable(log_start, history.log_end):
         last.update((record.key, record) for record in one.records if record.offset >= log_start)
@@ -291,7 +304,7 @@ def check_last_values(history: PlainLog, records: Iterable[Record], log_start: i
 def check_damage_told(
     told: Sequence[str], sizes: Mapping[str, int], kept: Mapping[str, int]
 ) -> None:
-    """Damage below the recovery point is reported by who reads there, and no byte of it is cut.
+    """Check that the reader of damage below the recovery point reports it and that no byte is cut.
 
     ``sizes``: file sizes before the damage; ``kept``: afterwards.
     """

@@ -1,5 +1,5 @@
-"""A simulated life costs work, not time: what never ends is ended by the CPU seconds it has used,
-which a busy machine does not change.
+"""Bound on the work of one test. A simulated run takes work, not time: a test that never ends is
+ended by the CPU seconds it has used, which a busy machine does not change.
 """
 
 import faulthandler
@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 CPU_S_MAX: Final = 900.0
-"""Of one test; the longest needs less than a tenth."""
+"""CPU seconds of one test; the longest needs less than a tenth."""
 
 
 @pytest.fixture(autouse=True)

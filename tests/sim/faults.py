@@ -1,6 +1,6 @@
-"""What goes wrong, and what an operator does meanwhile. Each is one function; a seed draws some.
+"""Faults, and actions of an operator meanwhile. Each is one function; a seed draws some of them.
 
-Every run enables its own subset (swarm testing): bugs hide where faults always come together.
+Every run enables its own subset (swarm testing): some bugs appear only without the other faults.
 """
 
 from collections.abc import Callable
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 NO_LIMIT: Final = 1 << 62
 LENGTH_AT: Final = 8
 CHECKED_FROM: Final = 16
-"""Magic and CRC follow the leader epoch; base offset and epoch before it have no check sum."""
+"""Offset of magic in a batch; base offset and leader epoch before it have no checksum."""
 
 
 def kill(sim: "Simulator") -> None:
-    """kill -9."""
+    """Kill the node (kill -9)."""
     sim.kill()
 
 
 def lose_power(sim: "Simulator") -> None:
-    """The machine stops."""
+    """Stop the machine."""
     sim.lose_power()
 
 
 def stop_cleanly(sim: "Simulator") -> None:
-    """SIGTERM and a new start."""
+    """Stop the node with SIGTERM and start it again."""
     sim.stop_cleanly()
 
 
 def fill_disk(sim: "Simulator") -> None:
-    """No space for a while; sometimes the node dies meanwhile."""
+    """Leave the disk without space for a while; sometimes the node dies meanwhile."""
     room = sim.dice.between(0, 600)
     used = (1 << 40) - _free(sim.disk, 1 << 40)
     sim.disk.capacity_bytes = used + room
@@ -61,8 +61,9 @@ def _free(disk: MemDisk, capacity_bytes: int) -> int:
 
 
 def fail_syncs(sim: "Simulator") -> None:
-    """EIO from fsync: the directory is fenced until the next start. What it did not write counts as
-    written, perhaps, so that no later sync writes it either.
+    """Let fsync fail with EIO: the directory is fenced until the next start.
+
+    The disk may count unwritten bytes as written, so that no later sync writes them either.
     """
     sim.disk.syncs_fail = True
     sim.disk.drops_pages = sim.dice.chance(0.6)
@@ -70,13 +71,13 @@ def fail_syncs(sim: "Simulator") -> None:
 
 
 def fail_writes(sim: "Simulator") -> None:
-    """EIO from every change; half of a write may be there."""
+    """Let every change fail with EIO; half of a write may have reached the file."""
     sim.disk.writes_fail = True
     sim.note("disk", "every write fails")
 
 
 def flip_tail(sim: "Simulator") -> None:
-    """A bit flips in bytes that no sync covers, then the node dies: they are not served."""
+    """Flip a bit in bytes that no sync covers, then kill the node: the bytes must not be served."""
     hosted = _any_hosted(sim)
     history = sim.histories[hosted.log.topic_id]
     synced_end = max(hosted.log.synced_end, history.synced_end)
@@ -97,7 +98,7 @@ def flip_tail(sim: "Simulator") -> None:
 
 
 def flip_synced(sim: "Simulator") -> None:
-    """A bit flips below the recovery point: told, not cut; then the disk is repaired."""
+    """Flip a bit below the recovery point, which is reported and not cut; then repair the disk."""
     hosted = _any_hosted(sim)
     log, history = hosted.log, sim.histories[hosted.log.topic_id]
     if not _is_in_order(sim) or history.cleaned_end:
@@ -129,7 +130,7 @@ def flip_synced(sim: "Simulator") -> None:
 
 
 def _restart_damaged(sim: "Simulator", topic_partition: TopicPartition) -> list[str]:
-    """Die, come up, scrub; what recovery and scrubber say."""
+    """Kill the node, start it, scrub; return the reports of recovery and scrubber."""
     sim.node = None
     if sim.dice.chance(0.5):
         sim.disk.kill()
@@ -150,7 +151,7 @@ def _restart_damaged(sim: "Simulator", topic_partition: TopicPartition) -> list[
 
 
 def _place(hosted: Hosted, offset: int) -> tuple[str, int]:
-    """The file and position of the batch that begins at an offset."""
+    """Return file and position of the batch that begins at an offset."""
     views = [one for one in hosted.log.segments() if one.base_offset <= offset]
     file = hosted.log._shared.disk.open(views[-1].path)
     for position, header in walk_headers(file, 0, views[-1].size_bytes):
@@ -160,9 +161,9 @@ def _place(hosted: Hosted, offset: int) -> tuple[str, int]:
 
 
 def swap_disk(sim: "Simulator") -> None:
-    """A start on a foreign disk is refused, one on an empty disk has nothing; then the right one.
+    """Start on a foreign disk, which is refused, then on an empty disk, then on the right one.
 
-    The disk in its drawer is as it was.
+    The right disk has not changed meanwhile.
     """
     foreign = MemDisk()
     LogManager.open(
@@ -193,7 +194,7 @@ def _open(sim: "Simulator", disk: MemDisk) -> LogManager:
 
 
 def recreate_topic(sim: "Simulator") -> None:
-    """Delete a topic and create another of its name, with the node up or down."""
+    """Delete a topic and create another with its name, with the node up or down."""
     if not _is_in_order(sim):
         return
     node, one = sim.node, sim.dice.pick(list(sim.topics))
@@ -212,7 +213,7 @@ def recreate_topic(sim: "Simulator") -> None:
 
 
 def change_config(sim: "Simulator") -> None:
-    """Another configuration, of the same cleanup policy."""
+    """Change the configuration of a topic, within its cleanup policy."""
     node, one = sim.node, sim.dice.pick(list(sim.topics))
     if node is None or one not in node.hosted:
         return
@@ -226,7 +227,7 @@ def change_config(sim: "Simulator") -> None:
 
 
 def delete_records(sim: "Simulator") -> None:
-    """DeleteRecords somewhere, also where it is refused."""
+    """Call DeleteRecords at some offset, also at one where it is refused."""
     node, hosted = sim.node, _any_hosted(sim)
     assert node is not None
     bounds = hosted.bounds()
@@ -244,7 +245,7 @@ def delete_records(sim: "Simulator") -> None:
 
 
 def roll(sim: "Simulator") -> None:
-    """A new segment, now."""
+    """Begin a new segment."""
     hosted = _any_hosted(sim)
     assert sim.node is not None
     sim.node.roll(hosted.topic_partition)
@@ -252,7 +253,7 @@ def roll(sim: "Simulator") -> None:
 
 
 def audit(sim: "Simulator") -> None:
-    """No fault: read everything and compare."""
+    """Read everything and compare; no fault."""
     sim.audit()
 
 
@@ -262,7 +263,7 @@ def _any_hosted(sim: "Simulator") -> Hosted:
 
 
 def _is_in_order(sim: "Simulator") -> bool:
-    """Whether the disk takes writes and syncs."""
+    """Return True if the disk takes writes and syncs."""
     return (
         sim.node is not None
         and sim.node.manager.fenced is None
@@ -287,11 +288,11 @@ FAULTS: Final[dict[str, tuple[Callable[["Simulator"], None], int]]] = {
     "roll": (roll, 3),
     "audit": (audit, 2),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""
 
 
 class Injector:
-    """Strikes now and then, with the faults that this seed drew."""
+    """Injector of the faults that the seed drew, at random intervals."""
 
     def __init__(self, sim: "Simulator") -> None:
         self._sim = sim
@@ -302,12 +303,12 @@ class Injector:
         self._is_stopped = False
 
     def start(self) -> None:
-        """The first strike comes soon."""
+        """Schedule the first fault, soon."""
         if self._choices:
             self._sim.after(self._sim.dice.between(1, 2 * self._pace_ms), self._strike)
 
     def stop(self) -> None:
-        """From now on all is well."""
+        """Inject no fault from now on."""
         self._is_stopped = True
         self._sim.disk.capacity_bytes = NO_LIMIT
 

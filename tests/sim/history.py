@@ -1,11 +1,11 @@
-"""PlainLog: what must be in one partition's log, kept the slow and obvious way.
+"""PlainLog: the expected content of one partition's log, computed in the slow and obvious way.
 
     0          log_start         synced_end        log_end
     |--may go----|---kept---------|---may be lost----|     flush=os, power loss
                                   |---kept-----------|     kill -9: the page cache survives
 
-It hears of every batch that the node appended, of every flush round that ended, of every answer a
-client got; after a restart it says what may be missing, and forgets exactly that.
+It records every appended batch, every flush round that ended and every response to a client.
+After a restart it determines what may be missing, and forgets exactly that.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Written:
 
 
 class Bounds(NamedTuple):
-    """The four bounds, and how far the log is synced."""
+    """The four bounds of a log, and the end of its synced part."""
 
     log_start: int
     last_stable: int
@@ -78,14 +78,14 @@ class PlainLog:
     cleaned_end: int = 0
     """Compaction may have removed records below it."""
     watermark_seen: int = 0
-    """The highest one any reader was told."""
+    """Highest watermark that any reader received."""
     has_lost: bool = False
-    """A power failure took batches: others may have been compacted away for their sake."""
+    """True if a power failure took batches in favor of which compaction had removed others."""
     is_settled: bool = True
-    """False after a restart, until a flush round told where the synced end is."""
+    """False after a restart, until a flush round reports the synced end."""
 
     def appended(self, batch: bytes, *, is_promised: bool) -> Written:
-        """The node wrote this batch."""
+        """Record a batch that the node wrote."""
         written = Written(read_header(batch), batch, is_promised)
         self.batches.append(written)
         self.by_first[written.first] = written
@@ -93,14 +93,14 @@ class PlainLog:
         return written
 
     def became_os(self) -> None:
-        """flush=os from now on: what is not synced yet has lost its promise."""
+        """Note flush=os from now on: unsynced batches lose their promise."""
         for written in reversed(self.batches):
             if written.last < self.synced_end:
                 return
             written.is_promised = False
 
     def cut_to(self, end: int) -> None:
-        """Records from ``end`` on are lost, and may be."""
+        """Forget records from ``end`` on, which may be lost."""
         while self.batches and self.batches[-1].last >= end:
             del self.by_first[self.batches.pop().first]
             self.has_lost = True
@@ -109,18 +109,22 @@ class PlainLog:
         self.watermark_seen = min(self.watermark_seen, end)
 
     def readable(self, start: int, end: int) -> Iterator[Written]:
-        """Batches with an offset in [start, end)."""
+        """Return batches with an offset in [start, end)."""
         return (one for one in self.batches if one.last >= start and one.first < end)
 
     def acknowledged_end(self, *, promised: bool) -> int:
-        """Behind the last acknowledged batch; ``promised``: one that power loss may not take."""
+        """Return the end of the last acknowledged batch; ``promised``: of the last that survives
+        power loss.
+        """
         for one in reversed(self.batches):
             if one.is_acknowledged and (one.is_promised or not promised):
                 return one.last + 1
         return 0
 
     def producers(self) -> ProducerState:
-        """What every producer wrote in its epoch, by reading all there ever was, in order."""
+        """Return the batches of each producer in its epoch, from all batches ever written, in
+        order.
+        """
         found: ProducerState = {}
         for one in self.batches:
             header = one.header

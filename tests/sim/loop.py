@@ -15,7 +15,7 @@ SHUT_ROUNDS = 10
 
 
 class _Rest:
-    """The schedule of a loop whose process is over."""
+    """Schedule of a loop whose process has ended."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -31,7 +31,7 @@ class _Rest:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """Runs coroutines from the simulator's queue; anything with I/O is not implemented."""
+    """Event loop that runs coroutines from the simulator's queue; I/O is not implemented."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -39,20 +39,20 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._soon: dict[asyncio.Handle, None] = {}
         self.thread_ms: Callable[[], int] = lambda: 0
         self.listen: Callable[[Callable[[], Any], int], Any] = _no_network
-        """Makes a server of a protocol's factory and a port."""
+        """Function that makes a server from a protocol's factory and a port."""
         self.has_run = True
-        """Whether anything of the process ran since somebody last looked, who takes it back."""
+        """True if any callback of the process ran since the reader of this flag last cleared it."""
         self.failures: list[dict[str, Any]] = []
-        """What nobody awaited and asyncio would only log."""
+        """Exceptions that no task awaited and that asyncio would only log."""
 
     def time(self) -> float:
-        """Seconds on the simulator's clock."""
+        """Return the seconds on the simulator's clock."""
         return self._schedule.now / 1000
 
     def call_soon(  # type: ignore[override]  # no TypeVarTuple needed here
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """At this instant, behind what is due already."""
+        """Schedule at this instant, after all that is due already."""
         handle = asyncio.Handle(callback, args, self, context)
         self._soon[handle] = None
         self._schedule.after(0, lambda: self._run_soon(handle))
@@ -69,7 +69,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Rounded up to whole milliseconds."""
+        """Schedule after a delay, rounded up to whole milliseconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # no TypeVarTuple needed here
@@ -79,14 +79,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Not before ``when``, in seconds."""
+        """Schedule not before ``when``, in seconds."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         delay_ms = max(0, math.ceil(round(when * 1000 - self._schedule.now, 6)))
         self._schedule.after(delay_ms, lambda: self._run(handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays queued, and does nothing when its time comes."""
+        """Leave the handle in the queue; it does nothing at its time."""
 
     def _run(self, handle: asyncio.Handle) -> None:
         if handle.cancelled():
@@ -94,7 +94,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.inside(handle._run)
 
     def inside(self, action: Callable[[], object]) -> None:
-        """Call it as asyncio's own callbacks are: with this loop as the running one."""
+        """Call ``action`` as asyncio's callbacks are called: with this loop as the running one."""
         self.has_run = True
         before = events._get_running_loop()
         events._set_running_loop(self)
@@ -104,7 +104,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
 
     def create_future(self) -> "asyncio.Future[Any]":
-        """Of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(
@@ -114,9 +114,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> "asyncio.Task[Any]":
-        """Begins at this instant, behind what is due already."""
+        """Start a task at this instant, after all that is due already."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        # Of a process that died nobody else knows: its memory must not be taken back midway.
+        # Nothing else refers to tasks of a dead process: their memory must not be freed midway.
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
@@ -124,7 +124,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]  # a thread's work, done at the end of its time
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """A thread does it; it takes as long as ``thread_ms`` says, and is seen done at the end."""
+        """Run ``func`` as on a thread: it takes ``thread_ms``; its result is ready at the end."""
         del executor
         done: asyncio.Future[Any] = asyncio.Future(loop=self)
 
@@ -148,25 +148,26 @@ class SimLoop(asyncio.AbstractEventLoop):
         port: int = 0,
         **_: object,
     ) -> Any:
-        """Bind on the simulated host, as ``listen`` does; it serves once told to."""
+        """Bind on the simulated host, as ``listen`` does; the server accepts once it is started."""
         return self.listen(protocol_factory, port)
 
     async def sock_sendall(self, sock: Any, data: Any) -> None:
-        """On a simulated socket."""
+        """Write to a simulated socket."""
         await sock.send_all(data)
 
     async def sock_recv_into(self, sock: Any, buf: Any) -> int:
-        """On a simulated socket."""
+        """Read from a simulated socket."""
         size: int = await sock.receive_into(buf)
         return size
 
     def shut(self) -> None:
-        """After the run: end every task, so that nothing of it runs when its memory is taken back.
-        What they schedule meanwhile is done at once if it is due at once, and else never.
+        """End every task after the run, so that none runs when its memory is freed.
+
+        Callbacks scheduled meanwhile run at once if they are due at once, and otherwise never.
         """
         rest = _Rest(self._schedule.now)
         self._schedule = rest
-        for handle in self._soon:  # what died with the process before its turn
+        for handle in self._soon:  # callbacks that the process left when it died
             rest.after(0, partial(self._run, handle))
         rest.drain()  # so that nothing is cancelled before it has begun
         for _ in range(SHUT_ROUNDS):
@@ -178,19 +179,19 @@ class SimLoop(asyncio.AbstractEventLoop):
             rest.drain()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Kept for the simulator, which fails on it."""
+        """Keep the context for the simulator, which fails because of it."""
         self.failures.append(context)
 
     def get_debug(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def is_running(self) -> bool:
-        """As long as the simulator does."""
+        """Return True until the simulator ends the loop."""
         return True
 
     def is_closed(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 

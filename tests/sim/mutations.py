@@ -1,6 +1,6 @@
-"""Bugs made on purpose, one at a time: the simulator must find each of them.
+"""Deliberate bugs, one at a time: the simulator must find each of them.
 
-A mutation changes the product, never the simulator. Each is named after the promise it breaks.
+A mutation changes the product, never the simulator. Its name is the promise that it breaks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from broker.storage.recovery import _Scan
 from broker.storage.segment import Segment
 
 Change = tuple[Any, str, Any]
-"""Owner, attribute, and what takes its place: with the parameters of the original."""
+"""Owner, attribute, and replacement with the parameters of the original."""
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """In the place of what should have happened."""
+    """Replace an action with nothing."""
 
 
 _read = Log.read
@@ -86,7 +86,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "believes a damaged header": ("flip_synced",),
     "does not write again what a failed sync left out": ("fail_syncs", "lose_power"),
 }
-"""Faults under which a mutation shows soon; all of them for the others."""
+"""Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
@@ -114,19 +114,19 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "no record is skipped",
     ),
 }
-"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
+"""Promises that each mutation breaks; only a failure of one of these counts as found."""
 
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    """The product with one bug in it."""
+    """Put one bug into the product."""
     with changed(MUTATIONS[name]):
         yield
 
 
 @contextmanager
 def changed(changes: Sequence[Change]) -> Iterator[None]:
-    """Attributes of the product replaced, and put back."""
+    """Replace attributes of the product, and restore them at the end."""
     kept = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in changes]
     try:
         for owner, attribute, new in changes:

@@ -1,4 +1,4 @@
-"""Connections: in order while they hold; what is on the way when one breaks may come late, or not.
+"""Connections: in order while they hold. Messages under way at a break arrive late or never.
 
 client --- one -- two -- three ---> node         a break here
              late   late   lost                  and a new connection overtakes them
@@ -13,18 +13,18 @@ LATE_MS = 400
 
 
 class Schedule(Protocol):
-    """Where delayed things wait."""
+    """Queue of delayed actions."""
 
     @property
     def now(self) -> int:
-        """Milliseconds."""
+        """Milliseconds on the clock."""
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call ``action`` then."""
+        """Call ``action`` after a delay."""
 
 
 class Connection:
-    """One client's connection to one life of the node."""
+    """Connection of one client to one life of the node."""
 
     def __init__(self, schedule: Schedule, dice: Dice, *, life: int) -> None:
         self.life = life
@@ -37,7 +37,7 @@ class Connection:
         self._sent = 0
 
     def request(self, action: Callable[[], None]) -> None:
-        """Deliver to the node, behind all requests before it."""
+        """Deliver to the node, after all earlier requests."""
         self._sent += 1
         number = self._sent
 
@@ -54,7 +54,9 @@ class Connection:
         self._deliver("answer", lambda: None if self.is_broken else action())
 
     def break_off(self) -> None:
-        """No answer comes any more; some of the last requests are lost, the others come late."""
+        """Break: no response arrives any longer; of the last requests some are lost, the others
+        late.
+        """
         self.is_broken = True
         self._lost_from = self._dice.between(1, self._sent + 1)
         self._late_ms = self._dice.between(1, LATE_MS)

@@ -1,7 +1,8 @@
 """One life of one broker process: the real cores over the real storage, on a simulated disk.
 
-What the shell does between them (``broker.shell.node``, ``hosting``, ``maintenance``, ``cleaning``)
-is done here again without sockets, tasks and threads: the simulator never imports a shell.
+The steps that the shell takes between them (``broker.shell.node``, ``hosting``, ``maintenance``,
+``cleaning``) are repeated here without sockets, tasks and threads: the simulator never imports a
+shell.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +64,7 @@ ANY_OFFSET: Final = -1
 
 @dataclass
 class TopicState:
-    """What the controller says of one partition."""
+    """State of one partition as the controller gives it."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -72,7 +73,7 @@ class TopicState:
 
 
 class Hosted:
-    """One partition that lives here. Its identity is what requests wait for."""
+    """One partition that this node has. Requests wait for this object, so its identity counts."""
 
     def __init__(self, partition: Partition, log: Log) -> None:
         self.partition = partition
@@ -83,7 +84,7 @@ class Hosted:
         return self.log.topic_partition
 
     def bounds(self) -> Bounds:
-        """As the partition knows them; the synced end as the log does."""
+        """Return the bounds from the partition, and the synced end from the log."""
         one = self.partition
         return Bounds(
             one.log_start, one.last_stable, one.high_watermark, one.log_end, self.log.synced_end
@@ -91,14 +92,14 @@ class Hosted:
 
 
 class ProduceAnswer(NamedTuple):
-    """``base_offset`` -1 with an error."""
+    """Response to a produce request; ``base_offset`` is -1 with an error."""
 
     error_code: ErrorCode
     base_offset: int = -1
 
 
 class FetchAnswer(NamedTuple):
-    """``read`` None with an error, and where nothing is readable."""
+    """Response to a fetch; ``read`` is None with an error, and if nothing is readable."""
 
     error_code: ErrorCode
     read: LogRead | None
@@ -107,17 +108,19 @@ class FetchAnswer(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Who keeps the plain history of what the node does."""
+    """Keeper of the plain history of the node's actions."""
 
     def on_written(self, hosted: Hosted, batch: bytes) -> None:
-        """A batch is in the log."""
+        """Record that a batch is in the log."""
 
     def on_synced(self, hosted: Hosted, end: int) -> None:
-        """A flush round ended: the log is on disk up to ``end``."""
+        """Record that a flush round ended: the log is on disk up to ``end``."""
 
 
 class Node:
-    """Opened on a disk, hosts what the controller says, and dies by being forgotten."""
+    """Node opened on a disk, with the partitions that the controller assigns. It dies when it is
+    dropped.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,7 @@ class Node:
         dice: Dice,
         watcher: Watcher,
     ) -> None:
-        """Raises StampError, DiskError."""
+        """Open the disk. Raises StampError, DiskError."""
         self.now = now
         self.disk = disk
         self.life = disk.life
@@ -162,7 +165,9 @@ class Node:
     # -- hosting
 
     def host(self, state: TopicState) -> Hosted:
-        """Take up a partition: its log if there is one with its topic id, else a new one."""
+        """Start to host a partition: with its log if one has its topic id, otherwise with a new
+        one.
+        """
         log = self.manager.logs.get(state.topic_partition)
         if log is not None and log.topic_id != state.topic_id:
             self.manager.mark_stray(state.topic_partition)
@@ -190,7 +195,7 @@ class Node:
         return hosted
 
     def configure(self, state: TopicState) -> None:
-        """The topic's configuration changed."""
+        """Apply the topic's changed configuration."""
         hosted = self.hosted[state.topic_partition]
         hosted.log.update_config(state.config)
         before = hosted.partition.high_watermark
@@ -200,7 +205,7 @@ class Node:
             self.parked.advanced(hosted, hosted.partition.high_watermark, gained)
 
     def unhost(self, topic_partition: TopicPartition) -> None:
-        """The topic was deleted."""
+        """Remove the partition of a deleted topic."""
         hosted = self.hosted.pop(topic_partition)
         hosted.partition.become_offline(BrokerId(-1), hosted.partition.leader_epoch)
         self.parked.released(hosted)
@@ -215,7 +220,7 @@ class Node:
         acks: int,
         reply: Callable[[ProduceAnswer], None],
     ) -> None:
-        """Append one batch; ``reply`` at once, or when it is committed."""
+        """Append one batch; ``reply`` is called at once, or when the batch is committed."""
         hosted = self.hosted.get(topic_partition)
         if hosted is None:
             reply(ProduceAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -240,7 +245,7 @@ class Node:
             wake(False)
 
     def _append(self, hosted: Hosted, batch: bytearray, acks: int) -> tuple[int, int] | Refusal:
-        """(first offset, end): admit, write once, appended."""
+        """Return (first offset, end) after admit, write and append."""
         view, partition = memoryview(batch), hosted.partition
         if len(view) < HEADER_BYTES:
             return Refusal(ErrorCode.INVALID_RECORD, "no batch")
@@ -278,7 +283,7 @@ class Node:
     # -- fetch
 
     def fetch(self, topic_partition: TopicPartition, offset: int, bytes_max: int) -> FetchAnswer:
-        """What is readable from an offset."""
+        """Read from an offset as far as it is readable."""
         hosted = self.hosted.get(topic_partition)
         if hosted is None:
             return FetchAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, -1, -1)
@@ -301,7 +306,7 @@ class Node:
     # -- administration
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> ErrorCode:
-        """The log starts at ``offset`` from now on."""
+        """Move the log start to ``offset``."""
         hosted = self.hosted.get(topic_partition)
         if hosted is None or hosted.partition.role is not Role.LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -319,7 +324,7 @@ class Node:
         return ErrorCode.NONE
 
     def roll(self, topic_partition: TopicPartition) -> None:
-        """Begin a new segment now."""
+        """Begin a new segment."""
         if self.manager.fenced is None and topic_partition in self.hosted:
             try:
                 self.hosted[topic_partition].log.roll(self.now)
@@ -330,13 +335,13 @@ class Node:
     # -- maintenance
 
     def begin_flush(self, *, only_group: bool) -> FlushRound | None:
-        """The round that is due; end it with ``end_flush``."""
+        """Return the flush round that is due; ``end_flush`` ends it."""
         begun = self.manager.begin_flush(only_group=only_group, now_ms=self.now)
         self.settle_fence()
         return begun
 
     def end_flush(self, begun: FlushRound) -> None:
-        """Sync, and let the watermarks move."""
+        """Sync, and advance the watermarks."""
         begun.run()
         for log, end in self.manager.finish_flush(begun):
             hosted = self.hosted.get(log.topic_partition)
@@ -348,13 +353,13 @@ class Node:
         self.settle_fence()
 
     def save(self) -> None:
-        """Recovery points, watermarks and log starts to their checkpoints."""
+        """Write recovery points, watermarks and log starts to their checkpoints."""
         if self.manager.fenced is None:
             self.manager.checkpoint(self._watermarks())
         self.settle_fence()
 
     def tick(self) -> None:
-        """Retention, rolls by time, removals."""
+        """Run retention, rolls by time and removals."""
         if self.manager.fenced is None:
             self.manager.tick(self.now, self._watermarks())
             for hosted in self.hosted.values():
@@ -362,7 +367,7 @@ class Node:
         self.settle_fence()
 
     def heal(self) -> bool:
-        """Whether a full disk has space again."""
+        """Return True if a full disk has space again."""
         if self.manager.fenced is None:
             return False
         healed = self.manager.try_heal(self.now, self._watermarks())
@@ -371,7 +376,7 @@ class Node:
         return healed
 
     def settle_fence(self) -> None:
-        """A directory that failed serves nobody; a full one only takes no writes."""
+        """Apply a fence: a failed directory serves no partition; a full one takes no writes."""
         if self.manager.fenced is None or self.manager.is_full:
             return
         for hosted in self.hosted.values():
@@ -389,7 +394,7 @@ class Node:
     # -- compaction
 
     def plan_compaction(self, topic_partition: TopicPartition) -> CleaningJob | None:
-        """A job for the worker, if one is due."""
+        """Return a job for the worker if one is due."""
         hosted = self.hosted.get(topic_partition)
         if hosted is None or not hosted.log.config.is_compacted or self.manager.fenced is not None:
             return None
@@ -415,7 +420,7 @@ class Node:
         )
 
     def run_compaction(self, job: CleaningJob) -> CleaningResult | None:
-        """What the worker process does; None when the disk did not take it."""
+        """Run the job as the worker process does; None if the disk failed."""
         try:
             return clean_segments(lambda: self.disk, job)
         except FileNotFoundError:
@@ -426,7 +431,7 @@ class Node:
             return None
 
     def swap_in(self, hosted: Hosted, result: CleaningResult) -> bool:
-        """Put the compacted segments in place, unless the log changed meanwhile."""
+        """Replace the compacted segments, unless the log changed meanwhile."""
         sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
         current = self.hosted.get(hosted.topic_partition) is hosted
         if result.damage is not None or not current or not is_current(result, sizes):
@@ -449,7 +454,7 @@ class Node:
         return all(swapped)
 
     def check(self) -> None:
-        """Every invariant that the cores know of themselves."""
+        """Check the invariants that the cores state themselves."""
         for hosted in self.hosted.values():
             hosted.partition.check()
             hosted.log.epochs.check()

@@ -1,4 +1,4 @@
-"""One aligned line an event, so that lines can be read as columns. Legend: docs/testing.md."""
+"""One aligned line per event, so that lines can be read as columns. Legend: docs/testing.md."""
 
 from collections import Counter, deque
 from typing import NamedTuple
@@ -9,7 +9,7 @@ TAIL_LINES = 40
 
 
 class Line(NamedTuple):
-    """One event, formatted only when somebody looks."""
+    """One event, formatted only when it is printed."""
 
     at_ms: int
     actor: str
@@ -30,12 +30,12 @@ class Line(NamedTuple):
 
 
 class Trace:
-    """The latest lines; with ``is_full`` all of them, printed as they come."""
+    """Latest lines; with ``is_full`` all lines, printed as they come."""
 
     def __init__(self, *, is_full: bool = False) -> None:
         self.is_full = is_full
         self.seen: Counter[str] = Counter()
-        """How often each actor (without its number) did each thing: what a run reached."""
+        """Count of each action of each actor (without its number): what the run covers."""
         self._tail: deque[Line] = deque(maxlen=TAIL_LINES)
 
     @property
@@ -43,12 +43,12 @@ class Trace:
         return self.seen.total()
 
     def add(self, line: Line) -> None:
-        """One more event."""
+        """Add one event."""
         self.seen[f"{line.actor.rstrip('0123456789')} {line.what.split(' ', 1)[0]}"] += 1
         self._tail.append(line)
         if self.is_full:
             print(line)
 
     def tail(self) -> list[str]:
-        """The latest lines, oldest first."""
+        """Return the latest lines, oldest first."""
         return [str(line).rstrip() for line in self._tail]

@@ -1,4 +1,4 @@
-"""Run a seed, and say what broke."""
+"""Run a seed, and report the invariant that broke."""
 
 import traceback
 from collections import Counter
@@ -19,14 +19,14 @@ SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
 
 @dataclass
 class Outcome:
-    """What one seed came to."""
+    """Result of one seed."""
 
     seed: int
     options: object
     seen: Counter[str]
-    """What happened how often."""
+    """Number of occurrences of each event."""
     broken: str = ""
-    """The invariant, or the exception; empty when all held."""
+    """The invariant, or the exception; empty if all invariants held."""
     where: str = ""
     tail: tuple[str, ...] = ()
     promise: str = ""
@@ -49,7 +49,7 @@ class Outcome:
         return bool(self.broken)
 
     def __str__(self) -> str:
-        """All that is needed to see it again."""
+        """Return all that is needed to repeat the run."""
         if not self.has_failed:
             return f"seed {self.seed}: all invariants held; {self.seen.total()} events"
         lines = [f"seed {self.seed} failed, {self.options}", *self.tail]
@@ -57,14 +57,14 @@ class Outcome:
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
-    """One reproducible run. Whatever is raised inside is a finding."""
+    """Run one seed, reproducibly. Any exception inside is a finding."""
     options = options or Options()
     sim = Simulator(seed, options)
     return outcome_of(sim.run, seed, options, sim.trace)
 
 
 def outcome_of(run: Callable[[], None], seed: int, options: object, trace: Trace) -> Outcome:
-    """Run it, and say how it went."""
+    """Run, and return the result."""
     outcome = Outcome(seed, options, trace.seen)
     try:
         run()
@@ -75,7 +75,7 @@ def outcome_of(run: Callable[[], None], seed: int, options: object, trace: Trace
 
 
 def promise_of(found: BaseException) -> str:
-    """Name of the promise that ``found`` says is broken, empty if it is any other exception.
+    """Name of the promise that ``found`` breaks, empty if it is any other exception.
 
     A promise is a checker's, by a BrokenError, or an assert in a ``check`` of the product, which
     states the invariants of a core. An assert elsewhere, a TypeError or a KeyError may come from
@@ -123,6 +123,6 @@ def _frames(found: BaseException) -> str:
 
 
 def seeds_that_failed(path: Path = SEEDS_THAT_FAILED) -> list[int]:
-    """From seeds.txt: one a line, with what it found behind it."""
+    """Return the seeds of seeds.txt: one per line, followed by its finding."""
     lines = path.read_text().splitlines()
     return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]

@@ -45,7 +45,7 @@ NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True)
 class Options:
-    """What a run can be told besides its seed."""
+    """Options of a run besides its seed."""
 
     length_ms: int = 2_000
     """Simulated time until the workload stops."""
@@ -56,7 +56,7 @@ class Options:
 
 
 class Simulator:
-    """A run. ``run`` returns when all invariants held, and raises the first that did not."""
+    """One run. ``run`` returns if all invariants held, and raises for the first that did not."""
 
     def __init__(self, seed: int, options: Options) -> None:
         from sim.faults import Injector
@@ -94,11 +94,11 @@ class Simulator:
     # -- the clock
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call ``action`` then."""
+        """Call ``action`` after a delay."""
         heapq.heappush(self._queue, (self.now + delay_ms, next(self._serial), action))
 
     def run(self) -> None:
-        """The whole life: work and faults, then quiet, then every kind of restart, audited."""
+        """Run the whole life: work and faults, then quiet, then each kind of restart, audited."""
         self.start_node()
         for producer in self.producers:
             producer.start()
@@ -134,7 +134,7 @@ class Simulator:
     # -- topics
 
     def draw_config(self, *, compact: bool) -> TopicConfig:
-        """A topic small enough that everything happens soon."""
+        """Return a configuration so small that rolls, retention and compaction happen soon."""
         dice = self.dice
         policy: tuple[str, ...] = ("delete",)
         if compact:
@@ -158,7 +158,7 @@ class Simulator:
         )
 
     def create_topic(self, topic_partition: TopicPartition, config: TopicConfig) -> TopicState:
-        """As the controller does: another topic id each time."""
+        """Create a topic as the controller does: each time with another topic id."""
         topic_id = TopicId(next(self._topic_ids).to_bytes(16, "big"))
         state = TopicState(topic_partition, topic_id, config)
         self.topics[topic_partition] = state
@@ -167,20 +167,20 @@ class Simulator:
         return state
 
     def history_of(self, topic_partition: TopicPartition) -> PlainLog | None:
-        """Of the topic that has this name now."""
+        """Return the history of the topic that has this name now."""
         state = self.topics.get(topic_partition)
         return None if state is None else self.histories[state.topic_id]
 
     def restart_readers(self, topic_partition: TopicPartition) -> None:
-        """Their topic is another one."""
+        """Restart the readers of a topic that was replaced."""
         for reader in self.readers:
             if reader.topic_partition == topic_partition:
                 reader.start_over()
 
-    # -- what the node tells
+    # -- callbacks of the node
 
     def on_written(self, hosted: Hosted, batch: bytes) -> None:
-        """Node.Watcher."""
+        """Implement Watcher."""
         history = self.histories[hosted.log.topic_id]
         written = history.appended(batch, is_promised=hosted.log.config.flush == "group")
         require(
@@ -192,7 +192,7 @@ class Simulator:
             self.after(self.dice.between(0, 4), self.flush_group)
 
     def on_synced(self, hosted: Hosted, end: int) -> None:
-        """Node.Watcher."""
+        """Implement Watcher."""
         history = self.histories[hosted.log.topic_id]
         history.synced_end = max(history.synced_end, end)
         history.is_settled = True
@@ -221,11 +221,11 @@ class Simulator:
         self.after(self.dice.between(1, every_ms), turn)
 
     def flush_group(self) -> None:
-        """Group commit: a round over all that was written since the last one began."""
+        """Run group commit: a round over all that was written since the last one began."""
         self._begin_flush(only_group=True)
 
     def flush_due(self) -> None:
-        """The flush that flush=os has by interval."""
+        """Run the flush that flush=os does by interval."""
         self._begin_flush(only_group=False)
 
     def _begin_flush(self, *, only_group: bool) -> None:
@@ -248,7 +248,7 @@ class Simulator:
         self.after(self.dice.between(0, 6), end)
 
     def flush_all(self) -> None:
-        """One round over everything, now."""
+        """Run one round over everything, now."""
         node = self.node
         assert node is not None
         if self._flush is not None:
@@ -273,7 +273,7 @@ class Simulator:
         self._note_log_starts()
 
     def _note_log_starts(self) -> None:
-        """Retention and DeleteRecords raise the log start; nothing else does."""
+        """Record log starts that were raised: only retention and DeleteRecords do so."""
         assert self.node is not None
         for hosted in self.node.hosted.values():
             history = self.histories[hosted.log.topic_id]
@@ -295,7 +295,7 @@ class Simulator:
             self.kill()
 
     def _compact(self) -> None:
-        """One job at a time, as the one worker has it."""
+        """Run one job at a time, as the only worker does."""
         node = self.node
         assert node is not None
         for one, hosted in node.hosted.items():
@@ -312,7 +312,7 @@ class Simulator:
         if node.manager.fenced is not None:
             return
         history = self.histories[hosted.log.topic_id]
-        # Also when it fails half way: some groups may be in place by then.
+        # Also if it fails half way: some groups may be in place by then.
         history.cleaned_end = max(history.cleaned_end, result.clean_end)
         if node.swap_in(hosted, result):
             kept = f"{result.records_kept} of {result.records_read}"
@@ -321,7 +321,7 @@ class Simulator:
     # -- restarts
 
     def start_node(self) -> None:
-        """On the disk as it is. One that is full or failing may refuse; then it is put in order."""
+        """Start on the disk as it is; a full or failing one may be refused and is repaired."""
         self._flush = None
         self._is_compacting = False
         try:
@@ -338,7 +338,7 @@ class Simulator:
 
     @property
     def running(self) -> Node:
-        """The node, which is up."""
+        """Return the node, which is up."""
         assert self.node is not None
         return self.node
 
@@ -353,7 +353,7 @@ class Simulator:
         )
 
     def kill(self) -> None:
-        """kill -9: the page cache survives."""
+        """Kill the node (kill -9): the page cache survives."""
         self.node = None
         self.disk.kill()
         self._new_epochs()
@@ -362,7 +362,7 @@ class Simulator:
         self._check_recovered(check_recovered_after_kill)
 
     def lose_power(self) -> None:
-        """The page cache is gone; what was not synced is there in part, or torn."""
+        """Lose the page cache; unsynced bytes are on disk in part, or torn."""
         self.node = None
         self.disk.crash(self.dice.throws(self.dice.between(0, 12)))
         self.boots += 1
@@ -372,7 +372,7 @@ class Simulator:
         self._check_recovered(check_recovered_after_power_loss)
 
     def stop_cleanly(self) -> None:
-        """SIGTERM: everything on disk, nothing to recover."""
+        """Stop with SIGTERM: everything is on disk, and nothing to recover."""
         node = self.node
         assert node is not None
         if node.manager.fenced is not None:
@@ -395,7 +395,7 @@ class Simulator:
         self._check_recovered(check_recovered_after_kill)
 
     def _new_epochs(self) -> None:
-        """The controller elects the leader anew, mostly."""
+        """Raise the leader epochs as an election does, mostly."""
         for state in self.topics.values():
             if self.dice.chance(0.7):
                 state.leader_epoch += 1
@@ -426,7 +426,7 @@ class Simulator:
     # -- checks
 
     def check(self) -> None:
-        """After every step: what is cheap."""
+        """Run the cheap checks, after every step."""
         node = self.node
         if node is None:
             return
@@ -480,7 +480,7 @@ class Simulator:
     # -- the report
 
     def note(self, actor: str, what: str, topic_partition: TopicPartition | None = None) -> None:
-        """One line."""
+        """Add one line to the trace."""
         hosted = None
         if self.node is not None and topic_partition is not None:
             hosted = self.node.hosted.get(topic_partition)

@@ -1,4 +1,4 @@
-"""Every checker rejects a history that breaks its promise, and accepts the one that does not."""
+"""Each checker rejects a history that breaks its promise, and accepts one that keeps it."""
 
 import pytest
 from broker.core.leader_epochs import LeaderEpochs

@@ -1,5 +1,5 @@
-"""Mutations fit the product they change: what is called as the original can be called as they are,
-each names the promises that it breaks, and only such a promise counts.
+"""Mutations fit the product: a replacement can be called as the original, each mutation names the
+promises that it breaks, and only a failure of such a promise counts.
 """
 
 import inspect
@@ -26,7 +26,7 @@ CHANGES: Final = [
 
 
 def calls_of(function: Any) -> list[tuple[list[str], dict[str, str]]]:
-    """Arguments of the longest and of the shortest call that a function takes."""
+    """Return arguments of the longest and of the shortest call that a function takes."""
     parameters = inspect.signature(function).parameters.values()
     every = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     needed = [one for one in every if one.default is one.empty]

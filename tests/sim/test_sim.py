@@ -1,4 +1,4 @@
-"""Short seeds, all different, each a run that can be had again; and those that once failed."""
+"""Short seeds, each a reproducible run, and the seeds that once failed."""
 
 import logging
 from collections import Counter

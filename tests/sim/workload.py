@@ -1,4 +1,6 @@
-"""Who uses the partitions: producers with several batches in flight, and readers that remember."""
+"""Clients of the partitions: producers with several batches in flight, and readers that remember
+what they read.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +45,7 @@ _GIVEN_UP: Final = frozenset(
 
 @dataclass(eq=False)
 class Sent:
-    """One batch on its way."""
+    """One batch under way."""
 
     records: list[tuple[int, bytes | None, bytes | None, tuple[()]]]
     sequence: int
@@ -53,7 +55,9 @@ class Sent:
 
 
 class Producer:
-    """A client as real ones are: batches in order, retried in order, renumbered after a reset."""
+    """Client with the behaviour of real ones: batches in order, retried in order, renumbered after
+    a reset.
+    """
 
     def __init__(self, sim: "Simulator", number: int, topic_partition: TopicPartition) -> None:
         dice = sim.dice
@@ -76,7 +80,7 @@ class Producer:
         return not self._window
 
     def start(self) -> None:
-        """Send now and then until the workload stops."""
+        """Send at random intervals until the workload stops."""
         self._sim.after(self._sim.dice.between(1, self._pace_ms), self._turn)
 
     def _turn(self) -> None:
@@ -88,7 +92,7 @@ class Producer:
             sim.after(sim.dice.between(1, 2 * self._pace_ms), self._turn)
 
     def _look_after_answers(self) -> None:
-        """Without an answer for long, or when the node died: a new connection, all of it again."""
+        """Reconnect and send all batches again if responses are late or the node died."""
         if not self._window or self._sim.node is None:
             return
         waited = self._sim.now - self._window[0].sent_at
@@ -148,7 +152,7 @@ class Producer:
         connection.request(lambda: self._arrive(connection, batch, on_answer))
 
     def _spoiled(self, batch: bytes) -> bytes:
-        """A hostile or broken client's batch: refused, or never whole."""
+        """Return the batch of a broken or hostile client: refused, or never whole."""
         at = self._sim.dice.between(CRC_START, len(batch) - 1)
         return batch[:at] + bytes([batch[at] ^ 0x55]) + batch[at + 1 :]
 
@@ -180,7 +184,7 @@ class Producer:
         answer: ProduceAnswer,
         on_answer: Callable[[ProduceAnswer], None],
     ) -> None:
-        """The node answered: from here on it is held to it, whether the answer arrives or not."""
+        """Record the response: the node must keep to it, whether it arrives or not."""
         history = self._sim.history_of(self.topic_partition)
         if answer.error_code == ErrorCode.NONE and self._acks != 0 and history is not None:
             asked = (header.producer_id, header.producer_epoch, header.base_sequence)
@@ -207,7 +211,7 @@ class Producer:
             self._reset()
 
     def _reset(self) -> None:
-        """The partition lost what it knew of us (KIP-360): a new epoch, numbered from 0."""
+        """Begin a new epoch with sequence 0: the partition lost the producer's state (KIP-360)."""
         self._epoch += 1
         self._sequence = 0
         for sent in self._window:
@@ -217,7 +221,9 @@ class Producer:
 
 
 class Reader:
-    """Fetches from somewhere on, long-polls, remembers what it saw, and sometimes reads late."""
+    """Reader that fetches from some offset on, long-polls, remembers what it read, and sometimes
+    sends file slices late.
+    """
 
     def __init__(self, sim: "Simulator", number: int, topic_partition: TopicPartition) -> None:
         self.name = f"reader{number}"
@@ -231,16 +237,16 @@ class Reader:
         self.memory = ReaderMemory()
 
     def start(self) -> None:
-        """Read now and then, until the end."""
+        """Read at random intervals, until the end."""
         self._sim.after(self._sim.dice.between(1, self._pace_ms), self._turn)
 
     def forget_from(self, offset: int) -> None:
-        """A crash was allowed to take what is beyond."""
+        """Forget batches beyond ``offset``: a crash was allowed to take them."""
         self.memory.forget_from(offset)
         self._offset = min(self._offset, offset)
 
     def start_over(self) -> None:
-        """The topic is another one."""
+        """Begin again: the topic was replaced."""
         self.memory = ReaderMemory()
         self._offset = 0
 
@@ -251,7 +257,7 @@ class Reader:
             sim.after(sim.dice.between(1, 2 * self._pace_ms), self._turn)
 
     def _fetch(self) -> bool:
-        """Whether it was parked: the next turn then comes with the wake."""
+        """Return True if the fetch was parked: the wake then schedules the next turn."""
         sim, node = self._sim, self._sim.node
         assert node is not None
         node.now = sim.now
@@ -289,7 +295,7 @@ class Reader:
         return self._is_parked
 
     def resume(self) -> None:
-        """Another node came up: a long poll in the old one is gone."""
+        """Continue on the node that started: a long poll in the old one is gone."""
         if not self._is_parked:
             return
         self._is_parked = False
@@ -301,7 +307,7 @@ class Reader:
         self._offset = answer.log_start
 
     def _seek(self, answer: FetchAnswer) -> None:
-        """At the end: sometimes all over again, as a new group would."""
+        """Choose the next offset. At the end it sometimes starts over, as a new group would."""
         if self._sim.dice.chance(0.1):
             self._offset = self._sim.dice.between(answer.log_start, answer.high_watermark)
 
@@ -328,7 +334,7 @@ class Reader:
                 self.memory.saw(header)
 
     def _take_late(self, answer: FetchAnswer, offset: int, hosted: Hosted, history: object) -> None:
-        """The same slices, sent later: the same records, or void because the file was cut."""
+        """Check slices that are sent later: the same records, or void because the file was cut."""
         sim, read = self._sim, answer.read
         assert read is not None
         now_history = sim.history_of(self.topic_partition)

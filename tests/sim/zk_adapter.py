@@ -22,7 +22,7 @@ from sim.zookeeper import SimSession
 
 
 class SimZkSession(ZkSession):
-    """The same calls, states and errors; the chroot is '/'."""
+    """Session with the calls, states and errors of ``ZkSession``; the chroot is '/'."""
 
     def __init__(self, session: SimSession) -> None:
         self.connect = "sim"
@@ -31,20 +31,20 @@ class SimZkSession(ZkSession):
 
     @property
     def state(self) -> SessionState:
-        """As last heard."""
+        """State at the last change."""
         return self._sim.state
 
     @property
     def session_id(self) -> int:
-        """As in ``ZnodeStat.owner_session``."""
+        """Session id as in ``ZnodeStat.owner_session``."""
         return self._sim.session_id
 
     def add_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear every change of state."""
+        """Call ``on_state`` with every change of state."""
         self._sim.add_listener(on_state)
 
     def remove_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear no more."""
+        """Stop the calls of ``on_state``."""
         self._sim.remove_listener(on_state)
 
     async def start(self, timeout_s: float = 15.0) -> None:
@@ -90,24 +90,24 @@ class SimZkSession(ZkSession):
         return await answered
 
     async def get(self, path: str, on_change: OnChange | None = None) -> tuple[bytes, ZnodeStat]:
-        """As ZkSession."""
+        """See ZkSession."""
         data, stat = await self._ask(Get(path, _watch(on_change)))
         return data, stat
 
     async def exists(self, path: str, on_change: OnChange | None = None) -> ZnodeStat | None:
-        """As ZkSession."""
+        """See ZkSession."""
         stat: ZnodeStat | None = await self._ask(Exists(path, _watch(on_change)))
         return stat
 
     async def children(
         self, path: str, on_change: OnChange | None = None
     ) -> tuple[list[str], ZnodeStat]:
-        """As ZkSession."""
+        """See ZkSession."""
         names, stat = await self._ask(Children(path, _watch(on_change)))
         return names, stat
 
     async def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """As ZkSession, one after another."""
+        """See ZkSession; one request after another."""
         found: list[bytes | None] = []
         for path in paths:
             exists = await self._ask(Exists(path))
@@ -115,24 +115,24 @@ class SimZkSession(ZkSession):
         return found
 
     async def sync(self, path: str) -> None:
-        """As ZkSession."""
+        """See ZkSession."""
         await self._ask(Sync(path))
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        """As ZkSession."""
+        """See ZkSession."""
         await self._ask(Create(path, data, ephemeral))
 
     async def set(self, path: str, data: bytes, *, version: int = -1) -> ZnodeStat:
-        """As ZkSession."""
+        """See ZkSession."""
         stat: ZnodeStat = await self._ask(SetData(path, data, version))
         return stat
 
     async def delete(self, path: str, *, version: int = -1) -> None:
-        """As ZkSession."""
+        """See ZkSession."""
         await self._ask(Delete(path, version))
 
     async def ensure_path(self, path: str) -> None:
-        """As ZkSession."""
+        """See ZkSession."""
         names = [name for name in path.split("/") if name]
         for depth in range(1, len(names) + 1):
             parent = "/" + "/".join(names[:depth])
@@ -142,7 +142,7 @@ class SimZkSession(ZkSession):
                 continue
 
     async def multi(self, ops: Sequence[Op]) -> list[ZnodeStat | None]:
-        """As ZkSession."""
+        """See ZkSession."""
         stats: list[ZnodeStat | None] = await self._ask(Multi(tuple(ops)))
         return stats
 

@@ -1,4 +1,4 @@
-"""A client's connection to one simulated ZooKeeper server, and that server."""
+"""Connection of a client to one simulated ZooKeeper server, and that server."""
 
 from collections import deque
 from collections.abc import Callable
@@ -23,7 +23,7 @@ EVENT_KINDS: Final = {
 
 @dataclass
 class SessionRecord:
-    """A session as the ensemble knows it."""
+    """One session in the state of the ensemble."""
 
     session_id: int
     timeout_ms: int
@@ -32,7 +32,7 @@ class SessionRecord:
 
 
 class Server:
-    """One server: a tree that follows the log, and the watches of those connected to it."""
+    """One server: a tree that follows the log, and the watches of its clients."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Server:
 
 
 class Connection:
-    """One session's connection to one server, until it breaks."""
+    """Connection of one session to one server, until it breaks."""
 
     def __init__(self, session: "SimSession", server: Server, session_id: int) -> None:
         self.session = session
@@ -61,7 +61,7 @@ class Connection:
         server.connections.append(self)
 
     def send(self, request: Request, on_done: OnDone) -> None:
-        """Behind what was sent before."""
+        """Send after all earlier requests."""
         self._sent += 1
         number = self._sent
         self._waiting.append(on_done)
@@ -86,12 +86,12 @@ class Connection:
         self._waiting.popleft()(answer)
 
     def watch(self, kind: str, path: str, watch: OnWatch | None) -> None:
-        """Set, at the server."""
+        """Set a watch at the server."""
         if watch is not None:
             self._watches.setdefault((kind, path), []).append(watch)
 
     def fire(self, event: Event) -> None:
-        """Tell those who watch it, in order with the answers."""
+        """Send the event to its watches, in order with the responses."""
         for kind in EVENT_KINDS[event.kind]:
             for watch in self._watches.pop((kind, event.path), ()):
                 self._telling.append(watch)
@@ -104,11 +104,11 @@ class Connection:
             watch(event)
 
     def expired(self) -> None:
-        """The server ends it."""
+        """End the connection from the server's side."""
         self._travel("back", lambda: None if self.is_broken else self.session.lost())
 
     def break_off(self) -> None:
-        """The client hears nothing any more; the last of what it sent may not arrive either."""
+        """Break: the client receives nothing further, and the last of its requests may be lost."""
         if self.is_broken:
             return
         self.is_broken = True
@@ -117,20 +117,20 @@ class Connection:
         self.session.disconnected(self)
 
     def take_waiting(self) -> list[OnDone]:
-        """Who will not get an answer."""
+        """Return the callbacks of requests that will get no response."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     def take_watches(self) -> list[OnWatch]:
-        """Who will not hear from here."""
+        """Return the watches that will get no event from this server."""
         watches = [*self._telling, *(one for told in self._watches.values() for one in told)]
         self._watches.clear()
         self._telling.clear()
         return watches
 
     def _travel(self, way: str, action: Callable[[], None]) -> None:
-        """In order. What the network loses is sent again, and all behind it waits, until somebody
+        """Deliver in order. A lost message is sent again, and all behind it wait, until one side
         gives the connection up.
         """
         delay = None if self._blocked[way] else self._delay(way)

@@ -1,4 +1,4 @@
-"""What a client asks a simulated ZooKeeper for, and what it hears."""
+"""Requests to a simulated ZooKeeper, and their responses and events."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -9,62 +9,62 @@ from sim.znode_tree import Event
 
 OnDone = Callable[["Answer"], None]
 OnWatch = Callable[[Event | None], None]
-"""Called once: with what happened, or None when the connection broke."""
+"""Callback of one event; None if the connection broke."""
 
 
 class Get(NamedTuple):
-    """Answers (data, ZnodeStat). The watch hears of change and removal."""
+    """Request for (data, ZnodeStat). The watch fires on change and removal."""
 
     path: str
     watch: OnWatch | None = None
 
 
 class Exists(NamedTuple):
-    """Answers ZnodeStat or None. The watch hears of making, too."""
+    """Request for the ZnodeStat or None. The watch also fires on creation."""
 
     path: str
     watch: OnWatch | None = None
 
 
 class Children(NamedTuple):
-    """Answers (sorted names, ZnodeStat of the parent)."""
+    """Request for (sorted names, ZnodeStat of the parent)."""
 
     path: str
     watch: OnWatch | None = None
 
 
 class Sync(NamedTuple):
-    """What follows sees all that was committed before."""
+    """Request that lets later requests see all earlier commits."""
 
     path: str = "/"
 
 
 class Multi(NamedTuple):
-    """All or nothing; answers the stats of the SetData places, None elsewhere."""
+    """All operations or none; the response has the stats of SetData, None elsewhere."""
 
     ops: tuple[Op, ...]
 
 
 class Ping(NamedTuple):
-    """Keeps a session alive."""
+    """Keepalive of a session."""
 
 
 class Close(NamedTuple):
-    """Ends a session."""
+    """End of a session."""
 
 
 Request = Get | Exists | Children | Sync | Multi | Create | SetData | Delete | Check | Ping | Close
 
 
 class Answer(NamedTuple):
-    """Of a request: ``error`` or what the request's class says."""
+    """Response to a request: ``error``, or the value that the request's class states."""
 
     value: object = None
     error: ZkError | None = None
 
 
 class Link(Protocol):
-    """The network between a client's host and a server."""
+    """Network between a client's host and a server."""
 
     def __call__(self, source: str, target: str) -> int | None:
-        """Milliseconds on the way; None: what is sent now does not arrive."""
+        """Return the milliseconds under way; None if a message sent now does not arrive."""

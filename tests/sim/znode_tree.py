@@ -1,4 +1,4 @@
-"""What a ZooKeeper server holds, and what a write does to it: versions, transactions, the events.
+"""Data of a ZooKeeper server, and the effects of a write: versions, transactions, the events.
 
 No clock and no sessions here; ``sim.zookeeper`` adds those.
 """
@@ -31,11 +31,11 @@ CHILD: Final = "CHILD"
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One znode at one moment, its stat included. Replaced at each change, never changed."""
+    """One znode at one moment, with its stat. Replaced at each change, never changed."""
 
     data: bytes = b""
     version: int = 0
-    child_version: int = 0  # makings and removals of children
+    child_version: int = 0  # number of created and removed children
     created_zxid: int = 0
     modified_zxid: int = 0
     children_zxid: int = 0
@@ -44,7 +44,7 @@ class Znode:
 
 
 class Event(NamedTuple):
-    """What watches hear of: CREATED, CHANGED, DELETED of a znode, CHILD of its parent."""
+    """Event of a watch: CREATED, CHANGED, DELETED of a znode, CHILD of its parent."""
 
     kind: str
     path: str
@@ -52,41 +52,41 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A committed write: every znode that it touched, as it is since then (None: gone)."""
+    """A committed write: each znode that it touched, with its new state (None: removed)."""
 
     zxid: int
     znodes: tuple[tuple[str, Znode | None], ...]
     events: tuple[Event, ...]
     session_id: int = 0
-    """Who wrote it."""
+    """Session that wrote it."""
 
 
 def parent_of(path: str) -> str:
-    """'/' is its own."""
+    """Return the path of the parent; '/' is its own."""
     return path.rpartition("/")[0] or ROOT
 
 
 @dataclass(slots=True)
 class Tree:
-    """The znodes of one server, as of ``zxid``."""
+    """Znodes of one server, as of ``zxid``."""
 
     zxid: int = 0
     znodes: dict[str, Znode] = field(default_factory=lambda: {ROOT: Znode()})
     _children: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def children(self, path: str) -> list[str]:
-        """Names, sorted. Raises NoNodeError."""
+        """Return the sorted names. Raises NoNodeError."""
         require_znode(self.znodes.get(path), path)
         return sorted(self._children.get(path, ()))
 
     def ephemerals_of(self, session_id: int) -> list[str]:
-        """Paths, sorted."""
+        """Return the sorted paths."""
         return sorted(
             path for path, znode in self.znodes.items() if znode.owner_session == session_id
         )
 
     def apply(self, transaction: Transaction) -> None:
-        """The next one of the log."""
+        """Apply the next transaction of the log."""
         assert transaction.zxid > self.zxid, f"{transaction.zxid} after {self.zxid}"
         self.zxid = transaction.zxid
         for path, znode in transaction.znodes:
@@ -102,14 +102,14 @@ class Tree:
 
 
 def require_znode(znode: Znode | None, path: str) -> Znode:
-    """Raises NoNodeError."""
+    """Return the znode. Raises NoNodeError if it is None."""
     if znode is None:
         raise NoNodeError(path)
     return znode
 
 
 class Draft:
-    """A write being tried on a tree: what it reads includes what it has done so far."""
+    """A write tried on a tree: its reads include its own changes so far."""
 
     def __init__(self, tree: Tree, zxid: int, session_id: int) -> None:
         self._tree = tree
@@ -119,11 +119,11 @@ class Draft:
         self._events: list[Event] = []
 
     def run(self, ops: Iterable[Op]) -> list[Znode | None]:
-        """All of them, or the error of the first that fails. A SetData's place has its znode."""
+        """Run all operations. Raises the error of the first that fails; SetData gives its znode."""
         return [self._run(op) for op in ops]
 
     def transaction(self) -> Transaction:
-        """What came of it."""
+        """Return the changes as a transaction."""
         return Transaction(
             self._zxid, tuple(self._changed.items()), tuple(self._events), self._session_id
         )

@@ -4,9 +4,10 @@
     session = zookeeper.connect("broker-1")
     session.submit(Multi((Check("/epoch", 3), Create("/a", b""))), on_done=heard)
 
-Commits happen in one log. Each server has its own tree, which follows the log, late when told to;
-reads and watches are the server's, writes and ``sync`` bring it up to date. A connection is in
-order both ways. What was under way when it broke did or did not land: the dice say.
+Commits are entries of one log. Each server has its own tree, which follows the log, with a delay if
+a fault sets one. Reads and watches use the server's tree; writes and ``sync`` bring it up to
+date. A connection keeps the order in both directions. If it breaks, the dice decide whether a
+request under way took effect.
 """
 
 from collections import deque
@@ -54,7 +55,7 @@ RECONNECT_MS: Final = 100
 
 
 class SimZooKeeper:
-    """The ensemble. Faults are its public methods; ``stop`` ends its timers."""
+    """The ensemble. Its public methods are faults; ``stop`` ends its timers."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class SimZooKeeper:
         link: Link | None = None,
         tick_ms: int = 500,
     ) -> None:
-        """``tick_ms`` is how exact expiry is: late by up to one, never early."""
+        """``tick_ms`` is the precision of expiry: late by up to one tick, never early."""
         self.schedule = schedule
         self.dice = dice
         self.servers = [Server(f"zk-{number}") for number in range(1, servers + 1)]
@@ -82,28 +83,28 @@ class SimZooKeeper:
 
     @property
     def tree(self) -> Tree:
-        """As committed. Not to be changed."""
+        """Return the committed tree. Not to be changed."""
         server = self.servers[0]
         self._catch_up(server)
         return server.tree
 
     @property
     def has_quorum(self) -> bool:
-        """Whether anything can be committed or connected."""
+        """Return True if commits and connections are possible."""
         return 2 * sum(server.is_up for server in self.servers) > len(self.servers)
 
     def connect(self, host: str, *, timeout_ms: int = 9_000) -> "SimSession":
-        """A client on ``host``; connects by itself, again and again."""
+        """Return a client on ``host``, which connects and reconnects by itself."""
         return SimSession(self, host, timeout_ms)
 
     def travel_ms(self, source: str, target: str) -> int | None:
-        """How long a message takes that is sent now; None: lost."""
+        """Return the travel time of a message sent now; None: lost."""
         return self._link(source, target)
 
     # -- faults
 
     def stop_server(self, number: int) -> None:
-        """Down; its connections break. Without a quorum all do."""
+        """Stop a server; its connections break. Without a quorum all connections do."""
         server = self.servers[number]
         server.is_up = False
         self._break_connections(server)
@@ -112,7 +113,7 @@ class SimZooKeeper:
                 self._break_connections(other)
 
     def start_server(self, number: int) -> None:
-        """Up again. A new leader gives every session its whole time-out."""
+        """Start a server. The new leader gives every session its whole time-out."""
         had_quorum = self.has_quorum
         self.servers[number].is_up = True
         self._catch_up(self.servers[number])
@@ -120,19 +121,19 @@ class SimZooKeeper:
             self._touch_all()
 
     def elect(self) -> None:
-        """A new leader: every connection breaks, every session has its whole time-out again."""
+        """Elect a leader: every connection breaks, every session gets its whole time-out."""
         for server in self.servers:
             self._break_connections(server)
         self._touch_all()
 
     def lag(self, number: int, lag_ms: int) -> None:
-        """That server hears of commits so late, except where a client of its own waits for one."""
+        """Delay commits at that server, unless a client of its own waits for one."""
         self.servers[number].lag_ms = lag_ms
         if not lag_ms:
             self._follow(self.servers[number])
 
     def expire(self, session_id: int) -> None:
-        """As if nothing had been heard from it for too long."""
+        """Expire a session, as after too long a silence."""
         self._end_session(session_id)
 
     def _break_connections(self, server: Server) -> None:
@@ -146,7 +147,7 @@ class SimZooKeeper:
     # -- sessions, on the ensemble's side
 
     def admit(self, session_id: int, timeout_ms: int) -> int:
-        """Begin or go on with a session; 0 when it has expired."""
+        """Begin or continue a session; return 0 if it has expired."""
         if not session_id:
             session_id, self._next_session = self._next_session, self._next_session + 1
             self.zxid += 1
@@ -184,13 +185,13 @@ class SimZooKeeper:
             record.connection.expired()
 
     def stop(self) -> None:
-        """No timer of this ensemble does anything any more."""
+        """End all timers of this ensemble."""
         self._is_stopped = True
 
     # -- the log
 
     def write(self, server: Server, session_id: int, ops: tuple[Op, ...]) -> list[Znode | None]:
-        """Commit, and let that server hear of it. Raises ZkError."""
+        """Commit, and apply it at that server. Raises ZkError."""
         self._catch_up(server)
         self.zxid += 1
         draft = Draft(server.tree, self.zxid, session_id)
@@ -206,7 +207,7 @@ class SimZooKeeper:
             self._follow(server)
 
     def _follow(self, server: Server) -> None:
-        """Now, or late; in order in any case."""
+        """Apply commits now or late; always in order."""
         if not server.is_up:
             return
         if server.lag_ms:
@@ -229,12 +230,12 @@ class SimZooKeeper:
                     connection.fire(event)
 
     def catch_up_to(self, server: Server, zxid: int) -> None:
-        """A server that is behind what a client has seen does not serve it."""
+        """Bring a server at least to ``zxid``: no client reads a state older than it has seen."""
         if server.tree.zxid < zxid:
             self._catch_up(server)
 
     def serve(self, connection: "Connection", request: Request) -> Answer:
-        """What the server does with a request that has arrived."""
+        """Return the server's response to a request that has arrived."""
         session_id = connection.session_id
         record = self.sessions.get(session_id)
         if record is None:
@@ -276,7 +277,7 @@ class SimZooKeeper:
 
 
 def stat_of(znode: Znode) -> ZnodeStat:
-    """As a client sees it."""
+    """Return the stat as a client sees it."""
     return ZnodeStat(
         znode.version,
         znode.created_zxid,
@@ -287,8 +288,8 @@ def stat_of(znode: Znode) -> ZnodeStat:
 
 
 class SimSession:
-    """A client. States and reconnecting as ``ZkSession`` has them: a request made while SUSPENDED
-    waits; one under way at a break ends in UnknownOutcomeError, at expiry in SessionLostError.
+    """A client. States and reconnects as of ``ZkSession``: a request made while SUSPENDED waits;
+    one under way at a break ends in UnknownOutcomeError, at expiry in SessionLostError.
     """
 
     def __init__(self, zookeeper: SimZooKeeper, host: str, timeout_ms: int) -> None:
@@ -307,15 +308,15 @@ class SimSession:
         self._later(0, self._connect)
 
     def add_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear every change of state, in order."""
+        """Call ``on_state`` with every change of state, in order."""
         self._listeners.append(on_state)
 
     def remove_listener(self, on_state: Callable[[SessionState], None]) -> None:
-        """Hear no more."""
+        """Stop the calls of ``on_state``."""
         self._listeners.remove(on_state)
 
     def submit(self, request: Request, on_done: OnDone) -> None:
-        """Ask. ``on_done`` is called once, never within this call."""
+        """Send a request. ``on_done`` is called once, never within this call."""
         if self.is_stopped:
             self._later(0, lambda: on_done(Answer(error=SessionLostError("stopped"))))
         elif self._connection is None:
@@ -324,7 +325,7 @@ class SimSession:
             self._connection.send(request, on_done)
 
     def stop(self, on_done: Callable[[], None] = lambda: None) -> None:
-        """End the session: its ephemerals go as soon as the server hears of it."""
+        """End the session: its ephemerals go when the server gets the request."""
         connection = self._connection
         self.is_stopped = True
         if connection is None:
@@ -338,7 +339,7 @@ class SimSession:
         connection.send(Close(), closed)
 
     def kill(self) -> None:
-        """The process dies: nothing is said, nobody is told. The session expires by itself."""
+        """End the process without any message; the session expires by itself."""
         self.is_stopped = self._is_dead = True
         self._queue.clear()
         if self._connection is not None:
@@ -347,19 +348,19 @@ class SimSession:
             self._connection.break_off()
 
     def disconnect(self) -> None:
-        """The connection breaks now (a fault); another one follows."""
+        """Break the connection now (a fault); another one follows."""
         if self._connection is not None:
             self._connection.break_off()
 
     # -- the connection's side
 
     def heard(self, zxid: int) -> None:
-        """Something came from the server."""
+        """Note a message from the server."""
         self._seen_zxid = max(self._seen_zxid, zxid)
         self._heard_at = self.zookeeper.schedule.now
 
     def lost(self) -> None:
-        """The session is over; a new one follows."""
+        """End the session; a new one follows."""
         self.session_id = 0
         if self._connection is not None:
             self._connection.break_off()
@@ -367,7 +368,7 @@ class SimSession:
             self._enter(SessionState.LOST)
 
     def disconnected(self, connection: Connection) -> None:
-        """By whatever cause. Order as kazoo has it: the state, then the calls, then the watches."""
+        """Handle a break of any cause. In kazoo's order: the state, the calls, the watches."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -381,7 +382,7 @@ class SimSession:
         self._later(self.zookeeper.dice.between(1, RECONNECT_MS), self._connect)
 
     def _connect(self) -> None:
-        """To any server that can be reached; tried again until one is."""
+        """Connect to any server that can be reached; retry until one is."""
         if self.is_stopped or self._connection is not None:
             return
         zookeeper = self.zookeeper
@@ -420,7 +421,7 @@ class SimSession:
             self._connection.send(*self._queue.popleft())
 
     def _beat(self, connection: Connection) -> None:
-        """Ping every third of the time-out; after two thirds of silence the connection is dead."""
+        """Ping every third of the time-out; after two thirds of silence the connection is lost."""
         if connection is not self._connection or self.is_stopped:
             return
         third = self.session_timeout_ms // 3
