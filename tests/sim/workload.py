@@ -152,7 +152,7 @@ class Producer:
         connection.request(lambda: self._arrive(connection, batch, on_answer))
 
     def _spoiled(self, batch: bytes) -> bytes:
-        """Return the batch of a broken or hostile client: refused, or never whole."""
+        """Return the batch with a wrong byte: it is refused, or never becomes readable."""
         at = self._sim.dice.between(CRC_START, len(batch) - 1)
         return batch[:at] + bytes([batch[at] ^ 0x55]) + batch[at + 1 :]
 
@@ -307,7 +307,7 @@ class Reader:
         self._offset = answer.log_start
 
     def _seek(self, answer: FetchAnswer) -> None:
-        """Choose the next offset. At the end it sometimes starts over, as a new group would."""
+        """Jump to another offset sometimes, as a new group would."""
         if self._sim.dice.chance(0.1):
             self._offset = self._sim.dice.between(answer.log_start, answer.high_watermark)
 

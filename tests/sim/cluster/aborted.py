@@ -1,5 +1,5 @@
-"""Whether a replica knows its transactions by its log: the open ones, and the index of aborted ones
-that readers of committed records are served from.
+"""Check of a replica's transactions against its log: the open ones, and the index of aborted ones
+that serves readers of committed records.
 """
 
 from typing import NamedTuple, cast
@@ -17,7 +17,7 @@ from sim.cluster.watching import records_of
 
 
 class Aborted(NamedTuple):
-    """A transaction: its producer, its first record's offset, its marker's."""
+    """An aborted transaction: its producer, the offsets of its first record and of its marker."""
 
     producer_id: int
     first: int
@@ -44,8 +44,9 @@ def told_by_log(content: memoryview) -> tuple[dict[int, int], list[Aborted]]:
 
 
 def check_transactions(number: int, hosted: HostedPartition) -> None:
-    """Compare open and aborted transactions with the log, in memory and in the index files. A log
-    that was compacted, cut at its start or damaged does not tell them, and is left out.
+    """Compare open and aborted transactions with the log, in memory and in the index files.
+
+    A log that was compacted, cut at its start or damaged is left out: it does not have them all.
     """
     log = hosted.log
     if log.config.is_compacted or log.log_start or log.damage is not None:

@@ -1,7 +1,8 @@
-"""Calls between simulated hosts as gRPC has them, without channels: unary ones and streams.
+"""Calls between simulated hosts with the semantics of gRPC, without channels: unary ones and
+streams.
 
-A unary call is one message there and one back: late, overtaken, taken twice, or lost. A stream is a
-connection: in order, until an end dies or gives up.
+A unary call is one message there and one back: late, overtaken, delivered twice, or lost. A stream
+is a connection: in order, until one end dies or closes.
 """
 
 import asyncio
@@ -16,12 +17,12 @@ from sim.cluster.network import Host, Network, Wire
 from sim.loop import SimLoop
 
 TWICE: Final = 0.02
-"""How likely a request is taken twice: by a retry that nobody wanted."""
+"""Probability that a request is delivered twice, as by a transparent retry."""
 OPEN_S: Final = 1.0
 END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
-"""Of a request and its context; of a stream it gets the iterator of its requests."""
+"""Function of a request and its context; that of a stream takes the iterator of its requests."""
 
 
 class Served(NamedTuple):
@@ -39,12 +40,12 @@ class Method(NamedTuple):
     server: Host
     name: str
     find: Callable[[], Served | None]
-    """None: no process serves there now."""
+    """Returns None if no process serves there now."""
     may_repeat: bool = True
 
 
 class Context:
-    """What handlers need of a servicer context."""
+    """The part of a servicer context that handlers need."""
 
     def __init__(
         self,
@@ -60,39 +61,39 @@ class Context:
         self._peer = peer
 
     def time_remaining(self) -> float | None:
-        """Of the call, at its arrival."""
+        """Return the time left to the call, as of its arrival."""
         return self._timeout_s
 
     def peer(self) -> str:
-        """Who calls."""
+        """Return the caller's address."""
         return self._peer
 
     async def write(self, message: Any) -> None:
-        """The next of a stream."""
+        """Send the next response of a stream."""
         assert self._send is not None, "a unary call streams nothing"
         self._send(message)
 
     async def read(self) -> Any:
-        """The next request of a stream."""
+        """Return the next request of a stream."""
         assert self._requests is not None, "a unary call streams nothing"
         request = await self._requests.get()
         return END_OF_STREAM if request is None else request
 
 
 def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    """As a channel raises it."""
+    """Return the error that a channel raises."""
     none = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(code, none, none, details=details, debug_error_string=details)
 
 
 def refuse(answered: "asyncio.Future[Any]") -> None:
-    """Nobody took it, as far as can be known."""
+    """Fail the call as one that no server has handled, as far as can be known."""
     if not answered.done():
         answered.set_exception(rpc_error(grpc.StatusCode.UNAVAILABLE, "connection refused"))
 
 
 async def ask(method: Method, request: Any, timeout_s: float) -> Any:
-    """A unary call. Raises AioRpcError."""
+    """Make a unary call. Raises AioRpcError."""
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     network, client, server = method.network, method.client, method.server
     if not server.is_up:
@@ -152,7 +153,7 @@ def _delivery(
 
 
 class Stream:
-    """What has come and was not read yet."""
+    """Messages that have arrived and have not been read."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -160,12 +161,12 @@ class Stream:
         self.is_over = False
 
     def put(self, item: Any) -> None:
-        """One more."""
+        """Add one message."""
         self._items.append(item)
         self._wake()
 
     def end(self) -> None:
-        """No more will come."""
+        """End the stream."""
         self.is_over = True
         self._wake()
 
@@ -174,7 +175,7 @@ class Stream:
             self._news.set_result(None)
 
     async def get(self) -> Any | None:
-        """The next; None at the end."""
+        """Return the next message; None at the end."""
         while not self._items:
             if self.is_over:
                 return None
@@ -186,13 +187,13 @@ class Stream:
         return self._items.popleft()
 
     async def items(self) -> AsyncIterator[Any]:
-        """All, until the end."""
+        """Yield all messages, until the end."""
         while (item := await self.get()) is not None:
             yield item
 
 
 class StreamCall:
-    """The caller's end of a stream; what grpc.aio's StreamStreamCall offers of it."""
+    """The caller's end of a stream: the used part of grpc.aio's StreamStreamCall."""
 
     def __init__(self, method: Method) -> None:
         self._method = method
@@ -202,17 +203,17 @@ class StreamCall:
         self._is_cancelled = False
 
     def done(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Return True if the stream has ended."""
         is_broken = self._wire is not None and self._wire.is_broken(self._method.client)
         return self._is_cancelled or is_broken
 
     async def wait_for_connection(self) -> None:
-        """Until the server is reached. Raises AioRpcError."""
+        """Wait until the server is reached. Raises AioRpcError."""
         if self._wire is None:
             await self._open()
 
     async def write(self, request: Any) -> None:
-        """The first opens the stream. Raises AioRpcError, InvalidStateError."""
+        """Send a request; the first opens the stream. Raises AioRpcError, InvalidStateError."""
         await self.wait_for_connection()
         assert self._wire is not None
         if self.done():
@@ -220,14 +221,14 @@ class StreamCall:
         self._wire.send(self._method.client, lambda: self._requests.put(request))
 
     async def read(self) -> Any:
-        """The next answer; END_OF_STREAM when the server ended it. Raises AioRpcError."""
+        """Return the next response; END_OF_STREAM after the last. Raises AioRpcError."""
         answer = await self._answers.get()
         if answer is None:
             raise rpc_error(grpc.StatusCode.UNAVAILABLE, "connection reset")
         return answer
 
     def cancel(self) -> None:
-        """This end goes. What is on its way may arrive all the same."""
+        """Close this end. Messages under way may still arrive."""
         self._is_cancelled = True
         if self._wire is not None:
             self._wire.break_off(self._method.client)

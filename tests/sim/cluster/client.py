@@ -1,4 +1,6 @@
-"""Producers and consumers as they are: they ask who leads, follow, time out, try again."""
+"""Producers and consumers with the behaviour of real ones: they look up the leader, follow it, time
+out, retry.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -53,15 +55,15 @@ ALL: Final = -1
 
 
 class Client:
-    """One connection to whoever leads one partition, made again when it must be."""
+    """Connection to the leader of one partition, made again after a change or a failure."""
 
     answer_s = ANSWER_S
     wait_ms = 600
-    """How long a broker may wait for the ISR."""
+    """Longest time that a broker waits for the ISR."""
     produce_version = PRODUCE_VERSION
     transactional_id: str | None = None
     isolation = 0
-    """Of fetches: 1 for committed records only."""
+    """Isolation level of fetches; 1: committed records only."""
 
     def __init__(self, world: "World", topic: "SimTopic") -> None:
         self.world = world
@@ -72,13 +74,15 @@ class Client:
         self._correlation_id = 0
 
     def disconnect(self) -> None:
-        """The next request looks for the leader anew."""
+        """Disconnect; the next request looks up the leader."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     async def ask(self, api_key: ApiKey, version: int, body: bytes) -> memoryview:
-        """One request, one answer. Raises OSError, TimeoutError: nobody knows what happened."""
+        """Send one request and return its response. Raises OSError, TimeoutError: the outcome is
+        unknown.
+        """
         try:
             async with asyncio.timeout(self.answer_s):
                 sock = await self._connected()
@@ -107,7 +111,9 @@ class Client:
         return self._socket
 
     def _find_leader(self) -> str:
-        """As Metadata of any broker that can be reached has it; never an older one than before."""
+        """Return the leader in the metadata of a random reachable broker; never an older one than
+        before.
+        """
         world = self.world
         broker = world.dice.pick(world.machines)
         process = broker.process
@@ -127,13 +133,13 @@ class Client:
         return shown.node
 
     async def rest(self) -> None:
-        """Before the next try."""
+        """Wait before the next attempt."""
         await asyncio.sleep(self.world.dice.between(10, 120) / 1_000)
 
     # -- requests
 
     async def produce(self, batch: bytes, acks: int) -> ProducePartitionResult:
-        """Raises OSError, TimeoutError."""
+        """Send one batch. Raises OSError, TimeoutError."""
         request = ProduceRequest(
             self.transactional_id,
             acks,
@@ -152,7 +158,7 @@ class Client:
         return read_produce_response(answer, version).topics[0][2][0]
 
     async def fetch(self, offset: int) -> FetchedPartition:
-        """Raises OSError, TimeoutError."""
+        """Fetch from an offset. Raises OSError, TimeoutError."""
         want = FetchPartition(self.topic.partition, self.leader_epoch, offset, -1, -1, 2_000)
         topics = [FetchTopic(self.topic.name, NO_TOPIC_ID, [want])]
         request = FetchRequest(
@@ -166,7 +172,7 @@ class Client:
         return found
 
     async def latest(self) -> ListOffsetsResult:
-        """Raises OSError, TimeoutError."""
+        """Look up the end. Raises OSError, TimeoutError."""
         query = ListOffsetsPartition(self.topic.partition, LATEST_TIMESTAMP, self.leader_epoch)
         request = ListOffsetsRequest(
             -1, self.isolation, [ListOffsetsTopic(self.topic.name, [query])]
@@ -177,7 +183,7 @@ class Client:
 
 
 class CorruptError(OSError):
-    """A broker's disk has changed what was written: a client asks again."""
+    """A broker's disk has changed a batch: a client fetches it again."""
 
 
 def _check_crcs(records: memoryview | bytes) -> None:
@@ -203,7 +209,7 @@ async def _read_exactly(sock: SimSocket, size: int) -> memoryview:
 
 
 def stored_batches(records: memoryview | bytes, *, with_values: bool) -> list[Stored]:
-    """Whole batches, as a ledger has them."""
+    """Return the whole batches in the form of a ledger."""
     found = []
     for position, header in iterate_headers(records):
         values: tuple[bytes, ...] = ()
@@ -223,7 +229,7 @@ def stored_batches(records: memoryview | bytes, *, with_values: bool) -> list[St
 
 
 class Producer:
-    """One batch at a time, sent until its outcome is known; each value is unlike any other."""
+    """Producer of one batch at a time, retried until its outcome is known; no value repeats."""
 
     def __init__(self, world: "World", topic: "SimTopic", number: int) -> None:
         dice = world.dice
@@ -240,7 +246,7 @@ class Producer:
         self._written = 0
 
     async def run(self, is_over: Callable[[], bool]) -> None:
-        """Send until it is over."""
+        """Send until the workload ends."""
         while not is_over():
             await asyncio.sleep(self._world.dice.between(1, 2 * self._pace_ms) / 1_000)
             await self._send(self._values())
@@ -293,7 +299,7 @@ class Producer:
 
 
 class Reader:
-    """Reads from the start on, and asks where the end is."""
+    """Reader from the start of the log, which also looks up the end."""
 
     def __init__(self, world: "World", topic: "SimTopic", number: int) -> None:
         self.name = f"r{number}"
@@ -303,7 +309,7 @@ class Reader:
         self._offset = 0
 
     async def run(self, is_over: Callable[[], bool]) -> None:
-        """Read until it is over."""
+        """Read until the workload ends."""
         while not is_over():
             try:
                 if self._world.dice.chance(0.15):

@@ -1,5 +1,5 @@
-"""A member of a group of KIP-848's protocol: the project's own machine of heartbeats, and what may
-be said of who has the partition.
+"""Member of a group of KIP-848's protocol: the library's own state machine of heartbeats; and the
+rules for ownership of the partition.
 """
 
 from dataclasses import dataclass, field
@@ -30,23 +30,24 @@ FENCED: Final = NOT_A_MEMBER | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_M
 
 @dataclass
 class Owners:
-    """Who has one partition, as its members know it. test_owners.py tells each rule a history that
-    it must reject.
+    """Owners of one partition, as its members know it.
+
+    test_owners.py gives each rule a history that it must reject.
     """
 
     session_ms: int
     renewed: dict[str, int] = field(default_factory=dict)
-    """By members that have it: when they sent the last heartbeat whose answer let them."""
+    """Owners, each with the time at which it sent the last heartbeat that confirmed it."""
     epochs: dict[str, int] = field(default_factory=dict)
-    """Of members, the last that they were told."""
+    """Last member epoch that each member received."""
 
     def keeps(self, member: str, sent_at: int, epoch: int) -> None:
-        """An owner is answered, and has it still."""
+        """Confirm an owner by the response to its heartbeat."""
         self._rises(member, epoch)
         self.renewed[member] = sent_at
 
     def takes(self, member: str, sent_at: int, epoch: int, *, now: int) -> None:
-        """A member is given it. Who has it, too, was not heard of for a session at least."""
+        """Assign to a member. Any other owner must have had no response for a session at least."""
         for other, at in self.renewed.items():
             require(
                 other == member or now >= at + self.session_ms,
@@ -56,11 +57,11 @@ class Owners:
         self.keeps(member, sent_at, epoch)
 
     def gives_up(self, member: str) -> None:
-        """It is told to, or out of the group."""
+        """Remove a member that has to revoke, or that is out of the group."""
         self.renewed.pop(member, None)
 
     def begins_anew(self, member: str) -> None:
-        """It joins as somebody that the coordinator may not know."""
+        """Let a member join with an identity that the coordinator may not have."""
         self.gives_up(member)
         self.epochs.pop(member, None)
 
@@ -71,7 +72,7 @@ class Owners:
 
 
 class ConsumerMember(Member):
-    """A member whose coordinator says who has what."""
+    """Member with an assignment from its coordinator."""
 
     def __init__(self, world: "TxnWorld", name: str, source: "SimTopic") -> None:
         super().__init__(world, name)
@@ -86,7 +87,7 @@ class ConsumerMember(Member):
         return self._membership.settings.member_id, self._membership.member_epoch
 
     def leave_it(self) -> None:
-        """The group may have gone on; the next heartbeat tells."""
+        """Note that the group may have gone on; the next heartbeat shows it."""
         self.has_all = False
 
     async def stay(self) -> bool:
@@ -105,7 +106,7 @@ class ConsumerMember(Member):
         return self.has_all and before == after
 
     def _begin(self) -> Membership:
-        """With an id of its own: where it is in their order is what assignors go by."""
+        """Begin with an id of its own: assignors go by the order of ids."""
         world = self._world
         settings = MemberSettings(
             GROUP,
@@ -118,7 +119,7 @@ class ConsumerMember(Member):
         return made
 
     async def _leave(self) -> None:
-        """And come again as another. Raises OSError, TimeoutError."""
+        """Leave, and join as another member. Raises OSError, TimeoutError."""
         fields = self._membership.leaving()
         self._world.owners.begins_anew(self.name)
         self.has_all = False
@@ -128,7 +129,7 @@ class ConsumerMember(Member):
             await self._client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, fields)
 
     async def _beat(self, membership: Membership) -> None:
-        """One heartbeat. Raises OSError, TimeoutError."""
+        """Send one heartbeat. Raises OSError, TimeoutError."""
         world, key = self._world, ApiKey.CONSUMER_GROUP_HEARTBEAT
         sent_at = world.now
         try:
@@ -160,7 +161,7 @@ class ConsumerMember(Member):
         self._sent_at = sent_at
 
     def _follow(self, membership: Membership) -> None:
-        """Give up, then take; nothing of the user's is under way."""
+        """Revoke, then take, while no record of the application is under way."""
         world = self._world
         if not membership.is_joined:
             world.note(self.name, "is fenced")
@@ -178,7 +179,7 @@ class ConsumerMember(Member):
         membership.check()
 
     def _heard(self, code: ErrorCode) -> None:
-        """Of a refused commit."""
+        """Handle a refused commit."""
         if code in FENCED:
             self.leave_it()
             return

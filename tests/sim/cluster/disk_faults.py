@@ -1,5 +1,5 @@
-"""Disks that fail: calls that raise an error for a while, pages that a failed sync dropped, and
-damage in what was synced. At most one machine at a time loses what it had (``may_lose``).
+"""Disk faults: calls that fail for a while, pages that a failed sync dropped, and damage below the
+synced end. At most one machine at a time loses data (``may_lose``).
 """
 
 from collections.abc import Callable, Sequence
@@ -34,37 +34,37 @@ CALLS: Final = ("write", "read", "sync")
 FAILING_MS: Final = (20, 150, 600, 1_500)
 RESTART_MS: Final = (10, 60, 300, 1_200)
 WAITS_MS: Final = 600
-"""How long a fault waits for its moment."""
+"""Longest time for which a fault waits for its moment."""
 FATES: Final = (("kept", 2), ("evicted", 2), ("mounted again", 5), ("replaced", 1))
-"""Of a failed disk between two processes."""
+"""Fates of a failed disk between two processes, each with its weight."""
 MAGIC_AT: Final = 16
-"""A byte of a batch's header that is looked at wherever the header is."""
+"""Offset of a byte that every reader of a batch's header checks."""
 
 
 def fail_syncs(world: "World") -> None:
-    """fsync fails: what was written since the last one may be gone, now or later."""
+    """Let fsync fail: bytes written since the last one may be lost, now or later."""
     _fail_any(world, ("sync",))
 
 
 def fail_writes(world: "World") -> None:
-    """Writes fail, as on a file system that the kernel has made read-only; half of one may be
-    there.
+    """Let writes fail, as on a file system that the kernel has made read-only; half of a write may
+    have reached the file.
     """
     _fail_any(world, ("write",))
 
 
 def fail_reads(world: "World") -> None:
-    """Reads fail, of everything or of one partition."""
+    """Let reads fail, on the whole disk or of one partition."""
     _fail_any(world, ("read",))
 
 
 def fail_disk(world: "World") -> None:
-    """Nothing works, as with a device that is gone."""
+    """Let every call fail, as on a device that is gone."""
     _fail_any(world, CALLS)
 
 
 def fail_leader(world: "World") -> None:
-    """A leader's disk fails just after an append was acknowledged."""
+    """Fail a leader's disk just after an append was acknowledged."""
     topic = world.dice.pick(world.topics)
     calls = _some_calls(world)
     committed = topic.ledger.end
@@ -79,7 +79,7 @@ def fail_leader(world: "World") -> None:
 
 
 def fail_small_isr(world: "World") -> None:
-    """One of the last two members of an ISR fails: the other has been cut off long before."""
+    """Fail one of the last two members of an ISR; the other one is cut off long before."""
     topic = world.dice.pick(world.topics)
     calls = _some_calls(world)
     away = world.dice.pick([one for one in world.machines if one.number in topic.replicas])
@@ -97,7 +97,7 @@ def fail_small_isr(world: "World") -> None:
 
 
 def fail_unreported(world: "World") -> None:
-    """A disk fails while its broker reaches no controller, or not ZooKeeper."""
+    """Fail a disk while its broker reaches no controller, or not ZooKeeper."""
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
@@ -114,8 +114,9 @@ def fail_unreported(world: "World") -> None:
 
 
 def fail_joining(world: "World") -> None:
-    """A follower's disk fails while its leader asks to take it into the ISR, and the question is
-    late. It has been cut off before, so that it has left the ISR.
+    """Fail a follower's disk while its leader proposes it for the ISR, and delay the proposal.
+
+    The follower is cut off before, so that it has left the ISR.
     """
     calls = _some_calls(world)
     cut_from_brokers(world, world.dice.pick(world.machines), (LEAVES_MS,))
@@ -131,14 +132,14 @@ def fail_joining(world: "World") -> None:
 
 
 def damage(world: "World") -> None:
-    """A broker dies, and finds bytes below a recovery point changed or gone when it comes again."""
+    """Kill a broker; at its restart, bytes below a recovery point are changed or missing."""
     machine = up(world)
     if machine is not None and may_lose(world, machine):
         _die_damaged(world, machine, world.dice.pick(world.topics), RESTART_MS)
 
 
 def damage_leader(world: "World") -> None:
-    """The same with a leader, which is there again before its lease is over."""
+    """Damage a leader in the same way; it restarts before its lease ends."""
     topic = world.dice.pick(world.topics)
     machine = leader_of(world, topic)
     if machine is not None and may_lose(world, machine):
@@ -146,7 +147,7 @@ def damage_leader(world: "World") -> None:
 
 
 def exhaust(world: "World") -> None:
-    """A process has no descriptor left for a while: it can open no file, and no disk has failed."""
+    """Leave a process without descriptors: it can open no file, but no disk has failed."""
     machine = up(world)
     if machine is None or machine.process is None or machine.is_exhausted or world.is_draining:
         return
@@ -172,8 +173,10 @@ def exhaust(world: "World") -> None:
 
 
 def rot(world: "World") -> None:
-    """Bits flip in a rolled segment of a broker that runs. Nobody has read them yet: clients and
-    followers notice by the CRC, and the scrubber does. What the broker reports may be late.
+    """Flip bits in a rolled segment of a running broker.
+
+    No reader has read them: clients and followers notice by the CRC, and so does the scrubber. The
+    broker's report may be late.
     """
     machine = up(world)
     if machine is None or machine.process is None or not may_lose(world, machine):
@@ -215,14 +218,16 @@ DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "rot": (rot, 2),
     "exhaust": (exhaust, 1),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""
 
 
 # -- calls that fail
 
 
 def _others_have_all(world: "World", machine: "Machine") -> bool:
-    """Nobody else has lost anything, and of each partition somebody else has all."""
+    """Return True if no other machine has lost data and each partition has another complete
+    replica.
+    """
     others = [one for one in world.machines if one is not machine]
     return (
         not world.alters_minimum
@@ -249,8 +254,10 @@ def _some_calls(world: "World") -> Sequence[str]:
 def fail(
     world: "World", machine: "Machine", calls: Sequence[str], topic: "SimTopic | None" = None
 ) -> None:
-    """These calls fail for a while, of ``topic`` alone or of a whole disk. Perhaps the process is
-    killed at the first of them; perhaps dropped pages are evicted meanwhile.
+    """Let these calls fail for a while, of ``topic`` alone or of a whole disk.
+
+    Sometimes the process is killed at the first of them; sometimes dropped pages are evicted
+    meanwhile.
     """
     dice, name, process = world.dice, machine.host.name, machine.process
     if machine.is_failing or process is None or world.is_draining:
@@ -293,8 +300,10 @@ def _kill(world: "World", machine: "Machine", restart_ms: int) -> None:
 
 
 def process_ended(world: "World", machine: "Machine") -> None:
-    """Of a machine whose disk has failed. What a failed sync dropped may be gone before the next
-    process reads it: nothing is asked of this machine until it has registered again.
+    """Choose the fate of a machine's failed disk at the end of its process.
+
+    Pages dropped by a failed sync may be gone before the next process reads them: the machine's
+    data do not count until it has registered again.
     """
     machine.is_lossy = True
     for at, disk in enumerate(machine.disks):
@@ -335,23 +344,23 @@ def _die_damaged(
         disk.overwrite(path, position, bytes(HEADER_BYTES))
     else:
         disk.flip_bit(path, position + MAGIC_AT, world.dice.between(0, 7))
-    machine.rotten.append((disk, path))  # in an older segment only readers and the scrubber meet it
+    machine.rotten.append((disk, path))  # in an older segment only readers and the scrubber find it
     world.note(machine.host.name, f"is killed; {path} {kind} at {position}")
     world.restart_later(machine, world.dice.pick(restarts_ms))
 
 
 class _Place(NamedTuple):
-    """Of a batch on disk."""
+    """Place of a batch on disk."""
 
     path: str
     position: int
     size_bytes: int
     end: int
-    """Behind its last offset."""
+    """Offset after its last one."""
 
 
 def _below_recovery_point(disk: MemDisk, hosted: "HostedPartition") -> list[_Place]:
-    """The batches below the recovery point as it is on disk."""
+    """Return the batches below the recovery point, from the files on disk."""
     if not disk.exists(checkpoint.RECOVERY_POINTS):
         return []
     points = checkpoint.read_offsets(disk, checkpoint.RECOVERY_POINTS)
@@ -370,8 +379,8 @@ def _batches(disk: MemDisk, segments: Sequence[SegmentView]) -> list[_Place]:
 
 
 def is_rotten(disk: MemDisk, path: str) -> bool:
-    """Whether a segment is still there, and damaged: batches are not what was written, or missing
-    before the next segment begins.
+    """Return True if a segment still exists and is damaged: batches changed, or missing before the
+    start of the next segment.
     """
     if not disk.exists(path):
         return False
@@ -390,9 +399,7 @@ def is_rotten(disk: MemDisk, path: str) -> bool:
 
 
 def roll_rotten(machine: "Machine") -> None:
-    """A cut may have made a damaged segment the active one again: it is full some day, and checked
-    then.
-    """
+    """Roll a damaged segment that a truncation made active again: it is checked once it is full."""
     paths = {path for _, path in machine.rotten}
     if machine.process is None or not paths:
         return
@@ -406,7 +413,7 @@ def roll_rotten(machine: "Machine") -> None:
 
 
 def leader_of(world: "World", topic: "SimTopic") -> "Machine | None":
-    """The machine that leads and knows it."""
+    """Return the machine that leads and acts as leader."""
     for machine in world.machines:
         if machine.number == topic.ledger.state.leader and machine.process is not None:
             hosted = machine.process.broker.partitions.table.by_name.get(topic.place)
@@ -422,7 +429,7 @@ def _when(
     *,
     wait_ms: int = WAITS_MS,
 ) -> None:
-    """Strike at the first instant at which it is time, if that comes soon."""
+    """Run the fault at the first instant at which its condition holds, if that comes soon."""
     deadline = world.now + wait_ms
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster; each is one function, and a seed draws some (swarm testing)."""
+"""Faults of a cluster; each is one function, and a seed draws some (swarm testing)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -27,15 +27,15 @@ PUT_BACK_MS: Final = (400, 1_200, 2_000)
 LONG_MS: Final = (100, 400, 1_000, 2_500)
 """Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
 QUESTION_LATE_MS: Final = 80
-"""How late a leader's question is, so that who is to join is another process when it arrives."""
+"""Delay of a leader's proposal, so that the proposed process has been replaced at its arrival."""
 JOINS_MS: Final = 600
-"""How long it is waited for somebody to join an ISR."""
+"""Longest time for which a fault waits for a replica to join an ISR."""
 LEAVES_MS: Final = 900
-"""After which a follower that fetches nothing has left every ISR."""
+"""Time after which a follower that fetches nothing has left every ISR."""
 
 
 def kill(world: "World") -> None:
-    """kill -9 of a broker; it comes again."""
+    """Kill a broker (kill -9); it restarts."""
     machine = up(world)
     if machine is None:
         return
@@ -45,7 +45,7 @@ def kill(world: "World") -> None:
 
 
 def lose_power(world: "World") -> None:
-    """The machine stops: what was not synced is gone in part."""
+    """Stop a machine: part of the unsynced bytes is lost."""
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
@@ -63,7 +63,7 @@ def _lose_power(world: "World", machine: "Machine", restart_ms: int) -> None:
 
 
 def lose_disk(world: "World") -> None:
-    """It comes again with an empty disk; with one of two, perhaps."""
+    """Restart a broker with an empty disk, or with one of two empty."""
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
@@ -83,7 +83,7 @@ def _lose_disk(world: "World", machine: "Machine", restart_ms: int) -> None:
 
 
 def stop_cleanly(world: "World") -> None:
-    """SIGTERM: it hands over, closes its logs, and comes again."""
+    """Stop a broker with SIGTERM: it hands over and closes its logs; it restarts."""
     machine = up(world)
     if machine is None or machine.process is None or machine.host.is_paused:
         return
@@ -92,7 +92,7 @@ def stop_cleanly(world: "World") -> None:
 
 
 def pause(world: "World") -> None:
-    """SIGSTOP for a while."""
+    """Stop a process for a while (SIGSTOP)."""
     hosts = [one.host for one in world.members if one.process is not None]
     host = world.dice.pick(hosts)
     if host.is_paused:
@@ -110,7 +110,7 @@ def pause(world: "World") -> None:
 
 
 def cut(world: "World") -> None:
-    """A host from another, one way or both."""
+    """Cut one host off from another, one way or both."""
     names = [one.host.name for one in world.members] + ["client"]
     first = world.dice.pick(names)
     second = world.dice.pick([name for name in names if name != first])
@@ -121,7 +121,7 @@ def cut(world: "World") -> None:
 
 
 def cut_zookeeper(world: "World") -> None:
-    """A host from the whole ensemble."""
+    """Cut a host off from the whole ensemble."""
     host = world.dice.pick([one.host.name for one in world.members])
     servers = [server.name for server in world.zookeeper.servers]
     pairs = [(host, one) for one in servers] + [(one, host) for one in servers]
@@ -129,7 +129,7 @@ def cut_zookeeper(world: "World") -> None:
 
 
 def isolate(world: "World") -> None:
-    """A broker from everybody but, perhaps, the clients or ZooKeeper."""
+    """Cut a broker off from all hosts except, in some runs, the clients or ZooKeeper."""
     name = world.dice.pick([one.host.name for one in world.machines])
     others = [one.host.name for one in world.members if one.host.name != name]
     words = ""
@@ -151,7 +151,7 @@ def cut_for_a_while(
     what: str,
     lengths_ms: tuple[int, ...] = LONG_MS,
 ) -> None:
-    """These ways, by names of hosts."""
+    """Cut these ways, given by names of hosts, for a while."""
     world.note("network", f"cuts {what}")
     for source, target in pairs:
         world.network.cut(source, target)
@@ -165,7 +165,7 @@ def cut_for_a_while(
 
 
 def cut_from_brokers(world: "World", machine: "Machine", lengths_ms: tuple[int, ...]) -> None:
-    """A broker from all other brokers."""
+    """Cut a broker off from all other brokers."""
     name = machine.host.name
     others = [one.host.name for one in world.machines if one is not machine]
     pairs = [(name, one) for one in others] + [(one, name) for one in others]
@@ -173,20 +173,20 @@ def cut_from_brokers(world: "World", machine: "Machine", lengths_ms: tuple[int, 
 
 
 def break_connections(world: "World") -> None:
-    """Every connection of a host is reset."""
+    """Reset every connection of a host."""
     host = world.dice.pick([one.host for one in world.members])
     world.note(host.name, "has its connections reset")
     world.network.process_ended(host, is_silent=False)
 
 
 def kill_controller(world: "World") -> None:
-    """kill -9 of a controller; it comes again."""
+    """Kill a controller (kill -9); it restarts."""
     world.kill_controller(world.dice.pick(world.controllers), "is killed")
 
 
 def cut_a_change(world: "World") -> None:
-    """The active controller dies between two transactions of one change: of any, or of the one
-    that registers a broker which lost its disk, or what was not synced.
+    """Kill the active controller between two transactions of one change: of any change, or of the
+    registration of a broker that lost its disk or unsynced bytes.
     """
     machine = up(world)
     left = world.dice.between(1, 3)
@@ -202,7 +202,7 @@ def cut_a_change(world: "World") -> None:
 
 
 def _is_being_registered(world: "World", machine: "Machine") -> bool:
-    """Whether the active controller has a registration of this broker under way."""
+    """Return True if the active controller has a registration of this broker under way."""
     writes = [one.process.node._machine._writing for one in world.controllers if one.process]
     return any(
         broker.broker_id == machine.number and not broker.fenced
@@ -213,7 +213,7 @@ def _is_being_registered(world: "World", machine: "Machine") -> bool:
 
 
 def expire_session(world: "World") -> None:
-    """The ensemble ends somebody's session."""
+    """Expire the session of a random process."""
     processes = [one.process for one in world.members if one.process is not None]
     process = world.dice.pick(processes)
     if process.session.session_id and world.zookeeper.has_quorum:
@@ -222,7 +222,7 @@ def expire_session(world: "World") -> None:
 
 
 def stop_zookeeper(world: "World") -> None:
-    """A server, or the quorum, is down for a while."""
+    """Stop a server, or the quorum, for a while."""
     numbers = [0, 1, 2][: world.dice.between(1, 2)]
     numbers = [one for one in numbers if world.zookeeper.servers[one].is_up]
     world.note("zookeeper", f"servers {numbers} stop")
@@ -239,7 +239,7 @@ def stop_zookeeper(world: "World") -> None:
 
 
 def elect_zookeeper(world: "World") -> None:
-    """Another ZooKeeper leader: every connection breaks."""
+    """Elect another ZooKeeper leader: every connection breaks."""
     world.note("zookeeper", "elects a leader")
     world.zookeeper.elect()
 
@@ -263,7 +263,7 @@ def delay_feed(world: "World") -> None:
 
 
 def lag_zookeeper(world: "World") -> None:
-    """A server follows late."""
+    """Delay the commits at one server."""
     number = world.dice.between(0, 2)
     world.zookeeper.lag(number, world.dice.pick((20, 100, 300)))
     world.note("zookeeper", f"server {number} lags")
@@ -271,9 +271,11 @@ def lag_zookeeper(world: "World") -> None:
 
 
 def lose_joining(world: "World") -> None:
-    """A replica loses its disk, or power, at the worst moment: while its leader asks to take it
-    into the ISR, and the question is late. Perhaps it cannot fetch again what it lost before that
-    is answered. It may have been cut off before, so that it has left the ISR.
+    """Let a replica lose its disk or power at the worst moment: while its leader proposes it for
+    the ISR, and the proposal is late.
+
+    Sometimes it cannot fetch the lost records again before the response. It may have been cut off
+    before, so that it has left the ISR.
     """
     wait_ms = JOINS_MS
     if world.dice.chance(0.5):
@@ -303,8 +305,8 @@ def lose_joining(world: "World") -> None:
 
 
 def agree_late(world: "World") -> None:
-    """The next replica to join an ISR is cut off at once, and its leader hears late that it has
-    joined.
+    """Cut off the next replica that joins an ISR, and delay the controller's response to its
+    leader.
     """
     world.note("network", "is about to cut off who joins next")
 
@@ -320,7 +322,7 @@ def agree_late(world: "World") -> None:
 def when_one_joins(
     world: "World", strike: Callable[["Machine", "Machine"], None], deadline: int
 ) -> None:
-    """``strike(leader, joining)`` while a leader asks to take a broker into an ISR."""
+    """Call ``strike(leader, joining)`` while a leader proposes a broker for an ISR."""
     for leader in world.machines:
         joining = _joining(world, leader)
         if joining is not None:
@@ -344,13 +346,13 @@ def _joining(world: "World", leader: "Machine") -> "Machine | None":
 
 
 def elect_preferred(world: "World") -> None:
-    """An operator asks for preferred leaders: living ones are replaced."""
+    """Elect preferred leaders, as an operator does: live leaders are replaced."""
     world.note("operator", "elects preferred leaders")
     world.ask_controller(lambda request: ElectLeaders(request, True, None))
 
 
 def move(world: "World") -> None:
-    """An operator moves replicas to other brokers, or calls off what is under way."""
+    """Move replicas to other brokers, as an operator does, or cancel the moves under way."""
     if len(world.machines) == REPLICAS:
         return
     topic = world.dice.pick(world.topics)
@@ -366,7 +368,7 @@ def move(world: "World") -> None:
 
 
 def cut_followers(world: "World") -> None:
-    """A leader from all its followers."""
+    """Cut a leader off from all its followers."""
     leader = world.dice.pick(world.topics).ledger.state.leader
     others = [one.host.name for one in world.machines if one.number != leader]
     for name in (one.host.name for one in world.machines if one.number == leader):
@@ -375,7 +377,7 @@ def cut_followers(world: "World") -> None:
 
 
 def alter_minimum(world: "World") -> None:
-    """Another min.insync.replicas for a topic; a lower one soon, where that does most harm."""
+    """Change min.insync.replicas of a topic, or lower it to 1 while a replica is eligible only."""
     if not world.alters_minimum:
         return
     if world.dice.chance(0.5):
@@ -401,14 +403,16 @@ def _set_minimum(world: "World", topic: "SimTopic", value: str) -> None:
 
 
 def up(world: "World") -> "Machine | None":
-    """A broker that runs; the last one seldom."""
+    """Return a running broker; rarely the only one."""
     up = [one for one in world.machines if one.process is not None]
     return world.dice.pick(up) if len(up) > 1 or (up and world.dice.chance(0.2)) else None
 
 
 def may_lose(world: "World", machine: "Machine") -> bool:
-    """One loss at a time: everybody else has all they had, and is in sync or eligible; and none
-    where records may be committed on one disk alone.
+    """Return True if the machine may lose data: every other machine is complete, and in sync or
+    eligible.
+
+    False where one disk alone may have committed records.
     """
     return not world.alters_minimum and all(
         not other.is_lossy
@@ -447,7 +451,7 @@ FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
     "alter_minimum": (alter_minimum, 4),
     "move": (move, 3),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""
 
 
 def put_back(world: "World") -> None:
@@ -490,7 +494,7 @@ FEED_FAULTS: Final[dict[str, tuple[Callable[["World"], None], int]]] = {
 
 
 class Injector:
-    """Strikes now and then, with the faults that this seed drew."""
+    """Injector of the faults that the seed drew, at random intervals."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -507,12 +511,12 @@ class Injector:
         self._is_stopped = False
 
     def start(self) -> None:
-        """The first strike comes soon."""
+        """Schedule the first fault, soon."""
         if self._choices:
             self._world.after(self._world.dice.between(1, self._pace_ms), self._strike)
 
     def stop(self) -> None:
-        """From now on all is well."""
+        """Inject no fault from now on."""
         self._is_stopped = True
 
     def _strike(self) -> None:

@@ -1,5 +1,5 @@
-"""What users of durable handles do: one process begins a transaction, others write in it, others
-finish it; whoever does not know how it ended asks again.
+"""Users of durable handles: one process begins a transaction, others write in it, others finish it;
+a process without the outcome requests it again.
 """
 
 import asyncio
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 SHARED: Final = "shared"
 HURRIED: Final = 0.3
 Winners = frozenset[str]
-"""Writers' transactions of a TxnHistory, by name; nobody: it was aborted."""
+"""Writers' transactions of a TxnHistory, by name; empty if the transaction was aborted."""
 
 
 @dataclass
 class HandleHistory:
-    """What transactions with several writers may look like, by their handles as text.
+    """Rules for transactions with several writers, by their handles as text.
+
     test_handle_history.py gives each rule a history that it must reject.
     """
 
@@ -37,12 +38,12 @@ class HandleHistory:
     won: dict[str, Winners] = field(default_factory=dict)
 
     def lets_in(self, handle: str, name: str, *, is_over: bool) -> None:
-        """A writer got a slot. ``is_over``: the outcome was told before it asked."""
+        """Record a writer's slot. ``is_over``: the outcome was known before the request."""
         require(not is_over, "nobody writes in what has ended", f"{name}: {handle}")
         self.writers.setdefault(handle, []).append(name)
 
     def asks(self, handle: str, winners: Winners) -> None:
-        """Somebody is about to ask for this commit."""
+        """Record that a process is about to request this commit."""
         self.asked.setdefault(handle, set()).add(winners)
         for name in winners:
             txn = self.txns.txns[name]
@@ -50,7 +51,7 @@ class HandleHistory:
                 self.txns.asks(txn)
 
     def tells(self, handle: str, winners: Winners) -> None:
-        """Somebody hears that it ended as he asked."""
+        """Record a response that confirms the requested outcome."""
         known = self.won.setdefault(handle, winners)
         require(known == winners, "a transaction ends once", f"{handle}: {winners}, but {known}")
         for name in self.writers.get(handle, ()):
@@ -59,7 +60,7 @@ class HandleHistory:
                 self.txns.told(txn, committed=name in winners)
 
     def ends(self, rows: "Mapping[str, Sequence[Row]]") -> None:
-        """All is healed, and this is what can be read, by topic."""
+        """Check all readable records, by topic, after everything has healed."""
         found = {
             self.txns.txn_of[value].name for of_topic in rows.values() for _, value in of_topic
         }
@@ -78,7 +79,7 @@ class HandleHistory:
 
 
 class SimTransactions(Transactions):
-    """The project's own client, over the simulated network."""
+    """The library's client, over the simulated network."""
 
     def __init__(self, world: "TxnWorld") -> None:
         clock = SimClock(world.client, 1_000)
@@ -86,12 +87,12 @@ class SimTransactions(Transactions):
         self.calls = SimCalls(world, self)
 
     async def kafka_addresses(self) -> list[str]:
-        """Where nobody is asked: records are written by a TaskWriter."""
+        """Return no address: a TaskWriter writes the records."""
         return ["b1:1"]
 
 
 class Opener:
-    """Begins transactions, one after the other; several may do so under one id."""
+    """Process that begins one transaction after another; several may share one id."""
 
     def __init__(self, world: "TxnWorld", history: HandleHistory, name: str) -> None:
         self.name = name
@@ -100,7 +101,9 @@ class Opener:
         self._is_told = False
 
     async def run(self) -> None:
-        """Until it is over, and once more: after healing, a transaction can be committed."""
+        """Run until the workload ends, and once more: after healing, a transaction can be
+        committed.
+        """
         dice = self._world.dice
         try:
             async with asyncio.TaskGroup() as strays:
@@ -126,7 +129,7 @@ class Opener:
             strays.create_task(self._stray(token))
         written = [one for one in found if one is not None]
         if dice.chance(0.1):
-            return  # until the coordinator has had enough of it
+            return  # until the coordinator aborts it
         winners = [one for one in written if dice.chance(0.8)]
         if dice.chance(0.2):
             strays.create_task(self._ask_other(token, written[:1]))
@@ -137,11 +140,11 @@ class Opener:
         self._is_told = world.is_draining
 
     def _process(self) -> SimTransactions:
-        """Another one each time: nothing but texts is handed on."""
+        """Return a new process: only texts are passed from one to the next."""
         return SimTransactions(self._world)
 
     async def _write(self, token: str, slot: str) -> TaskWriter | None:
-        """In a process of its own; None: it failed, or another has its slot."""
+        """Write from a process of its own; None if it failed, or another has its slot."""
         world, dice = self._world, self._world.dice
         try:
             handle = self._process().resume(token)
@@ -160,7 +163,7 @@ class Opener:
         return writer
 
     async def _stray(self, token: str) -> None:
-        """A writer that nobody waits for, perhaps in another's slot, or when all is over."""
+        """Run a writer that no process waits for, with another's slot or too late in some runs."""
         await asyncio.sleep(self._world.dice.pick((0, 5, 30, 300)) / 1_000)
         await self._write(token, self._world.dice.pick(("s0", "late")))
 
@@ -173,7 +176,7 @@ class Opener:
             self._note(f"hears {problem.code.name}")
 
     async def _finish(self, token: str, winners: list[TaskWriter]) -> None:
-        """A commit, from a process that has only texts. Raises ClientError."""
+        """Commit from a process that has only texts. Raises ClientError."""
         names = frozenset(one.txn.name for one in winners)
         self._history.asks(token, names)
         handle = self._process().resume(token)

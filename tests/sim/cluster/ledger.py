@@ -1,10 +1,10 @@
-"""Ledger: what must hold of one replicated partition, kept the slow and obvious way.
+"""Ledger: what must hold of one replicated partition, computed in the slow and obvious way.
 
-It hears of every leadership, every state that ZooKeeper holds, every batch as it is committed,
-every acknowledgement and every read; each of its methods raises BrokenError for what may not be.
-None looks into a broker: test_ledger.py tells each a history that it must reject.
+It records every leadership, every state that ZooKeeper holds, every batch as it is committed, every
+acknowledgement and every read; each method raises BrokenError for a violation. No method reads from
+a broker: test_ledger.py gives each a history that it must reject.
 
-    committed   what some leader has had below its high watermark: from then on it is there for ever
+    committed   below the high watermark of some leader: from then on it must exist for ever
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from sim.checkers import require
 
 
 class Stored(NamedTuple):
-    """A batch in somebody's log."""
+    """A batch in some replica's log."""
 
     first: int
     last: int
@@ -25,7 +25,7 @@ class Stored(NamedTuple):
 
 
 class State(NamedTuple):
-    """A partition's state as ZooKeeper holds it."""
+    """State of a partition as ZooKeeper holds it."""
 
     leader: int
     leader_epoch: int
@@ -51,22 +51,22 @@ class Ledger:
     """Values of idempotent producers: at most once in the log."""
     sent: set[bytes] = field(default_factory=set)
     offsets: dict[bytes, int] = field(default_factory=dict)
-    """Where each committed value is."""
+    """Offset of each committed value."""
     stable_epoch: int = 0
     stable_end: int = 0
-    """Below it some leader has served committed records."""
+    """Highest last stable offset of any leader: committed records below it were served."""
     seen_end: dict[str, int] = field(default_factory=dict)
-    """Behind the last record that a reader has had, or was told to be there."""
+    """By reader: offset after the last record that it received or that was reported to it."""
 
     @property
     def end(self) -> int:
-        """Behind the last committed record."""
+        """Offset after the last committed record."""
         return self.committed[-1].last + 1 if self.committed else 0
 
     # -- leaders and states
 
     def leads(self, broker: int, leader_epoch: int) -> None:
-        """A broker takes itself for the leader of an epoch."""
+        """Record that a broker acts as leader in an epoch."""
         known = self.leaders.setdefault(leader_epoch, broker)
         require(
             known == broker,
@@ -75,7 +75,9 @@ class Ledger:
         )
 
     def claims_alone(self, broker: int, leader_epoch: int) -> None:
-        """A broker holds its lease and leads: it would acknowledge by itself now."""
+        """Check a broker with leadership and lease, which can acknowledge by itself: no other
+        leads.
+        """
         state = self.state
         replaced = state.leader not in (-1, broker) and state.leader_epoch > leader_epoch
         require(
@@ -85,10 +87,10 @@ class Ledger:
         )
 
     def stored(self, state: State) -> None:
-        """ZooKeeper has another state."""
+        """Record a new state in ZooKeeper."""
         before = self.state
         if state == before:
-            return  # written again, because nobody knew whether it was
+            return  # written again, because the outcome was unknown
         require(
             state.partition_epoch > before.partition_epoch,
             "partition epochs rise",
@@ -112,7 +114,7 @@ class Ledger:
     # -- logs
 
     def commits(self, broker: int, high_watermark: int, batches: Sequence[Stored]) -> None:
-        """A leader's high watermark has passed ``batches``: its log from ``end`` on."""
+        """Record that a leader's high watermark has passed ``batches``: its log from ``end`` on."""
         for batch in batches:
             require(
                 batch.first >= self.end,
@@ -133,7 +135,7 @@ class Ledger:
         )
 
     def holds(self, broker: int, log_end: int, *, why: str) -> None:
-        """This replica must have all that is committed."""
+        """Check that this replica has all that is committed."""
         require(
             log_end >= self.end,
             f"{why} has all that is committed",
@@ -141,7 +143,7 @@ class Ledger:
         )
 
     def synced(self, broker: int, synced_end: int) -> None:
-        """With flush=group a member of the ISR has it on disk, too."""
+        """Check that with flush=group a member of the ISR also has it on disk."""
         require(
             synced_end >= self.end,
             "with flush=group what is committed is on disk",
@@ -149,7 +151,7 @@ class Ledger:
         )
 
     def agrees(self, broker: int, batches: Sequence[Stored], *, log_start: int = 0) -> None:
-        """A replica's log, whole: below the committed end it is the committed one."""
+        """Check a replica's whole log: below the committed end it is the committed one."""
         below = [batch for batch in batches if batch.last < self.end]
         expected = [batch for batch in self.committed if batch.first >= log_start]
         for mine, theirs in zip(expected, below, strict=False):
@@ -165,7 +167,9 @@ class Ledger:
         )
 
     def remembers(self, broker: int, producers_end: int, log_end: int) -> None:
-        """Behind the last batch that the table of producers knows; the log was cut to its end."""
+        """Check the end of the last batch in the table of producers; the log was truncated to its
+        end.
+        """
         require(
             producers_end <= log_end,
             "producers are known by what is in the log",
@@ -173,8 +177,10 @@ class Ledger:
         )
 
     def stable(self, broker: int, leader_epoch: int, last_stable: int, *, is_known: bool) -> None:
-        """A leader serves committed records below ``last_stable``; ``is_known``: its high watermark
-        is not below any before. Who was deposed, and does not know it, may be behind.
+        """Record that a leader serves committed records below ``last_stable``.
+
+        ``is_known``: its high watermark is not below any before. A deposed leader without that news
+        may be behind.
         """
         is_newest = leader_epoch >= self.stable_epoch
         require(
@@ -188,13 +194,13 @@ class Ledger:
     # -- clients
 
     def sends(self, value: bytes, *, once: bool) -> None:
-        """A producer is about to send it, perhaps more than once."""
+        """Record that a producer is about to send a value, possibly more than once."""
         self.sent.add(value)
         if once:
             self.once.add(value)
 
     def acknowledges(self, value: bytes, offset: int) -> None:
-        """A producer hears, for acks=all, that the value is there."""
+        """Record a producer's acknowledgement with acks=all."""
         self.acknowledged[value] = offset
         require(
             self.offsets.get(value) is not None,
@@ -209,7 +215,7 @@ class Ledger:
         )
 
     def reads(self, reader: str, batches: Sequence[Stored], high_watermark: int) -> None:
-        """A consumer got batches."""
+        """Check batches that a consumer received."""
         for batch in batches:
             require(
                 batch.last < high_watermark,
@@ -228,7 +234,7 @@ class Ledger:
         return [one for one in reversed(self.committed) if one.first == first][:1]
 
     def tells_end(self, reader: str, end: int) -> None:
-        """ListOffsets(latest) was answered."""
+        """Check a response of ListOffsets(latest)."""
         seen = self.seen_end.get(reader, 0)
         require(
             end >= seen,
@@ -240,7 +246,7 @@ class Ledger:
     # -- at the end
 
     def settles(self, replicas: Sequence[int]) -> None:
-        """After healing: a leader, and everybody in the ISR."""
+        """Check after healing that there is a leader, and that every replica is in the ISR."""
         require(self.state.leader >= 0, "after healing there is a leader", f"{self.name}")
         require(
             set(self.state.isr) == set(replicas),
@@ -249,7 +255,7 @@ class Ledger:
         )
 
     def ends(self, logs: Mapping[int, Sequence[Stored]]) -> None:
-        """All logs, at rest: the same, and every acknowledged value in them."""
+        """Check all logs at rest: they are equal and have every acknowledged value."""
         for broker, batches in logs.items():
             self.agrees(broker, batches)
         first, *others = logs.items()

@@ -1,8 +1,8 @@
-"""A host's listening sockets, and the server's end of their connections: what the loop's
-``create_server`` gives a broker's Kafka listener.
+"""Listening sockets of a host, and the server's end of their connections: results of the loop's
+``create_server`` for a broker's Kafka listener.
 
-Connections are taken for those of TLS, whose bytes go through the transport: without descriptors
-there is nothing that ``sendfile`` could work on.
+Connections count as those of TLS, whose bytes go through the transport: without descriptors there
+is no ``sendfile``.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Any, Final
 from sim.cluster.network import Host, Wire
 
 _READ_BYTES: Final = -1
-"""asyncio's "as much as there is room for"."""
+"""asyncio's value for "as much as there is room for"."""
 
 
 class SimServer:
-    """As ``asyncio.Server``: bound, and refusing connections until it serves."""
+    """The used part of ``asyncio.Server``: bound, and refusing connections until it serves."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SimServer:
         self.is_serving = False
 
     def accept(self, wire: Wire, to_client: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """Take a new connection; answers what takes the client's bytes."""
+        """Take a new connection; return the function that takes the client's bytes."""
         transport = SimTransport(wire, self._host, self._loop, to_client)
         transport.begin(self._make_protocol())
         return transport.arrived
@@ -80,21 +80,21 @@ class SimTransport(asyncio.Transport):
         wire.on_broken[host] = self._broken
 
     def begin(self, protocol: asyncio.BufferedProtocol) -> None:
-        """The connection is made."""
+        """Report to the protocol that the connection is made."""
         self._protocol = protocol
         protocol.connection_made(self)
 
-    # -- what comes
+    # -- reading
 
     def arrived(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take bytes that have arrived."""
         self._unread += data
         self._feed()
 
     def _feed(self) -> None:
         protocol = self._protocol
         if protocol is None:
-            return  # lost between the call to go on and its turn
+            return  # lost between the call to resume and its turn
         while self._unread and self._is_reading and not self._is_closing:
             buffer = memoryview(protocol.get_buffer(_READ_BYTES))
             count = min(len(buffer), len(self._unread))
@@ -107,14 +107,14 @@ class SimTransport(asyncio.Transport):
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Resume."""
         self._is_reading = True
         self._loop.call_soon(self._feed)
 
-    # -- what goes
+    # -- writing
 
     def write(self, data: Any) -> None:
-        """Bytes for the client, which travel by themselves or with the others of this turn."""
+        """Send bytes to the client, alone or together with others of this turn."""
         if self._is_closing:
             return
         if not self._wire.joins_writes:
@@ -131,20 +131,20 @@ class SimTransport(asyncio.Transport):
             self._wire.send(self._host, lambda: self._to_client(content))
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is held here: the network takes all."""
+        """Do nothing: the network buffers all."""
 
     def get_write_buffer_size(self) -> int:
-        """Nothing is held."""
+        """Return 0: nothing is buffered here."""
         return 0
 
     # -- the end
 
     def is_closing(self) -> bool:
-        """Whether either end has closed it."""
+        """Return True if either end has closed it."""
         return self._is_closing
 
     def close(self) -> None:
-        """Close it behind what was written."""
+        """Close it after all that was written."""
         if not self._is_closing:
             self._send()
             self._is_closing = True

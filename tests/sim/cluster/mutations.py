@@ -1,6 +1,6 @@
-"""Bugs of replication made on purpose, one at a time: the simulator must find each of them.
+"""Deliberate bugs of replication, one at a time: the simulator must find each of them.
 
-A mutation changes the product, never the simulator. Each is named after what it does.
+A mutation changes the product, never the simulator. Its name says what it does.
 """
 
 from collections.abc import Iterator
@@ -212,7 +212,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
 }
-"""Faults under which a mutation shows soon; all of them for the others."""
+"""Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
@@ -260,11 +260,11 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "lets broker epochs fall": ("after healing everybody is in sync",),
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
 }
-"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
+"""Promises that each mutation breaks; only a failure of one of these counts as found."""
 
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    """The product with one bug in it."""
+    """Put one bug into the product."""
     with changed(MUTATIONS[name]):
         yield

@@ -1,8 +1,8 @@
 """Hosts and the network between them: delay, loss, cuts one way or both, processes that die or
 stand still.
 
-    host      one machine with one process at a time; what is scheduled on it dies with the process,
-              and waits while the process is paused
+    host      one machine with one process at a time; actions scheduled on it end with the process,
+              and wait while the process is paused
     post      one message: late, overtaken, lost where the way is cut
     Wire      a connection: in order, resent while the way is cut, broken when an end dies
 """
@@ -29,13 +29,13 @@ class Host:
         self.is_up = False
         self.is_paused = False
         self.inside: Callable[[Action], None] = _plainly
-        """How the process calls what comes from outside: with its loop running."""
+        """Function that runs an action from outside, with the loop of the process running."""
         self._schedule = schedule
         self._held: list[tuple[int, Action]] = []
 
     @property
     def now(self) -> int:
-        """The simulator's time."""
+        """Time of the simulator."""
         return self._schedule.now
 
     def after(self, delay_ms: int, action: Action) -> None:
@@ -44,7 +44,7 @@ class Host:
         self._schedule.after(delay_ms, lambda: self.run(life, action))
 
     def run(self, life: int, action: Action) -> None:
-        """Now, if that process still runs; when it goes on, if it is paused."""
+        """Run now if that process still runs, or when it resumes if it is paused."""
         if life != self.life or not self.is_up:
             return
         if self.is_paused:
@@ -53,22 +53,22 @@ class Host:
         self.inside(action)
 
     def begin(self) -> None:
-        """A process starts."""
+        """Begin a process."""
         self.life += 1
         self.is_up = True
 
     def end(self) -> None:
-        """It is no more."""
+        """End the process."""
         self.life += 1
         self.is_up = self.is_paused = False
         self._held.clear()
 
     def pause(self) -> None:
-        """SIGSTOP, or a long stop of the virtual machine."""
+        """Pause (SIGSTOP, or a long stop of the virtual machine)."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """All that came meanwhile is taken now, in order."""
+        """Resume: take all that arrived meanwhile, in order."""
         self.is_paused = False
         held, self._held = self._held, []
         for life, action in held:
@@ -76,7 +76,7 @@ class Host:
 
 
 class Network:
-    """Who reaches whom, and how late. Ways are one-way: (source, target), by host names."""
+    """Reachability and delay between hosts. Ways are one-way: (source, target), by host names."""
 
     def __init__(self, schedule: Schedule, dice: Dice, *, keepalive_ms: int = 1_500) -> None:
         """A connection whose way has been cut for ``keepalive_ms`` is broken."""
@@ -86,23 +86,23 @@ class Network:
         self.hosts: dict[str, Host] = {}
         self.cuts: set[tuple[str, str]] = set()
         self.is_steady = False
-        """Every message takes a millisecond: for scripts, which are not to depend on chance."""
+        """True if every message takes a millisecond: scripts must not depend on chance."""
         self.joins_writes = False
-        """What is written in a turn travels as one message; else a cut may come between two parts
-        of an answer.
+        """True if all writes of one turn travel as one message; otherwise a cut may divide a
+        response.
         """
         self.late_ms: dict[tuple[str, str], int] = {}
-        """How much later than others messages of a way arrive."""
+        """Additional delay of each way."""
         self._wires: list[Wire] = []
         self._calls: dict[object, tuple[Host, int, Host, Action]] = {}
 
     def host(self, name: str) -> Host:
-        """A new machine."""
+        """Add a machine."""
         made = self.hosts[name] = Host(self.schedule, name)
         return made
 
     def travel_ms(self, source: str, target: str) -> int | None:
-        """How long a message takes that is sent now; None: it is lost."""
+        """Return the travel time of a message sent now; None: lost."""
         if (source, target) in self.cuts:
             return None
         if self.is_steady:
@@ -111,7 +111,7 @@ class Network:
         return self.dice.between(0, longest_ms) + self.late_ms.get((source, target), 0)
 
     def zookeeper_link(self, source: str, target: str) -> int | None:
-        """As ``travel_ms``; a paused process neither sends nor takes anything."""
+        """Return ``travel_ms``, or None for a paused process, which neither sends nor receives."""
         for name in (source, target):
             host = self.hosts.get(name)
             if host is not None and host.is_paused:
@@ -119,16 +119,16 @@ class Network:
         return self.travel_ms(source, target)
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing goes that way. Connections that need it break when it lasts."""
+        """Cut one way. Connections that need it break if the cut lasts."""
         self.cuts.add((source, target))
         self.schedule.after(self.keepalive_ms, lambda: self._break_between(source, target))
 
     def heal(self, source: str, target: str) -> None:
-        """It goes again."""
+        """End the cut of one way."""
         self.cuts.discard((source, target))
 
     def heal_all(self) -> None:
-        """Everybody reaches everybody."""
+        """End all cuts."""
         self.cuts.clear()
         self.late_ms.clear()
 
@@ -141,8 +141,8 @@ class Network:
                 wire.break_off(wire.server)
 
     def post(self, source: Host, target: Host, action: Action, *, life: int | None = None) -> bool:
-        """One message to the process that runs on ``target`` when it arrives, or to that of one
-        ``life`` alone; whether it is on its way.
+        """Send one message to the process on ``target`` at its arrival, or only to that of one
+        ``life``. Return True if it is under way.
         """
         delay = self.travel_ms(source.name, target.name)
         if delay is None:
@@ -155,8 +155,8 @@ class Network:
     def post_again(
         self, source: Host, target: Host, action: Action, *, life: int, give_up: Action
     ) -> None:
-        """One message over a connection that others use as well: sent again while the way is cut,
-        until the connection is given up. It is for one process of ``target``.
+        """Send one message over a shared connection to one process of ``target``: it is sent again
+        while the way is cut, until the connection is given up.
         """
         since = self.schedule.now
 
@@ -172,28 +172,32 @@ class Network:
         attempt()
 
     def expect(self, client: Host, server: Host, fail: Action) -> object:
-        """An answer is awaited: ``fail`` when the server's process dies. Answers a ticket."""
+        """Register a pending response; ``fail`` is called if the server's process dies. Return a
+        ticket.
+        """
         ticket = object()
         self._calls[ticket] = client, client.life, server, fail
         return ticket
 
     def settle(self, ticket: object) -> None:
-        """The answer came, or is not awaited any more."""
+        """Withdraw the ticket: the response has come, or the caller has given up."""
         self._calls.pop(ticket, None)
 
     def open_wire(self, client: Host, server: Host) -> "Wire":
-        """A connection that both ends have accepted."""
+        """Return a connection that both ends have accepted."""
         wire = Wire(self, client, server)
         self._wires.append(wire)
         return wire
 
     def gone(self, wire: "Wire") -> None:
-        """Both ends know that it is broken."""
+        """Remove a connection that is broken at both ends."""
         if wire in self._wires:
             self._wires.remove(wire)
 
     def process_ended(self, host: Host, *, is_silent: bool) -> None:
-        """The kernel ends the connections of a process that died; ``is_silent``: it died too."""
+        """Close the connections of a process that died, as the kernel does; ``is_silent``: the
+        machine died too.
+        """
         for wire in tuple(self._wires):
             if host in (wire.client, wire.server):
                 if is_silent:
@@ -215,17 +219,17 @@ class Wire:
         self._lives = {client: client.life, server: server.life}
         self._broken = {client: False, server: False}
         self._waiting: dict[Host, deque[Action]] = {client: deque(), server: deque()}
-        """Towards each end, in order."""
+        """Actions under way to each end, in order."""
         self._is_moving = {client: False, server: False}
         self.on_broken: dict[Host, Action] = {client: _nothing, server: _nothing}
 
     @property
     def joins_writes(self) -> bool:
-        """Whether what one end writes in a turn travels as one message."""
+        """True if the writes of one end in a turn travel as one message."""
         return self._network.joins_writes
 
     def is_broken(self, end: Host) -> bool:
-        """As this end knows."""
+        """Return True if this end has noticed a break."""
         return self._broken[end]
 
     def other(self, end: Host) -> Host:
@@ -233,7 +237,7 @@ class Wire:
         return self.server if end is self.client else self.client
 
     def send(self, source: Host, action: Action) -> None:
-        """Have ``action`` run at the other end, behind all that was sent before."""
+        """Run ``action`` at the other end, after all that was sent before."""
         if self._broken[source]:
             return
         target = self.other(source)
@@ -259,8 +263,8 @@ class Wire:
         self._network.schedule.after(RESEND_MS if delay is None else delay, arrive)
 
     def break_off(self, by: Host) -> None:
-        """One end closes, or its process has died. The other hears of it behind what is on its way:
-        the first of that may arrive, and late.
+        """Close one end abruptly, or at its process's death. The other end notices after the
+        messages under way, of which the first may arrive, late.
         """
         if self._broken[by]:
             return
@@ -274,18 +278,18 @@ class Wire:
         self._network.schedule.after(late_ms, lambda: self.send_end(target))
 
     def finish(self, by: Host) -> None:
-        """One end closes in order: all that it has sent arrives before the end does."""
+        """Close one end in order: all that it has sent arrives before the end of the stream."""
         if not self._broken[by]:
             self._end(by)
             self.send_end(self.other(by))
 
     def send_end(self, target: Host) -> None:
-        """The end of the stream, behind what waits."""
+        """Send the end of the stream, after all that waits."""
         self._waiting[target].append(lambda: self._end(target))
         self._pump(target)
 
     def abandon(self, end: Host) -> None:
-        """That machine is gone without a word: the other end finds out by silence."""
+        """Drop one end without a message: the other end notices by silence."""
         other = self.other(end)
         self._broken[end] = True
         self._waiting[other].clear()
@@ -305,4 +309,4 @@ def _plainly(action: Action) -> None:
 
 
 def _nothing() -> None:
-    """Nobody cares."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of: options, topics, machines."""
+"""Parts of a simulated cluster: options, topics, machines."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ Seen = tuple[int, int, int, Role, TopicId]
 
 @dataclass(frozen=True)
 class Options:
-    """What a run can be told besides its seed."""
+    """Options of a run besides its seed."""
 
     length_ms: int = 2_500
     faults: tuple[str, ...] | None = None
@@ -39,19 +39,19 @@ class SimTopic:
     ledger: Ledger
     may_lose: bool = False
     is_moving: bool = False
-    """Replicas are being added or removed."""
+    """True while replicas are being added or removed."""
     is_gone: bool = False
-    """It was deleted."""
+    """True once the topic was deleted."""
     partition: int = 0
 
     @property
     def title(self) -> str:
-        """As lines name it."""
+        """Name in the lines of the trace."""
         return f"{self.name}-{self.partition}"
 
     @property
     def place(self) -> tuple[str, int]:
-        """By which brokers find it."""
+        """Topic name and partition: the key at brokers."""
         return self.name, self.partition
 
     @property
@@ -66,42 +66,42 @@ class Machine:
     number: int
     host: Host
     disks: list[MemDisk]
-    """One for each log directory."""
+    """Disks, one for each log directory."""
     directory_ids: list[str]
     rate_permille: int
     boots: int = 0
     memory: MemDisk = field(default_factory=MemDisk)
-    """Files that outlive a process, and not the machine."""
+    """Files that outlive a process, but not a boot of the machine."""
     process: BrokerProcess | None = None
     is_lossy: bool = False
-    """It lost what it had; the controller has not taken it out of the ISR yet."""
+    """True if it lost data and the controller has not taken it out of the ISR yet."""
     is_hurt: bool = False
-    """Its disk fails, or has failed the process that runs; or something there is damaged."""
+    """True if its disk fails or has failed under the running process, or has damaged data."""
     rotten: list[tuple[MemDisk, str]] = field(default_factory=list)
     """Files in which bits have flipped."""
     was_hurt: bool = False
-    """At any time."""
+    """True if ``is_hurt`` was ever true."""
     began_at: int = 0
     dead: list[BrokerProcess] = field(default_factory=list)
     restart_planned: bool = False
     seen: dict[tuple[str, int], Seen] = field(default_factory=dict)
-    """Of each partition, as last looked at."""
+    """State of each partition at the last check."""
     replaced: int = 0
-    """How many disks it has had beside the first ones."""
+    """Number of replaced disks."""
 
     @property
     def is_failing(self) -> bool:
-        """Whether calls on a disk fail now."""
+        """True if calls on a disk fail now."""
         return any(disk.is_failing for disk in self.disks)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether its process can open no file now."""
+        """True if its process can open no file now."""
         return any(disk.exhausted for disk in self.disks)
 
     @property
     def has_fenced(self) -> bool:
-        """Whether its process has a log directory out of service, or has started without it."""
+        """True if its process has taken a log directory out of service, or started without it."""
         if self.process is None:
             return False
         managers = self.process.broker.partitions.disks.log_managers
@@ -113,7 +113,7 @@ class Machine:
         self.memory = MemDisk()
 
     def replace_disk(self, at: int) -> None:
-        """With an empty one."""
+        """Replace a disk by an empty one."""
         self.replaced += 1
         self.disks[at] = MemDisk()
         self.directory_ids[at] = f"dir-{self.number}-{at}-{self.replaced}"
@@ -121,7 +121,7 @@ class Machine:
 
 @contextmanager
 def readable(disk: MemDisk) -> Iterator[None]:
-    """What looks at a disk from outside reads it whatever fails there meanwhile."""
+    """Let a check from outside read the disk, whatever fails there."""
     fails, exhausted = disk.reads_fail, disk.exhausted
     disk.reads_fail = disk.exhausted = False
     try:
@@ -132,7 +132,7 @@ def readable(disk: MemDisk) -> Iterator[None]:
 
 @dataclass
 class CoordinatorReplica:
-    """A coordinator's machine."""
+    """Machine of a coordinator."""
 
     number: int
     host: Host
@@ -142,7 +142,7 @@ class CoordinatorReplica:
 
 @dataclass
 class Replica:
-    """A controller's machine."""
+    """Machine of a controller."""
 
     number: int
     host: Host
@@ -152,15 +152,15 @@ class Replica:
 
 @dataclass
 class FatalWrite:
-    """Which of a controller's transactions is its last."""
+    """The transaction of a controller that is its last."""
 
     left: int
-    """The n-th of those that count."""
+    """Number of matching transactions until then."""
     deadline: int
     counts: Callable[[], bool] = lambda: True
 
     def is_this(self, now: int) -> bool:
-        """Whether it is the one that is committed now."""
+        """Return True if the transaction committed now is the one."""
         if now > self.deadline or not self.counts():
             return False
         self.left -= 1

@@ -1,4 +1,4 @@
-"""The processes: a broker and a controller as their ``__main__`` build and run them."""
+"""The processes: a broker and a controller as their ``__main__`` builds and runs them."""
 
 import asyncio
 import random
@@ -32,33 +32,33 @@ WALL_START_MS: Final = 1_700_000_000_000
 INTERNAL: Final = "INTERNAL"
 PORT: Final = 9092
 STORE_OPS_MAX: Final = 2
-"""One operation and the check of the epoch: every change of more takes several transactions, as
+"""One operation and the check of the epoch: every larger change takes several transactions, as
 changes of hundreds of partitions do.
 """
 
 
 class SimClock(Clock):
-    """A machine's clocks: the simulator's, at the rate of that machine's quartz."""
+    """Clocks of a machine: the simulator's time, at the rate of that machine's quartz."""
 
     def __init__(self, host: Host, rate_permille: int) -> None:
         self._host = host
         self._rate_permille = rate_permille
 
     def now_ms(self) -> InstantMs:
-        """Monotonic."""
+        """Return the monotonic time."""
         return InstantMs(self._host.now)
 
     def boot_ms(self) -> InstantMs:
-        """What leases are measured with."""
+        """Return the time that leases are measured with."""
         return InstantMs(self._host.now * self._rate_permille // 1_000)
 
     def wall_ms(self) -> WallMs:
-        """For timestamps."""
+        """Return the time for timestamps."""
         return WallMs(WALL_START_MS + self._host.now)
 
 
 def new_loop(host: Host, dice: Dice) -> SimLoop:
-    """One for each process."""
+    """Return the loop of one process."""
     loop = SimLoop(host)  # type: ignore[abstract]  # I/O is left out on purpose
     host.inside = loop.inside
     loop.thread_ms = lambda: dice.between(0, 4)
@@ -66,7 +66,7 @@ def new_loop(host: Host, dice: Dice) -> SimLoop:
 
 
 class Timing(NamedTuple):
-    """How long everything takes; the proportions are those of production."""
+    """Durations of a cluster, with the proportions of production."""
 
     session_ms: int = 1_500
     lease_ms: int = 600
@@ -80,17 +80,17 @@ class Timing(NamedTuple):
 
 
 PRODUCTION: Final = Timing(9_000, 3_000, 10_000, 500, 500, 1_000, 30_000, 15_000, 20_000)
-"""The defaults."""
+"""Timing with the defaults."""
 
 
 def addresses(host: str) -> dict[str, Any]:
-    """Where the broker on a host is found."""
+    """Return the addresses of the broker on a host, as configuration."""
     return {"listeners": (f"{INTERNAL}://{host}:{PORT}",), "node": host}
 
 
 @cache
 def broker_config(number: int, timing: Timing) -> BrokerConfig:
-    """Of one broker."""
+    """Return the configuration of one broker."""
     return BrokerConfig(
         broker_id=number,
         **addresses(f"b{number}"),
@@ -110,7 +110,7 @@ def broker_config(number: int, timing: Timing) -> BrokerConfig:
 
 @cache
 def controller_config(number: int, timing: Timing) -> ControllerConfig:
-    """Of one controller."""
+    """Return the configuration of one controller."""
     return ControllerConfig(
         controller_id=number,
         lease_ms=timing.lease_ms,
@@ -122,7 +122,7 @@ def controller_config(number: int, timing: Timing) -> ControllerConfig:
 
 
 class ControllerProcess:
-    """One replica of the controller, from start to end."""
+    """Process of one replica of the controller, from start to end."""
 
     def __init__(
         self, host: Host, zookeeper: SimZooKeeper, dice: Dice, number: int, timing: Timing
@@ -145,14 +145,14 @@ class ControllerProcess:
         await self.node.run(asyncio.Event())
 
     def kill(self, network: Network, *, is_silent: bool = False) -> None:
-        """kill -9; or, silently, with the machine."""
+        """Kill it (kill -9); silently, together with the machine."""
         self.session.kill()
         network.process_ended(self.host, is_silent=is_silent)
         self.host.end()
 
 
 class BrokerProcess:
-    """One broker's process, from start to end."""
+    """Process of one broker, from start to end."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class BrokerProcess:
         rate_permille: int,
         servers: Callable[[str], SimServer | None],
     ) -> None:
-        """``servers`` gives who listens on a host. Raises StampError, DiskError."""
+        """``servers`` returns the listener on a host. Raises StampError, DiskError."""
         self.host = host
         self._network = directory.network
         self._servers = servers
@@ -201,7 +201,7 @@ class BrokerProcess:
             connect_leader=self._connect,
             make_grpc_server=grpc_server_maker(f"{host.name}:2", self.services),
             make_workers=partial(SimWorkers, told_after_ms=lambda: dice.between(0, 4)),
-            make_threads=ThreadPoolExecutor,  # never used: the loop does a thread's work
+            make_threads=ThreadPoolExecutor,  # never used: the loop does the work of threads
             opener=lambda disk: lambda: disk,
             after_load=lambda: None,
         )
@@ -215,7 +215,7 @@ class BrokerProcess:
         self.keeper = self.service.keeper
 
     async def _run(self) -> None:
-        """As ``__main__`` does."""
+        """Run as ``__main__`` does."""
         try:
             await self.service.run(self.is_stopping)
         finally:
@@ -223,7 +223,7 @@ class BrokerProcess:
 
     @property
     def has_joined(self) -> bool:
-        """Whether it is registered, and has seen it in the feed."""
+        """True if it is registered, and its feed has the registration."""
         shown = self.broker.metadata.image.brokers.get(self.broker.facts.broker_id)
         return (
             shown is not None
@@ -251,7 +251,7 @@ class BrokerProcess:
         )
 
     def kill(self, network: Network, *, is_silent: bool = False) -> None:
-        """kill -9; or, silently, with the machine."""
+        """Kill it (kill -9); silently, together with the machine."""
         self.session.kill()
         network.process_ended(self.host, is_silent=is_silent)
         self.host.end()

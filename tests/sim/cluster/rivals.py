@@ -1,5 +1,5 @@
-"""Two processes of one broker id: a broker that is cut off is taken for dead, and replaced by one
-on another machine, with empty disks. The first one still runs, and may believe that it leads.
+"""Two processes of one broker id: a broker that is cut off is presumed dead, and replaced by one on
+another machine, with empty disks. The first still runs, and may act as leader.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sim.cluster.world import World
 
 CUT_MS: Final = (1_000, 2_500)
-"""Around and beyond the session time-out (1,500)."""
+"""Lengths of the cut: around and beyond the session time-out (1,500)."""
 WAITS_MS: Final = (20, 700, 1_600)
-"""Between the cut and the start of the other process: its session may not be over yet."""
+"""Times from the cut to the start of the other process: the session may not have ended yet."""
 GHOST_MS: Final = (300, 1_500, 3_000)
-"""How long the first process goes on."""
+"""Times for which the first process continues."""
 
 
 def replace_by_a_rival(world: "World") -> None:
@@ -44,13 +44,13 @@ def replace_by_a_rival(world: "World") -> None:
 
 
 def start_rival(world: "World", machine: "Machine") -> None:
-    """Start a process on a new host, with empty disks, in the machine's place. The process that the
-    machine had goes on for a while, as a ghost.
+    """Start a process on a new host, with empty disks, in the machine's place. Its former process
+    continues for a while, as a ghost.
     """
     assert machine.process is not None
     session_id = machine.process.session.session_id
     if session_id and world.zookeeper.has_quorum and world.dice.chance(0.5):
-        world.zookeeper.expire(session_id)  # an operator may remove it: the lease goes on
+        world.zookeeper.expire(session_id)  # an operator may remove it: the lease continues
     ghost = copy(machine)
     ghost.seen, ghost.dead, ghost.rotten = dict(machine.seen), [], []
     world.ghosts.append(ghost)
@@ -69,4 +69,4 @@ def start_rival(world: "World", machine: "Machine") -> None:
 RIVAL_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "rival": (replace_by_a_rival, 2),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""

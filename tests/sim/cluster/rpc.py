@@ -1,4 +1,4 @@
-"""gRPC between simulated hosts: the services' own clients, and whose methods they reach.
+"""gRPC between simulated hosts: the services' own clients, and the servicers that they reach.
 
 Controllers are called through ``SimControllerClient``, whose methods are their handlers by name;
 brokers and coordinators through channels of ``SimChannelPool``, whose methods are those of the
@@ -24,7 +24,7 @@ V2: Final = 2
 
 
 class Serves(Protocol):
-    """A controller's process."""
+    """Process of a controller."""
 
     host: Host
     node: ControllerNode
@@ -32,7 +32,7 @@ class Serves(Protocol):
 
 
 class Hosts(Protocol):
-    """A process with gRPC services."""
+    """Process with gRPC services."""
 
     loop: SimLoop
 
@@ -42,18 +42,18 @@ class Hosts(Protocol):
 
 
 class Directory(Protocol):
-    """Who is behind an endpoint now."""
+    """Lookup of the process behind an endpoint."""
 
     network: Network
 
     def controller_at(self, endpoint: str) -> Host:
-        """The machine."""
+        """Return the machine."""
 
     def serving_on(self, host: Host) -> Serves | None:
-        """A controller's process, if one runs."""
+        """Return the controller's process, if one runs."""
 
     def hosting_on(self, host: Host) -> Hosts | None:
-        """A broker's or a coordinator's process, if one runs."""
+        """Return the broker's or the coordinator's process, if one runs."""
 
 
 class SimControllerClient(ControllerClient):
@@ -71,12 +71,12 @@ class SimControllerClient(ControllerClient):
         self._host = host
 
     def stub(self, endpoint: str) -> "SimStub":
-        """No channel is needed."""
+        """Return a stub without a channel."""
         return SimStub(self._directory, self._host, endpoint)
 
 
 class SimStub:
-    """The generated stub's methods."""
+    """Methods of the generated stub."""
 
     def __init__(self, directory: Directory, client: Host, endpoint: str) -> None:
         self._directory = directory
@@ -99,24 +99,24 @@ class SimStub:
         return Method(self._directory.network, self._client, self._server, name, find)
 
     def WatchMetadata(self) -> StreamCall:  # noqa: N802 - gRPC's own name
-        """The feed."""
+        """Open the feed."""
         return StreamCall(self._method("WatchMetadata"))
 
 
 class SimGrpcServer:
-    """A process's gRPC server: the methods that its ``register`` puts on it, while it serves."""
+    """gRPC server of a process: it has the methods that ``register`` adds, while it serves."""
 
     def __init__(self, address: str, services: dict[str, Any]) -> None:
-        """``services`` are those that others reach."""
+        """``services`` is the table through which callers reach them."""
         self.address = address
         self._reached = services
         self._registered: dict[str, Any] = {}
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
-        """What older servers look methods up by."""
+        """Do nothing: only older servers look up methods here."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Called by the generated code, with the methods of a servicer."""
+        """Take the methods of a servicer from the generated code."""
         methods = {
             name: one.stream_stream or one.unary_stream or one.stream_unary or one.unary_unary
             for name, one in handlers.items()
@@ -124,7 +124,7 @@ class SimGrpcServer:
         self._registered[service] = SimpleNamespace(**methods)
 
     async def set_serving(self, *, serving: bool) -> None:
-        """Nobody asks the health service."""
+        """Do nothing: the health service has no caller here."""
 
     async def __aenter__(self) -> "SimGrpcServer":
         """Serve."""
@@ -136,7 +136,7 @@ class SimGrpcServer:
 
 
 def grpc_server_maker(address: str, services: dict[str, Any]) -> Callable[..., SimGrpcServer]:
-    """What a process makes its server with, which is then reached at ``address``."""
+    """Return the function with which a process makes its server, reached at ``address``."""
 
     def make(_listen: str, _names: Sequence[str], register: Callable[[Any], None]) -> SimGrpcServer:
         server = SimGrpcServer(address, services)
@@ -155,12 +155,12 @@ class SimChannelPool(ChannelPool):
         self._host = host
 
     async def channel(self, endpoint: str) -> Any:
-        """One is as good as another."""
+        """Return a new channel: channels have no state."""
         return SimChannel(self._directory, self._host, endpoint)
 
 
 class SimChannel:
-    """What generated stubs ask of a channel."""
+    """The methods of a channel that generated stubs use."""
 
     def __init__(self, directory: Directory, client: Host, endpoint: str) -> None:
         self._directory = directory
@@ -168,7 +168,7 @@ class SimChannel:
         self._server = directory.network.hosts[endpoint.partition(":")[0]]
 
     def unary_unary(self, path: str, **_: object) -> Callable[..., Awaitable[Any]]:
-        """A method of one request and one answer."""
+        """Return a method with one request and one response."""
 
         async def call(request: Any, timeout: float, metadata: object = None) -> Any:
             del metadata
@@ -178,7 +178,7 @@ class SimChannel:
         return call
 
     def stream_stream(self, path: str, **_: object) -> Callable[[], StreamCall]:
-        """A method of streams."""
+        """Return a method with streams."""
         return lambda: StreamCall(self._method(path))
 
     def _method(self, path: str, *, may_repeat: bool = True) -> Method:
@@ -195,8 +195,10 @@ class SimChannel:
 
 
 def _may_repeat(method: str, request: Any) -> bool:
-    """Before transactions v2 a request that comes again may be taken for one of the next
-    transaction: what follows is said in docs/transactions.md, and nothing to be found here.
+    """Return False for requests that must not be delivered twice.
+
+    Before transactions v2 a repeated request may count for the next transaction.
+    docs/transactions.md describes the effects; the simulator need not find them.
     """
     if method in ("AddPartitions", "EndTransaction"):
         return bool(request.transactions_v2)

@@ -1,4 +1,4 @@
-"""Run a seed of the cluster's simulator, and say what broke."""
+"""Run a seed of the cluster's simulator, and report the invariant that broke."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -22,7 +22,7 @@ TXN_SEEDS_THAT_FAILED: Final = Path(__file__).with_name("txn_seeds.txt")
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
-    """One reproducible run. Whatever is raised inside is a finding."""
+    """Run one seed, reproducibly. Any exception inside is a finding."""
     options = options or Options()
     world = World(seed, options)
     try:
@@ -33,12 +33,12 @@ def run_seed(seed: int, options: Options | None = None) -> Outcome:
 
 
 def run_txn_seed(seed: int, options: TxnOptions | None = None) -> Outcome:
-    """The same, of a cluster with transactions."""
+    """Run one seed of a cluster with transactions."""
     return run_txn_world(seed, options)[0]
 
 
 def run_txn_world(seed: int, options: TxnOptions | None = None) -> tuple[Outcome, TxnWorld]:
-    """With the world as it is at the end."""
+    """Run one seed, and return the world as it is at the end."""
     options = options or TxnOptions()
     world = TxnWorld(seed, options)
     bugs: list[BaseException] = []
@@ -63,13 +63,13 @@ def _raise_first(bugs: list[BaseException]) -> None:
 
 
 _UNGUARDED: Final[Change] = (Connection, "_guarded", lambda _, work: work)
-"""A handler that fails costs a broker one connection: here it is a finding."""
+"""In production a failed handler costs a broker one connection; here it is a finding."""
 _run: Callable[..., Awaitable[None]] = ShardRuntime.run
 
 
 def _strictly(bugs: list[BaseException]) -> list[Change]:
-    """A shard that fails by an assert is dropped and loaded again: here that is a finding. And ids
-    of members come from a count.
+    """Return changes for strictness: a shard that fails by an assert, which in production is
+    dropped and loaded again, is a finding. Ids of members come from a counter.
     """
     numbers = count(1)
 

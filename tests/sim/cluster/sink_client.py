@@ -1,4 +1,4 @@
-"""The project's own client of sinks and handles over the simulated network; and a task's writer."""
+"""The library's client of sinks and handles over the simulated network, and a task's writer."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,20 +31,20 @@ CONFIG: Final = ClientConfig(
     client_id="sim", request_timeout_ms=600, retry_backoff_ms=20, retry_backoff_max_ms=200
 )
 PATIENCE_MS: Final = 1_500
-"""Of one call, with all its tries."""
+"""Time-out of one call, with all its attempts."""
 
 
 class EvenJitter:
-    """In place of ``random``, where the client spreads its tries."""
+    """Replacement for ``random`` where the client spreads its attempts."""
 
     @staticmethod
     def random() -> float:
-        """In the midst."""
+        """Return the mean."""
         return 0.5
 
 
 class SimCalls(CoordinatorCalls):
-    """Calls of any broker that can be reached."""
+    """Calls to a random reachable broker."""
 
     def __init__(self, world: "TxnWorld", client: TransactionClient) -> None:
         super().__init__(client._session, client.config, client.clock)
@@ -65,7 +65,7 @@ class SimCalls(CoordinatorCalls):
 
 
 def sink_batches(world: "TxnWorld") -> SinkBatches:
-    """Not started: it has no connections of its own."""
+    """Return a client that is not started: it has no connections of its own."""
     clock = SimClock(world.client, 1_000)
     sink = SinkBatches("b1:1", CONFIG, clock=clock, default_api_timeout_ms=PATIENCE_MS)
     sink.calls = SimCalls(world, sink)
@@ -73,11 +73,11 @@ def sink_batches(world: "TxnWorld") -> SinkBatches:
 
 
 class TaskFailedError(Exception):
-    """What the task wrote must not count."""
+    """A task failed: its records must not count."""
 
 
 class TaskWriter:
-    """Writes under a receipt, over Kafka's wire, as a BatchWriter does."""
+    """Writer under a receipt, over Kafka's wire, as a BatchWriter is."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class TaskWriter:
         *,
         impatience: float,
     ) -> None:
-        """``impatience``: how likely a batch is given up that was not acknowledged in time."""
+        """``impatience``: probability of giving up a batch that was not acknowledged in time."""
         self.receipt = receipt
         self.txn = txn
         self._world = world
@@ -97,7 +97,7 @@ class TaskWriter:
         self._sequences: dict[str, int] = {}
 
     async def send(self, topic: "SimTopic", values: list[bytes]) -> None:
-        """One batch, acknowledged. Raises TaskFailedError."""
+        """Send one batch until it is acknowledged. Raises TaskFailedError."""
         for value in values:
             self._world.history.writes(self.txn, topic.name, value)
             topic.ledger.sends(value, once=True)
@@ -141,7 +141,7 @@ class TaskWriter:
         )
 
     def _judge(self, topic: "SimTopic", code: ErrorCode) -> None:
-        """Whether to try again. Raises TaskFailedError."""
+        """Return after an error that a retry can cure. Raises TaskFailedError."""
         self._world.note("task", f"hears {code.name} in {self.txn.name}", topic)
         if code in FENCED or code in ABORTABLE:
             raise TaskFailedError(code.name)

@@ -1,15 +1,9 @@
-"""SinkHistory: what the batches of streaming queries may look like from outside.
+"""SinkHistory: rules for batches of streaming queries, as seen from outside.
 
-It hears what drivers ask and are told, and, once all is healed, what is there; each method raises
-BrokenError for what may not be. What a hand-out wrote is a transaction of the TxnHistory beside it,
-so that no reader is given what was aborted. test_sink_history.py gives each rule a history that it
-must reject.
-
-    query    counted from 1, in the order in which they take the sink over: each begins only after
-             a commit of the one before was told
-    batch    of a query, counted from 0; each begins only after the commit of the one before was
-             told, to somebody
-    ask      a commit that was asked for, known by its note, which is unlike any other
+It records the requests of drivers and their responses, and, once all is healed, the readable
+records; each method raises BrokenError for a violation. The records of a hand-out form a
+transaction of the TxnHistory, so that no reader is given aborted records. test_sink_history.py
+gives each rule a history that it must reject.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,24 +17,24 @@ from sim.cluster.txn_history import Fate, Row, Txn, TxnHistory
 
 
 class Batch(NamedTuple):
-    """One of a query's."""
+    """One batch of a query."""
 
     query: int
     number: int
 
 
 class Asking(NamedTuple):
-    """What was known when a hand-out was asked for."""
+    """Knowledge at the time of a request for a hand-out."""
 
     batch: Batch
     committed: int
-    """The newest batch of its query whose commit was told; -1: none."""
+    """Newest batch of its query with an acknowledged commit; -1: none."""
     newest_query: int
-    """That is known to have the sink."""
+    """Newest query known to have the sink."""
 
 
 class Ask(NamedTuple):
-    """A commit that was asked for."""
+    """A requested commit."""
 
     note: str
     winners: frozenset[str]
@@ -49,28 +43,28 @@ class Ask(NamedTuple):
 
 @dataclass
 class SinkHistory:
-    """Of one sink in one run."""
+    """History of one sink in one run."""
 
     txns: TxnHistory
     batch_of: dict[str, Batch] = field(default_factory=dict)
-    """By the names of hand-outs' transactions."""
+    """Batch of each hand-out, by the name of its transaction."""
     asked: dict[Batch, list[Ask]] = field(default_factory=dict)
     won: dict[Batch, Ask] = field(default_factory=dict)
-    """By batches whose commit was told: which it was."""
+    """Acknowledged commit of each batch."""
     first: set[Batch] = field(default_factory=set)
-    """Whose commit was told to be the first."""
+    """Batches whose acknowledged commit was reported as the first one."""
     committed: dict[int, int] = field(default_factory=dict)
-    """The newest batch whose commit was told, by query."""
+    """Newest batch with an acknowledged commit, by query."""
     newest_query: int = 0
 
     # -- tasks
 
     def asks_in(self, batch: Batch) -> Asking:
-        """A task is about to ask for a hand-out."""
+        """Record that a task is about to request a hand-out."""
         return Asking(batch, self.committed.get(batch.query, -1), self.newest_query)
 
     def lets_in(self, asking: Asking, name: str) -> Txn:
-        """It got one: the transaction of what it writes."""
+        """Record the hand-out; return the transaction of its records."""
         batch = asking.batch
         require(
             batch.number > asking.committed,
@@ -89,7 +83,7 @@ class SinkHistory:
     # -- drivers
 
     def asks(self, batch: Batch, note: str, winners: Collection[Txn]) -> None:
-        """A driver is about to ask for a commit, perhaps again."""
+        """Record that a driver is about to request a commit, possibly again."""
         ask = Ask(note, frozenset(txn.name for txn in winners))
         known = self.asked.setdefault(batch, [])
         if ask not in known:
@@ -99,7 +93,7 @@ class SinkHistory:
                 self.txns.asks(txn)
 
     def tells(self, batch: Batch, note: str, outcome: BatchOutcome) -> None:
-        """It hears of the commit that it asked for with ``note``."""
+        """Record the response to the commit requested with ``note``."""
         require(outcome.committed, "a commit ends in one", f"{batch}: {outcome}")
         won = self.done(batch, outcome.note)
         mine = self._ask(batch, note)
@@ -114,7 +108,7 @@ class SinkHistory:
         )
 
     def done(self, batch: Batch, note: str) -> Ask:
-        """Somebody hears that the batch is committed, with this note. What lost is known then."""
+        """Record that the batch is committed with this note; the losing requests are then known."""
         found = self._ask(batch, note)
         won = self.won.setdefault(batch, found)
         require(won == found, "a batch has one commit", f"{batch}: {found}, but {won} before")
@@ -127,7 +121,7 @@ class SinkHistory:
         return won
 
     def describes(self, asking: Asking, query: int, number: int) -> None:
-        """Somebody who asked is told whose the sink is, and the last batch of it; -1: none."""
+        """Check a description of the sink: its query and the last batch; -1: none."""
         require(
             query >= asking.newest_query,
             "a sink is described as it is",
@@ -152,7 +146,7 @@ class SinkHistory:
     # -- at the end
 
     def ends(self, rows: Mapping[str, Sequence[Row]]) -> None:
-        """All is healed, and this is what can be read, by topic."""
+        """Check all readable records, by topic, after everything has healed."""
         visible: dict[Batch, set[str]] = {}
         for topic, of_topic in rows.items():
             found = [self.txns.txn_of[value].name for _, value in of_topic]
@@ -175,5 +169,5 @@ class SinkHistory:
             )
 
     def _writers(self, ask: Ask) -> set[str]:
-        """Of the winners, those that wrote anything."""
+        """Return the winners that wrote anything."""
         return {name for name in ask.winners if self.txns.txns[name].written}

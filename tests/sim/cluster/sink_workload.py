@@ -1,10 +1,8 @@
-"""What streaming queries do with a sink: drivers that cut their input into batches, tasks that
-write them.
+"""Use of a sink by streaming queries: drivers divide their input into batches, tasks write them.
 
-Two drivers may work for one query from one checkpoint, as when the first is taken for dead and is
-not. A batch that fails, or whose driver dies before it has noted its commit, is written again by
-other writers. Now and then a new query takes the sink over, or a driver begins from an old
-checkpoint.
+Two drivers may work for one query from one checkpoint, as when the first is wrongly presumed dead.
+A batch that fails, or whose driver dies before it has noted the commit, is written again by other
+writers. Sometimes a new query takes the sink over, or a driver begins from an old checkpoint.
 """
 
 import asyncio
@@ -30,26 +28,26 @@ if TYPE_CHECKING:
 
 SINK: Final = "sink"
 OLD_CHECKPOINT: Final = 2
-"""Batches that it is behind."""
+"""Number of batches by which an old checkpoint is behind."""
 HURRIED: Final = 0.3
-"""How likely a task gives up what is not acknowledged in time."""
+"""Probability that a task gives up a batch that is not acknowledged in time."""
 
 
 @dataclass
 class Query:
-    """With its checkpoint, which every driver of it has."""
+    """A query with its checkpoint, which all its drivers share."""
 
     number: int
     following: int = 0
-    """The next batch, as far as any driver has noted a commit."""
+    """The batch after the last commit that a driver has noted."""
 
     def batch_id(self, number: int) -> BatchId:
-        """As the sink knows it."""
+        """Return the id of a batch at the sink."""
         return BatchId(SINK, f"q{self.number}", number)
 
 
 class SinkLife:
-    """The sink's side of a run: one history, the queries there have been."""
+    """The sink's side of a run: its history, and its queries so far."""
 
     def __init__(self, world: "TxnWorld") -> None:
         self.history = SinkHistory(world.history)
@@ -58,16 +56,16 @@ class SinkLife:
 
     @property
     def newest(self) -> Query:
-        """The query that began last."""
+        """Return the query that began last."""
         return self.queries[-1]
 
     def begin_next(self) -> None:
-        """A new query, with a checkpoint of its own."""
+        """Begin a new query, with a checkpoint of its own."""
         self.queries.append(Query(self.newest.number + 1))
 
 
 class Driver:
-    """Works for one query at a time, batch after batch."""
+    """Driver that works for one query at a time, batch after batch."""
 
     def __init__(self, world: "TxnWorld", life: SinkLife, name: str) -> None:
         self.name = name
@@ -78,13 +76,13 @@ class Driver:
         self._number = 0
         self._tried = 0
         self._is_told = False
-        """The last commit's outcome."""
+        """True once the outcome of the last commit was received."""
         self._zombies: asyncio.TaskGroup | None = None
         self._pace_ms = world.dice.pick((10, 30))
         self._topics = world.inputs
 
     async def run(self) -> None:
-        """Until it is over, and once more: after healing, a batch can be committed."""
+        """Run until the workload ends, and once more: after healing, a batch can be committed."""
         try:
             async with asyncio.TaskGroup() as self._zombies:
                 while not self._world.is_draining:
@@ -96,7 +94,7 @@ class Driver:
             raise found.exceptions[0] from None
 
     async def _attempt(self) -> None:
-        """One attempt at one batch; what comes next is noted."""
+        """Make one attempt at one batch, and note the next one."""
         await asyncio.sleep(self._world.dice.between(1, 2 * self._pace_ms) / 1_000)
         self._tried += 1
         batch = Batch(self._query.number, self._number)
@@ -119,7 +117,7 @@ class Driver:
             self._note(f"gives {batch.query}.{batch.number} up: {problem}")
 
     def _go_on(self, batch: Batch) -> None:
-        """The batch's commit was told."""
+        """Continue after the batch's commit was acknowledged."""
         self._is_told = True
         query, dice = self._query, self._world.dice
         query.following = max(query.following, batch.number + 1)
@@ -137,7 +135,7 @@ class Driver:
         self._note(f"begins with query {query.number}")
 
     async def _find_checkpoint(self, batch: Batch) -> None:
-        """As the sink has it."""
+        """Take the checkpoint from the sink."""
         asking = self._life.history.asks_in(batch)
         found = await self._describe()
         if found is None:
@@ -150,7 +148,7 @@ class Driver:
             self._begin_at(self._life.newest)
 
     async def _describe(self) -> tuple[int, int] | None:
-        """Query and its last batch; None: there was no answer."""
+        """Return the query and its last batch; None without a response."""
         try:
             found = await self._sink.describe(SINK)
         except ClientError:
@@ -160,7 +158,7 @@ class Driver:
     # -- tasks
 
     async def _write(self, batch: Batch) -> list[TaskWriter]:
-        """By one or two tasks, or by none. Raises ClientError, TaskFailedError."""
+        """Write by one task, by two or by none. Raises ClientError, TaskFailedError."""
         dice = self._world.dice
         if dice.chance(0.08):
             return []
@@ -178,7 +176,7 @@ class Driver:
         return [one for one in found if isinstance(one, TaskWriter)]
 
     def _abandon(self, batch: Batch, name: str) -> None:
-        """A second attempt at a task, whose report nobody waits for: speculation, or a zombie."""
+        """Start a second attempt at a task, never awaited: speculation, or a zombie."""
         assert self._zombies is not None, "run() is under way"
         pause_ms = self._world.dice.pick((0, 5, 30, *ZOMBIE_MS))
         self._zombies.create_task(self._stray(batch, name, pause_ms))
@@ -193,9 +191,7 @@ class Driver:
     async def _task(
         self, batch: Batch, name: str, pause_ms: int = 0
     ) -> TaskWriter | ClientError | TaskFailedError:
-        """One attempt: enlist, write, stand still in between for so long, write. Tells why it
-        failed.
-        """
+        """Make one attempt: enlist, write, pause, write. Return the error if it failed."""
         try:
             writer = await self._enlist(batch, name)
             await self._write_values(writer)
@@ -228,7 +224,7 @@ class Driver:
     # -- commits
 
     async def _commit(self, batch: Batch, writers: list[TaskWriter]) -> None:
-        """Raises ClientError, TaskFailedError; TimeoutError: the driver died meanwhile."""
+        """Commit. Raises ClientError, TaskFailedError; TimeoutError: the driver died meanwhile."""
         dice = self._world.dice
         if dice.chance(0.05):
             raise TaskFailedError("the driver dies")

@@ -1,4 +1,4 @@
-"""The ledger of a partition that holds a coordinator's state."""
+"""Ledger of a partition that holds a coordinator's state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,23 +7,25 @@ from sim.cluster.ledger import Ledger, Stored
 
 
 class StateLedger(Ledger):
-    """Its records are nobody's values, and compaction takes away what later ones replace, on each
-    replica when its cleaner comes to it: from then on replicas need not be the same.
+    """Ledger of records without values of clients.
+
+    Compaction removes superseded records on each replica at its own time: from then on the replicas
+    need not be equal.
     """
 
     may_be_compacted: Callable[[], bool] = staticmethod(lambda: False)
 
     def commits(self, broker: int, high_watermark: int, batches: Any) -> None:
-        """Without values."""
+        """Record batches without values."""
         super().commits(broker, high_watermark, [_bare(one) for one in batches])
 
     def agrees(self, broker: int, batches: Sequence[Stored], *, log_start: int = 0) -> None:
-        """Unless compaction may have taken something away."""
+        """Compare, unless compaction may have removed records."""
         if not self.may_be_compacted():
             super().agrees(broker, [_bare(one) for one in batches], log_start=log_start)
 
     def ends(self, logs: Mapping[int, Any]) -> None:
-        """Whatever compaction has left."""
+        """Accept all that compaction has left."""
         if not self.may_be_compacted():
             super().ends({key: [_bare(one) for one in log] for key, log in logs.items()})
 

@@ -1,8 +1,8 @@
-"""StateLog: what one partition of __transaction_state tells, read as anybody may read it.
+"""StateLog: the content of one partition of __transaction_state, read without the coordinator.
 
-It hears of every batch as it is committed, in the order of the log, and raises BrokenError for a
-log that no sequence of owners may have written. test_txn_history.py tells each rule a log that it
-must reject.
+It takes every batch as it is committed, in the order of the log, and raises BrokenError for a log
+that no sequence of owners can have written. test_txn_history.py gives each rule a log that it must
+reject.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from sim.checkers import require
 
 
 class Ending(NamedTuple):
-    """One producer's transaction, decided."""
+    """Decided end of one producer's transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -39,7 +39,7 @@ class Ending(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """What the coordinator holds of a hand-out, in the words of a TransactionRecord."""
+    """A hand-out, with the fields of a TransactionRecord."""
 
     state: TransactionState
     producer_epoch: int
@@ -48,23 +48,23 @@ class Writing(NamedTuple):
 
 @dataclass
 class StateLog:
-    """One partition."""
+    """Log of one partition."""
 
     name: str
     owner_epoch: int = 0
     latest: dict[str, TransactionRecord] = field(default_factory=dict)
-    """In force, by transactional id."""
+    """Latest state by transactional id."""
     prepared: set[Ending] = field(default_factory=set)
     of_producer: dict[int, TransactionRecord] = field(default_factory=dict)
-    """In force, by producer id."""
+    """Latest state by producer id."""
     handles: dict[str, HandleRecord] = field(default_factory=dict)
-    """In force, by transactional id."""
+    """Latest state by transactional id."""
     slots: dict[str, dict[int, WriterRecord]] = field(default_factory=dict)
-    """In force, by transactional id and place."""
+    """Latest state by transactional id and slot."""
     slot_of_producer: dict[int, WriterRecord] = field(default_factory=dict)
 
     def knows(self, producer_id: int) -> TransactionRecord | Writing | None:
-        """What is in force of a producer: of Kafka's API, or of a hand-out."""
+        """Return the state of a producer: of Kafka's API, or of a hand-out."""
         record = self.of_producer.get(producer_id)
         if record is not None:
             return record
@@ -72,12 +72,12 @@ class StateLog:
         handle = self.handles.get(slot.transactional_id) if slot is not None else None
         if slot is None or handle is None or slot.number != handle.number:
             return None
-        # From the decision on, the epoch in force is that of the markers.
+        # From the decision on, the valid epoch is that of the markers.
         epoch = slot.producer_epoch + (handle.state in PREPARED)
         return Writing(handle.state, epoch, slot.partitions)
 
     def takes_over(self, owner: OwnerRecord) -> None:
-        """A change of owner is committed."""
+        """Record a committed change of owner."""
         require(
             owner.owner_epoch >= self.owner_epoch,
             "owner epochs never fall",
@@ -86,7 +86,7 @@ class StateLog:
         self.owner_epoch = owner.owner_epoch
 
     def takes(self, record: TxnRecord) -> None:
-        """A record is committed."""
+        """Record a committed record."""
         match record:
             case TransactionRecord():
                 self._takes_single(record)
@@ -114,7 +114,7 @@ class StateLog:
             self.prepared.add(Ending(record.producer_id, record.producer_epoch, commits))
 
     def _takes_handle(self, record: HandleRecord) -> None:
-        """Of a transaction with several writers, all of which it decides for."""
+        """Record a transaction with several writers: it decides for all of them."""
         before = self.handles.get(record.transactional_id)
         detail = f"{self.name}: {record} after {before}"
         require(
@@ -136,7 +136,7 @@ class StateLog:
                     self.prepared.add(ending)
 
     def _takes_writer(self, record: WriterRecord) -> None:
-        """A hand-out of a slot, or what was added to it."""
+        """Record a hand-out of a slot, or partitions added to it."""
         of_id = self.slots.setdefault(record.transactional_id, {})
         before = of_id.get(record.slot)
         detail = f"{self.name}: {record} after {before}"
@@ -150,14 +150,14 @@ class StateLog:
     def remembers_multi_writer(
         self, owner: str, held: Mapping[str, tuple[HandleRecord | None, dict[int, WriterRecord]]]
     ) -> None:
-        """The same of transactions with several writers."""
+        """Compare an owner's transactions with several writers."""
         told = {key: (one, self.slots.get(key, {})) for key, one in self.handles.items()}
         require(
             held == told, "owners hold what the log says", f"{self.name}: {owner} {held} {told}"
         )
 
     def remembers(self, owner: str, held: dict[str, TransactionRecord]) -> None:
-        """An owner that has nothing on its way: what it holds is what the log says."""
+        """Compare the state of an owner without pending writes with the log."""
         differing = {
             key: (held.get(key), self.latest.get(key))
             for key in held.keys() | self.latest.keys()
@@ -167,7 +167,7 @@ class StateLog:
 
 
 def _check_sink(before: HandleRecord, record: HandleRecord) -> None:
-    """A sink's batches rise, and no query comes back."""
+    """Check that a sink's batches rise and that no query returns."""
     was, now = before.sink, record.sink
     detail = f"{record} after {before}"
     require(was is None or now is not None, "a sink stays one", detail)
@@ -183,16 +183,14 @@ def _check_sink(before: HandleRecord, record: HandleRecord) -> None:
 
 @dataclass
 class Markers:
-    """Of all partitions: how transactions ended."""
+    """Ends of transactions, over all partitions."""
 
     outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
     open_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By partition and producer id: the epoch of records without a marker, as committed."""
+    """By partition and producer id: epoch of committed records without a marker."""
 
     def written(self, ending: Ending, decided: set[Ending]) -> None:
-        """A partition's leader has appended a marker; ``decided``: what is committed of Prepare
-        records.
-        """
+        """Record a marker that a leader has appended; ``decided``: committed Prepare records."""
         require(
             ending in decided,
             "nothing is marked before it is decided",
@@ -206,8 +204,8 @@ class Markers:
         epoch: int,
         known: Writing | TransactionRecord | None,
     ) -> None:
-        """Transactional records are committed; ``known``: what the coordinator holds of their
-        producer, as committed.
+        """Record committed transactional records; ``known``: the coordinator's committed state of
+        their producer.
         """
         require(
             known is not None
@@ -220,7 +218,7 @@ class Markers:
         self.open_epochs[str(at), producer_id] = epoch
 
     def committed(self, partition: str, ending: Ending) -> None:
-        """A marker of a producer whose epoch rises with every transaction is committed."""
+        """Record a committed marker of a producer whose epoch rises with every transaction."""
         epoch = self.open_epochs.pop((partition, ending.producer_id), -1)
         require(
             ending.producer_epoch > epoch,

@@ -1,5 +1,5 @@
-"""Short lives of a cluster, all different, each one that can be had again; those that once failed;
-and bugs made on purpose, which must be found.
+"""Short runs of a cluster, all different and reproducible; the seeds that once failed; deliberate
+bugs, which must be found.
 """
 
 import logging

@@ -1,4 +1,6 @@
-"""Each rule for durable handles rejects a history made by hand, and takes its neighbour."""
+"""Each rule for durable handles rejects a history made by hand, and accepts a similar one that
+keeps the rule.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +15,9 @@ BOTH = frozenset({"one", "two"})
 
 
 def history() -> HandleHistory:
-    """Of handle x, writers one and two were committed, and lost was not; y ended unheard."""
+    """Return a history: of handle x, writers one and two were committed, and lost was not; the
+    outcome of y is unknown.
+    """
     made = HandleHistory(TxnHistory())
     written = (("x", "one", b"a"), ("x", "two", b"b"), ("x", "lost", b"c"), ("y", "three", b"d"))
     for handle, name, value in written:

@@ -1,4 +1,6 @@
-"""Each rule for who has a partition rejects a history made by hand, and takes its neighbour."""
+"""Each rule for ownership of a partition rejects a history made by hand, and accepts a similar one
+that keeps the rule.
+"""
 
 from collections.abc import Callable
 

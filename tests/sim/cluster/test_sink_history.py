@@ -1,4 +1,6 @@
-"""Each rule for a sink's batches rejects a history made by hand, and takes its neighbour."""
+"""Each rule for a sink's batches rejects a history made by hand, and accepts a similar one that
+keeps the rule.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +25,7 @@ ROWS: Mapping[str, Sequence[Row]] = {
 
 
 def outcome(note: str, *, first: bool = False, same: bool = True) -> BatchOutcome:
-    """Of a batch that is committed."""
+    """Return the outcome of a committed batch."""
     return BatchOutcome(committed=True, first=first, note=note, same_writers=same)
 
 

@@ -1,6 +1,6 @@
-"""Short lives of a cluster with transactions and groups of either protocol, with the batches of
+"""Short runs of a cluster with transactions and groups of either protocol, with the batches of
 streaming queries, or with durable handles; the naive loop, which must be seen to duplicate; and
-bugs made on purpose, which must be found.
+deliberate bugs, which must be found.
 """
 
 import logging

@@ -1,4 +1,6 @@
-"""Each rule for transactions rejects a history made by hand, and takes its neighbour."""
+"""Each rule for transactions rejects a history made by hand, and accepts a similar one that keeps
+the rule.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +60,7 @@ def copies(made: TxnHistory, name: str, value: bytes, first: int, end: int) -> T
 
 
 def without(*values: bytes) -> Committed:
-    """What is there at the end, but for some values."""
+    """Return all readable records at the end, except for some values."""
     rows = {
         topic: [row for row in of_topic if row[1] not in values] for topic, of_topic in ALL.items()
     }
@@ -66,7 +68,7 @@ def without(*values: bytes) -> Committed:
 
 
 def beside(topic: str, *rows: tuple[int, bytes]) -> Committed:
-    """What is there at the end, and more."""
+    """Return all readable records at the end, and some more."""
     return Committed({**ALL, topic: [*ALL[topic], *rows]}, OFFSETS)
 
 
@@ -222,7 +224,7 @@ FIRST = TransactionRecord("w", 7, 3, 1_000, EMPTY, 100)
 
 
 def record(state: object, updated_at: int, producer_epoch: int = 3) -> TransactionRecord:
-    """Of the same id, later."""
+    """Return a later record of the same id."""
     return TransactionRecord("w", 7, producer_epoch, 1_000, state, updated_at)  # type: ignore[arg-type]
 
 

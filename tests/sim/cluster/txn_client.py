@@ -1,9 +1,9 @@
-"""A transactional producer and a reader of committed records, as clients of Kafka's wire have them.
+"""Transactional producer and reader of committed records, over Kafka's wire.
 
-Both ways: transactions v2 (Produce 12, EndTxn 5: partitions join by being written, the epoch rises
-with every transaction), and v1 (AddPartitionsToTxn, Produce 9, EndTxn 3). A v1 client that does not
-know what became of a request takes a new epoch before its next transaction: a late one could
-otherwise be taken for one of that.
+Both versions: transactions v2 (Produce 12, EndTxn 5: a write adds the partition, the epoch rises
+with every transaction), and v1 (AddPartitionsToTxn, Produce 9, EndTxn 3). After an unknown outcome
+a v1 client takes a new epoch before its next transaction: a late request could otherwise count for
+that one.
 """
 
 import asyncio
@@ -62,9 +62,9 @@ NOT_A_MEMBER: Final = frozenset(
 )
 ISOLATION_COMMITTED: Final = 1
 PRODUCE_S: Final = 0.4
-"""Shorter than any transaction's time-out."""
+"""Longest wait for a batch, shorter than any transaction's time-out."""
 IMPATIENCE: Final = 0.4
-"""How likely a batch is given up that was not acknowledged in time."""
+"""Probability of giving up a batch that was not acknowledged in time."""
 
 
 class FencedError(Exception):
@@ -72,7 +72,7 @@ class FencedError(Exception):
 
 
 class AbortableError(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction cannot be committed."""
 
 
 class NotMemberError(AbortableError):
@@ -80,16 +80,16 @@ class NotMemberError(AbortableError):
 
 
 class TailClient(Client):
-    """A connection on which the long tail of APIs is asked."""
+    """Connection for the APIs outside of Produce and Fetch."""
 
     async def call(self, api_key: ApiKey, version: int, fields: Mapping[str, object]) -> Struct:
-        """Raises OSError, TimeoutError: nobody knows what happened."""
+        """Call an API. Raises OSError, TimeoutError: the outcome is unknown."""
         answer = await self.ask(api_key, version, write_request(api_key, version, fields))
         return read_response(api_key, version, answer)
 
 
 class AnyBroker(TailClient):
-    """To some broker, for as long as it answers: each asks the coordinator for its clients."""
+    """Connection to a random broker as long as it answers: each relays to the coordinator."""
 
     def _find_leader(self) -> str:
         machine = self.world.dice.pick(self.world.machines)
@@ -101,12 +101,12 @@ class AnyBroker(TailClient):
 
 
 class TxnProducer:
-    """One session after another of one transactional id; one transaction at a time."""
+    """Successive sessions of one transactional id; one transaction at a time."""
 
     def __init__(
         self, world: "TxnWorld", name: str, transactional_id: str, *, is_v2: bool, timeout_ms: int
     ) -> None:
-        """``name`` is this client's; others may have the same ``transactional_id``."""
+        """``name`` belongs to this client; others may have the same ``transactional_id``."""
         self.name = name
         self.producer_id = -1
         self._epoch = -1
@@ -128,7 +128,7 @@ class TxnProducer:
     # -- sessions
 
     async def init(self) -> None:
-        """A new session, which fences all before."""
+        """Begin a new session, which fences all earlier ones."""
         fields = {
             "transactional_id": self._transactional_id,
             "transaction_timeout": self._timeout_ms,
@@ -149,7 +149,7 @@ class TxnProducer:
         fields: Mapping[str, object],
         is_vain: Callable[[], bool] = lambda: False,
     ) -> tuple[ErrorCode, Struct]:
-        """Ask until there is an answer that will not change, or until asking ``is_vain``."""
+        """Retry until there is a final response, or until retrying ``is_vain``."""
         while True:
             try:
                 answer = await self._any.call(api_key, version, fields)
@@ -167,7 +167,7 @@ class TxnProducer:
     # -- transactions
 
     def begin(self) -> Txn:
-        """Nobody is told."""
+        """Begin a transaction, without a request."""
         assert self._txn is None, "one transaction at a time"
         self._count += 1
         self._txn = self._history.begins(f"{self.name}.{self._count}")
@@ -176,7 +176,7 @@ class TxnProducer:
         return self._txn
 
     async def send(self, topic: "SimTopic", values: list[bytes]) -> None:
-        """One batch, acknowledged. Raises FencedError, AbortableError."""
+        """Send one batch until it is acknowledged. Raises FencedError, AbortableError."""
         assert self._txn is not None, "begin() first"
         for value in values:
             self._history.writes(self._txn, topic.name, value)
@@ -259,7 +259,7 @@ class TxnProducer:
         )
 
     def _judge(self, code: ErrorCode) -> None:
-        """Whether to try again. Raises FencedError, AbortableError."""
+        """Return after an error that a retry can cure. Raises FencedError, AbortableError."""
         if code in FENCED:
             raise FencedError(code.name)
         if code in ABORTABLE:
@@ -271,7 +271,7 @@ class TxnProducer:
         )
 
     async def _add(self, topic: "SimTopic") -> None:
-        """Transactions v1: the partition is announced first."""
+        """Add the partition first, as transactions v1 require."""
         fields = {
             "v3_and_below_transactional_id": self._transactional_id,
             "v3_and_below_producer_id": self.producer_id,
@@ -288,8 +288,8 @@ class TxnProducer:
         self._added.add(topic.name)
 
     async def commit_offsets(self, consumed: Consumed, member: tuple[str, int]) -> None:
-        """With the transaction. ``member``: id and generation. Raises FencedError, AbortableError,
-        NotMemberError.
+        """Commit offsets with the transaction. ``member``: id and generation. Raises FencedError,
+        AbortableError, NotMemberError.
         """
         assert self._txn is not None, "begin() first"
         identity = {
@@ -341,7 +341,7 @@ class TxnProducer:
             await self._offsets.rest()
 
     async def end(self, *, commit: bool) -> bool:
-        """Whether it is committed. Raises FencedError."""
+        """End the transaction; return True if it is committed. Raises FencedError."""
         txn = self._txn
         assert txn is not None, "begin() first"
         if not self._has_sent:
@@ -369,14 +369,14 @@ class TxnProducer:
         return commit
 
     def give_up(self) -> None:
-        """This session is over, as far as this client is concerned."""
+        """End this session without a request."""
         if self._txn is not None:
             self._history.gives_up(self._txn)
             self._txn = None
         self.producer_id = -1
 
     async def abort(self) -> None:
-        """End what cannot be committed; where that is not possible, the session."""
+        """Abort a transaction that cannot be committed, or give the session up if that fails."""
         try:
             await self.end(commit=False)
         except FencedError:
@@ -384,7 +384,9 @@ class TxnProducer:
 
 
 def _code_of(answer: Struct) -> int:
-    """Of an answer of a coordinator's API; of AddPartitionsToTxn of one partition, its own."""
+    """Return the error of a coordinator's response; for AddPartitionsToTxn that of the only
+    partition.
+    """
     rows = getattr(answer, "results_by_topic_v3_and_below", None)
     if rows:
         return int(rows[0].results_by_partition[0].partition_error_code)
@@ -392,7 +394,7 @@ def _code_of(answer: Struct) -> int:
 
 
 class CommittedReader:
-    """Reads one topic's committed records, from ``position`` on."""
+    """Reader of one topic's committed records, from ``position`` on."""
 
     def __init__(self, world: "TxnWorld", topic: "SimTopic", name: str) -> None:
         self.name = name
@@ -403,7 +405,7 @@ class CommittedReader:
         self._client.isolation = ISOLATION_COMMITTED
 
     async def poll(self) -> list[Row]:
-        """What is there now, perhaps nothing. Raises OSError, TimeoutError."""
+        """Return the available records, possibly none. Raises OSError, TimeoutError."""
         fetched = await self._client.fetch(self.position)
         if fetched.result.error_code:
             self._client.disconnect()
@@ -423,11 +425,11 @@ class CommittedReader:
             self._world.history.tells_end(self.name, self.position, result.offset)
 
     async def rest(self) -> None:
-        """Before the next poll."""
+        """Wait before the next poll."""
         await self._client.rest()
 
     async def run(self) -> None:
-        """Read until it is over."""
+        """Read until the workload ends."""
         while not self._world.is_over:
             try:
                 if self._world.dice.chance(0.1):
@@ -441,7 +443,9 @@ class CommittedReader:
 
 
 def committed_rows(fetched: FetchedPartition, position: int) -> tuple[list[Row], int]:
-    """What a consumer of committed records takes of an answer, and where it goes on (KIP-98)."""
+    """Return the committed records of a response, as a consumer takes them, and the next position
+    (KIP-98).
+    """
     aborted = sorted(fetched.result.aborted or [], key=lambda one: one[1])
     records, rows, active = fetched.records, [], set[int]()
     if not records:

@@ -1,4 +1,4 @@
-"""What goes wrong with coordinators, beside what goes wrong with every cluster."""
+"""Faults of coordinators, in addition to those of every cluster."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def kill_coordinator(world: "TxnWorld") -> None:
-    """kill -9 of a coordinator; it comes again."""
+    """Kill a coordinator (kill -9); it restarts."""
     replica = world.dice.pick(world.coordinators)
     if replica.process is None:
         return
@@ -26,7 +26,7 @@ def kill_coordinator(world: "TxnWorld") -> None:
 
 
 def stop_coordinator(world: "TxnWorld") -> None:
-    """SIGTERM: it answers what is under way, and comes again."""
+    """Stop a coordinator with SIGTERM: it answers the requests under way; it restarts."""
     replica = world.dice.pick(world.coordinators)
     if replica.process is not None and not replica.host.is_paused:
         world.note(replica.host.name, "is told to stop")
@@ -34,8 +34,10 @@ def stop_coordinator(world: "TxnWorld") -> None:
 
 
 def pause_coordinator(world: "TxnWorld") -> None:
-    """SIGSTOP, for longer than its session lasts: it wakes when its shards are another's. In
-    between, perhaps, their state is compacted.
+    """Pause a coordinator (SIGSTOP) beyond the end of its session: when it resumes, others own its
+    shards.
+
+    In some runs their state is compacted meanwhile.
     """
     replica = _serving(world)
     if replica is None:
@@ -55,7 +57,7 @@ def pause_coordinator(world: "TxnWorld") -> None:
 
 
 def append_late(world: "TxnWorld") -> None:
-    """A coordinator's next appends take longer than it waits for them, but reach the broker."""
+    """Delay a coordinator's next appends beyond its time-out; they still reach the broker."""
     replica = _serving(world)
     leader = _leader_of_state(world)
     if replica is None or leader is None:
@@ -66,8 +68,9 @@ def append_late(world: "TxnWorld") -> None:
 
 
 def delay_coordinator(world: "TxnWorld") -> None:
-    """What a coordinator sends brokers comes late; what it sends again soon after overtakes that.
-    Before transactions v2 a marker that is overtaken may end the next transaction.
+    """Delay a coordinator's requests to brokers, so that its retries overtake them.
+
+    Before transactions v2 an overtaken marker may end the next transaction.
     """
     if not world.is_v2:
         return
@@ -85,13 +88,13 @@ def delay_coordinator(world: "TxnWorld") -> None:
 
 
 def cut_client(world: "TxnWorld") -> None:
-    """What clients send to a broker comes late, perhaps when nobody wants it any more."""
+    """Delay requests of clients to a broker, some beyond their time-out."""
     name = world.dice.pick(world.machines).host.name
     cut_for_a_while(world, [("client", name)], f"client -> {name}", (400, 1_000, 1_300))
 
 
 def cut_coordinator(world: "TxnWorld") -> None:
-    """A coordinator from all brokers, or from ZooKeeper and the controllers."""
+    """Cut a coordinator off from all brokers, or from ZooKeeper and the controllers."""
     name = world.dice.pick(world.coordinators).host.name
     if world.dice.chance(0.5):
         others = [one.host.name for one in world.machines]
@@ -105,7 +108,7 @@ def cut_coordinator(world: "TxnWorld") -> None:
 
 
 def kill_state_leader(world: "TxnWorld") -> None:
-    """kill -9 of whoever leads a coordinator's state."""
+    """Kill the leader of a coordinator's state (kill -9)."""
     machine = _leader_of_state(world)
     if machine is None or machine.process is None:
         return
@@ -115,7 +118,7 @@ def kill_state_leader(world: "TxnWorld") -> None:
 
 
 def mark_unheard(world: "TxnWorld") -> None:
-    """A leader is cut from its followers, and dies when it has a marker that they have not."""
+    """Cut a leader off from its followers, and kill it when it has a marker that they lack."""
     open_there = [
         (machine, hosted)
         for machine in world.machines
@@ -147,7 +150,7 @@ def mark_unheard(world: "TxnWorld") -> None:
 
 
 def compact_state(world: "TxnWorld") -> None:
-    """On every replica a segment of a coordinator's state is full: cleaners come to it."""
+    """Fill a segment of a coordinator's state on every replica, so that the cleaners compact it."""
     names = (TRANSACTION_STATE, CONSUMER_OFFSETS)
     topic = world.dice.pick([one for one in world.topics if one.name in names])
     for machine in world.machines:
@@ -190,4 +193,4 @@ TXN_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "mark_unheard": (mark_unheard, 3),
     "compact_state": (compact_state, 3),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""

@@ -1,12 +1,14 @@
-"""TxnHistory: what transactions may look like from outside, after Jepsen's workload for Kafka.
+"""TxnHistory: rules for transactions as seen from outside, after Jepsen's workload for Kafka.
 
-It hears what clients are about to do and what they are told, what readers of committed records are
-given, and, once all is healed, what is there; each method raises BrokenError for what may not be.
-It looks into no process: test_txn_history.py gives each rule a history that it must reject.
+It records the requests of clients and their responses, the records given to readers of committed
+records, and, once all is healed, the readable records; each method raises BrokenError for a
+violation. It reads from no process: test_txn_history.py gives each rule a history that it must
+reject.
 
-    transaction   named by its client, unlike any other; it writes values unlike any others
-    fate          committed: its client was told so; aborted: it was told so, or never asked for a
-                  commit; unknown: it asked and was not told. What is there at the end settles it.
+    transaction   named by its client, with a unique name; it writes unique values
+    fate          committed: its client received that; aborted: it received that, or never
+                  requested a commit; unknown: it requested one without a response. The
+                  readable records at the end settle it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,7 @@ Row = tuple[int, bytes]
 
 
 class Fate(Enum):
-    """Of a transaction, as its client knows it."""
+    """Fate of a transaction, as far as its client can know."""
 
     OPEN = "open"
     ASKED = "asked to commit"
@@ -30,9 +32,7 @@ class Fate(Enum):
 
 
 class Consumed(NamedTuple):
-    """Offsets of a topic that count as consumed with the transaction: from ``first`` to ``end``,
-    exclusive.
-    """
+    """Offsets of a topic consumed with the transaction: from ``first`` to ``end``, exclusive."""
 
     group: str
     topic: str
@@ -51,7 +51,7 @@ class Txn:
 
 
 class Committed(NamedTuple):
-    """All that is readable at the end, by topic; and where each group is, by group and topic."""
+    """All that is readable at the end, by topic; offsets by group and topic."""
 
     rows: Mapping[str, Sequence[Row]]
     offsets: Mapping[tuple[str, str], int]
@@ -59,51 +59,54 @@ class Committed(NamedTuple):
 
 @dataclass
 class TxnHistory:
-    """One run's."""
+    """History of one run."""
 
     txns: dict[str, Txn] = field(default_factory=dict)
     txn_of: dict[bytes, Txn] = field(default_factory=dict)
-    """By the values that they write."""
+    """Transaction of each value."""
     positions: dict[str, int] = field(default_factory=dict)
-    """Of readers: behind what they were last given."""
+    """By reader: offset after its last record."""
     read: dict[str, list[Row]] = field(default_factory=dict)
     seen_end: dict[str, int] = field(default_factory=dict)
-    """Of readers: where they were told that committed records end."""
+    """By reader: reported end of the committed records."""
     begun_at: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Topic and first position of readers."""
+    """By reader: topic and first position."""
 
     # -- writers
 
     def begins(self, name: str) -> Txn:
-        """A client begins a transaction."""
+        """Record the begin of a transaction."""
         assert name not in self.txns, f"two transactions are called {name}"
         made = self.txns[name] = Txn(name)
         return made
 
     def writes(self, txn: Txn, topic: str, value: bytes) -> None:
-        """It is about to send a value in it."""
+        """Record that a value is about to be sent in the transaction."""
         assert value not in self.txn_of, f"{value!r} is written twice"
         txn.written.append((topic, value))
         self.txn_of[value] = txn
 
     def consumes(self, txn: Txn, consumed: Consumed) -> None:
-        """It is about to commit offsets in it."""
+        """Record that offsets are about to be committed in the transaction."""
         assert txn.consumed is None, f"{txn.name} commits offsets twice"
         txn.consumed = consumed
 
     def asks(self, txn: Txn) -> None:
-        """It is about to ask for the commit."""
+        """Record that the commit is about to be requested."""
         assert txn.fate is Fate.OPEN, txn
         txn.fate = Fate.ASKED
 
     def told(self, txn: Txn, *, committed: bool) -> None:
-        """It hears how the transaction ended."""
+        """Record the received outcome."""
         if committed:
             require(txn.fate is Fate.ASKED, "nobody commits what was not asked for", txn)
         txn.fate = Fate.COMMITTED if committed else Fate.ABORTED
 
     def gives_up(self, txn: Txn) -> None:
-        """It is fenced or gone: nobody will tell it. What was not asked for is not committed."""
+        """Record that the client is fenced or gone, and never receives the outcome.
+
+        Without a requested commit the transaction is not committed.
+        """
         if txn.fate is Fate.OPEN:
             txn.fate = Fate.ABORTED
 
@@ -112,7 +115,9 @@ class TxnHistory:
     def polls(
         self, reader: str, topic: str, position: int, rows: Sequence[Row], following: int
     ) -> None:
-        """A reader asked from ``position`` on, got ``rows`` and goes on at ``following``."""
+        """Check a poll from ``position`` on with its ``rows``; the next one begins at
+        ``following``.
+        """
         self.begun_at.setdefault(reader, (topic, position))
         before = self.positions.get(reader, position)
         require(position == before, "polls follow one another", f"{reader}: {position}, {before}")
@@ -126,7 +131,7 @@ class TxnHistory:
         self.read.setdefault(reader, []).extend(rows)
 
     def tells_end(self, reader: str, position: int, end: int) -> None:
-        """A reader behind ``position`` is told where committed records end."""
+        """Check the end of committed records reported to a reader at ``position``."""
         seen = max(position, self.seen_end.get(reader, 0))
         require(
             end >= seen,
@@ -149,7 +154,7 @@ class TxnHistory:
     # -- at the end
 
     def ends(self, there: Committed) -> None:
-        """All is healed, every transaction has ended, and this is what can be read."""
+        """Check all readable records, after all is healed and every transaction has ended."""
         offsets = self._offsets(there)
         committed = self._judge(there, offsets)
         for reader, rows in self.read.items():
@@ -162,7 +167,7 @@ class TxnHistory:
 
     @staticmethod
     def _offsets(there: Committed) -> dict[bytes, tuple[str, int]]:
-        """Where each value is."""
+        """Return topic and offset of each value."""
         found: dict[bytes, tuple[str, int]] = {}
         for topic, rows in there.rows.items():
             for offset, value in rows:
@@ -173,7 +178,7 @@ class TxnHistory:
         return found
 
     def _judge(self, there: Committed, offsets: Mapping[bytes, tuple[str, int]]) -> list[Txn]:
-        """Those that are committed. All of a transaction is there, or nothing."""
+        """Return the committed transactions. All records of a transaction are readable, or none."""
         committed = []
         for txn in self.txns.values():
             present = [value for _, value in txn.written if value in offsets]
@@ -200,7 +205,7 @@ class TxnHistory:
 
     @staticmethod
     def _consumed_once(group: str, topic: str, end: int, committed: Sequence[Txn]) -> None:
-        """What the group's transactions have consumed are its offsets, without a gap, each once."""
+        """Check that the group's transactions consumed its offsets without a gap, each once."""
         of_group = [
             (txn.consumed, txn.name)
             for txn in committed
@@ -234,8 +239,10 @@ class TxnHistory:
 def copied_once(
     source: Sequence[Row], copies: Sequence[Row], end: int, *, at_least_once: bool = False
 ) -> int:
-    """Each committed value of ``source`` below ``end`` is in ``copies`` exactly once, in order;
-    answers how many of them are there more than once (``at_least_once``: which may be).
+    """Check that each committed value of ``source`` below ``end`` is in ``copies`` exactly once, in
+    order.
+
+    Return the number of values that are there more than once, which ``at_least_once`` permits.
     """
     expected = [value for offset, value in source if offset < end]
     found = [value.partition(b"@")[0] for _, value in copies]

@@ -1,6 +1,6 @@
-"""Bugs of transactions and groups made on purpose, one at a time: the simulator must find each.
+"""Deliberate bugs of transactions and groups, one at a time: the simulator must find each of them.
 
-A mutation changes the product, never the simulator. Each is named after what it does.
+A mutation changes the product, never the simulator. Its name says what it does.
 """
 
 from collections.abc import Iterator
@@ -137,7 +137,7 @@ SINK_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (multi_writer_rules, "winners_problem", _whoever_has_the_name),
     ),
 }
-"""Of a sink's batches: lives of streaming queries show them."""
+"""Mutations of a sink's batches, found in runs of streaming queries."""
 
 HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "commits writers that a handle's commit left out": (
@@ -145,14 +145,14 @@ HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     ),
     "takes a commit of others for the same": ((multi_writer_rules, "winners_crc", lambda _: 0),),
 }
-"""Of durable handles."""
+"""Mutations of durable handles."""
 
 KIP_848_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "gives a partition to two": ((ConsumerGroupState, "owner_of", lambda *_: None),),
     "waits for no revocation": ((reconciliation, "still_owns", lambda *_: False),),
     "takes offsets of any epoch": ((ConsumerGroup, "commit_refused", lambda *_: ErrorCode.NONE),),
 }
-"""Of groups of the new protocol."""
+"""Mutations of groups of the new protocol."""
 
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "sends markers before the outcome is committed": (
@@ -192,7 +192,7 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes a topic for another one of its name": ("delete_topic", "delay_feed"),
     "keeps the offsets of deleted topics": ("delete_topic",),
 }
-"""Faults under which a mutation shows soon; all of them for the others."""
+"""Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
@@ -235,11 +235,11 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "waits for no revocation": ("nobody is given what another still has",),
     "takes offsets of any epoch": ("each offset is consumed once",),
 }
-"""Promises that each mutation breaks; it counts as found by one of them and by nothing else."""
+"""Promises that each mutation breaks; only a failure of one of these counts as found."""
 
 
 def options_for(name: str) -> TxnOptions:
-    """Of a run in which the mutation shows soon."""
+    """Return options of a run in which the mutation is found soon."""
     return TxnOptions(
         faults=_FOUND_BY.get(name),
         is_v2=False if name in _V1 else None,
@@ -251,6 +251,6 @@ def options_for(name: str) -> TxnOptions:
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    """The product with one bug in it."""
+    """Put one bug into the product."""
     with changed(MUTATIONS[name]):
         yield

@@ -1,4 +1,4 @@
-"""What transactions add to a cluster: a txn-coordinator's process, and brokers that ask it."""
+"""Processes of a cluster with transactions: a txn-coordinator, and brokers that relay to it."""
 
 import asyncio
 import random
@@ -20,14 +20,14 @@ from sim.zk_adapter import SimZkSession
 from sim.zookeeper import SimSession, SimZooKeeper
 
 SESSION_MS = 600
-"""Of a group's member."""
+"""Session time-out of a group's member."""
 HEARTBEAT_MS = 50
-"""What KIP-848's coordinators tell members; these send one before each poll."""
+"""Heartbeat interval that KIP-848's coordinators give; members send one before each poll."""
 
 
 @cache
 def coordinating_config(number: int, timing: Timing) -> BrokerConfig:
-    """Of one broker. Retries and time-outs are shorter, as everything is."""
+    """Return the configuration of one broker, with shorter retries and time-outs."""
     changed = {
         "offsets_commit_timeout_ms": 1_000,
         "group_min_session_timeout_ms": SESSION_MS,
@@ -43,7 +43,7 @@ def coordinating_config(number: int, timing: Timing) -> BrokerConfig:
 
 @cache
 def coordinator_config(number: int, timing: Timing) -> TxnCoordinatorConfig:
-    """Of one txn-coordinator."""
+    """Return the configuration of one txn-coordinator."""
     return TxnCoordinatorConfig(
         coordinator_id=number,
         zookeeper_session_timeout_ms=timing.session_ms,
@@ -55,7 +55,7 @@ def coordinator_config(number: int, timing: Timing) -> TxnCoordinatorConfig:
 
 
 class CoordinatorProcess:
-    """One replica of the txn-coordinator, from start to end."""
+    """Process of one replica of the txn-coordinator, from start to end."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CoordinatorProcess:
         self.session.stop()
 
     def kill(self, network: Network) -> None:
-        """kill -9."""
+        """Kill it (kill -9)."""
         self.session.kill()
         network.process_ended(self.host, is_silent=False)
         self.host.end()

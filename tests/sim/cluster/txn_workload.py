@@ -1,4 +1,4 @@
-"""What clients do in a world with transactions.
+"""Clients of a world with transactions.
 
 writer   transactions over two topics, some aborted, some abandoned by a zombie that wakes late
 worker   consume, transform, produce: input offsets and output in one transaction, fenced by
@@ -37,12 +37,13 @@ GROUP: Final = "copiers"
 PROTOCOL: Final = "all to one"
 ALL_OF_IT: Final = b"all of it"
 ZOMBIE_MS: Final = (200, 700, 1_500)
-"""Below and beyond a member's session and a transaction's time-out."""
+"""Pauses below and beyond a member's session and a transaction's time-out."""
 
 
 class Writer:
-    """Transactions over some topics. With ``has_zombies``, sessions that are left behind midway
-    wake later and go on.
+    """Writer of transactions over some topics.
+
+    With ``has_zombies``, sessions that are abandoned midway resume later and continue.
     """
 
     def __init__(self, world: "TxnWorld", name: str, *, is_v2: bool, timeout_ms: int) -> None:
@@ -63,7 +64,7 @@ class Writer:
         )
 
     async def run(self) -> None:
-        """Write until it is over; zombies are waited for."""
+        """Write until the workload ends and the zombies are done."""
         async with asyncio.TaskGroup() as zombies:
             while not self._world.is_draining:
                 await asyncio.sleep(self._world.dice.between(1, 2 * self._pace_ms) / 1_000)
@@ -73,7 +74,7 @@ class Writer:
                     zombies.create_task(self._go_on(zombie))
 
     async def _transact(self) -> bool:
-        """One transaction; whether this session stands still in the midst of it."""
+        """Run one transaction; return True if this session pauses in the middle of it."""
         dice, producer = self._world.dice, self._producer
         try:
             if producer.producer_id < 0:
@@ -87,7 +88,7 @@ class Writer:
                 await producer.send_to_fleeting(fleeting)
             if dice.chance(0.08):
                 return True
-            if dice.chance(0.05):  # until the coordinator has had enough of it
+            if dice.chance(0.05):  # until the coordinator aborts it
                 await asyncio.sleep(dice.pick(ZOMBIE_MS) / 1_000)
             await producer.end(commit=dice.chance(0.8))
         except AbortableError:
@@ -97,7 +98,7 @@ class Writer:
         return False
 
     async def _go_on(self, zombie: TxnProducer) -> None:
-        """Long after, as if nothing had happened."""
+        """Resume after a long time, as if no time had passed."""
         dice = self._world.dice
         await asyncio.sleep(dice.pick(ZOMBIE_MS) / 1_000)
         self._world.note(zombie.name, "wakes")
@@ -119,14 +120,14 @@ class Writer:
 
 
 class Position(NamedTuple):
-    """What a group has committed."""
+    """Offset that a group has committed."""
 
     offset: int
     is_stable: bool
 
 
 class Member:
-    """A member of a group of the classic protocol, whose leader gives everything to one."""
+    """Member of a group of the classic protocol, whose leader assigns everything to one member."""
 
     def __init__(self, world: "TxnWorld", name: str) -> None:
         self.name = name
@@ -144,11 +145,11 @@ class Member:
         return self.member_id, self.generation_id
 
     def leave_it(self) -> None:
-        """The group has gone on."""
+        """Note that the group has gone on."""
         self._is_in = self.has_all = False
 
     async def stay(self) -> bool:
-        """Be a member; whether it was one without interruption. Raises OSError, TimeoutError."""
+        """Stay a member; return True if there was no interruption. Raises OSError, TimeoutError."""
         if self._is_in:
             fields = {
                 "group_id": GROUP,
@@ -167,7 +168,7 @@ class Member:
         return False
 
     def _heard(self, code: ErrorCode) -> None:
-        """Of a refusal."""
+        """Handle a refusal."""
         if code in NOT_A_MEMBER:
             self.leave_it()
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -226,14 +227,14 @@ class Member:
         self._world.note(self.name, f"has {what} in generation {self.generation_id}")
 
     async def committed(self, topic: "SimTopic") -> Position | None:
-        """Where the group is; None: ask again. Raises OSError, TimeoutError."""
+        """Return the group's position; None: retry. Raises OSError, TimeoutError."""
         offset = await committed_offset(self._client, topic)
         if offset is None:
             self._client.disconnect()
         return offset
 
     async def commit(self, topic: "SimTopic", offset: int) -> bool:
-        """Without a transaction; whether it is done. Raises OSError, TimeoutError."""
+        """Commit without a transaction; return True on success. Raises OSError, TimeoutError."""
         row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         fields = {
             "group_id": GROUP,
@@ -250,8 +251,8 @@ class Member:
 
 
 async def committed_offset(client: TailClient, topic: "SimTopic") -> Position | None:
-    """Where the group is, as its coordinator says for who wants it stable; None: it does not say.
-    Raises OSError, TimeoutError.
+    """Return the stable position of the group from its coordinator; None if it gives none. Raises
+    OSError, TimeoutError.
     """
     wanted = [{"name": topic.name, "partition_indexes": [0]}]
     fields = {"groups": [{"group_id": GROUP, "topics": wanted}], "require_stable": True}
@@ -267,7 +268,7 @@ async def committed_offset(client: TailClient, topic: "SimTopic") -> Position | 
 
 
 class Worker:
-    """Copies one topic to another, a few records at a time; it may be one of several."""
+    """Worker that copies one topic to another, a few records at a time, alone or with others."""
 
     def __init__(
         self,
@@ -288,10 +289,10 @@ class Worker:
         self._reader: CommittedReader | None = None
         self._readers = 0
         self._committed_to = 0
-        """Behind what the group has consumed: markers that were only passed are not committed."""
+        """Offset after the last consumed record; markers that were only passed do not count."""
 
     async def run(self) -> None:
-        """Copy until it is over."""
+        """Copy until the workload ends."""
         while not self._world.is_over:
             try:
                 if not await self._member.stay():
@@ -303,7 +304,7 @@ class Worker:
                 await asyncio.sleep(self._world.dice.between(20, 80) / 1_000)
 
     async def _copy(self) -> bool:
-        """Whether there was anything to copy. Raises OSError, TimeoutError."""
+        """Return True if there was anything to copy. Raises OSError, TimeoutError."""
         reader = self._reader
         if reader is None:
             position = await self._member.committed(self._source)
@@ -320,14 +321,14 @@ class Worker:
             return False
         copied = await self._hand_on(reader.position, [value for _, value in rows])
         if not copied:
-            self._reader = None  # from where the group is, once that is known
+            self._reader = None  # from the group's position, once that is known
         return True
 
     async def _hand_on(self, end: int, values: list[bytes]) -> bool:
-        """In one transaction; whether it is committed."""
+        """Write and commit in one transaction; return True if it is committed."""
         producer, dice = self._producer, self._world.dice
         if not values:
-            return True  # nothing but markers: the next transaction passes them, too
+            return True  # only markers: the next transaction passes them, too
         try:
             if producer.producer_id < 0:
                 await producer.init()
@@ -354,7 +355,7 @@ class Worker:
         return False
 
     async def _stand_still(self, probability: float) -> None:
-        """As a process does that its machine forgets for a while."""
+        """Pause, as a process that gets no CPU for a while."""
         dice = self._world.dice
         if dice.chance(probability):
             pause_ms = dice.pick(ZOMBIE_MS)
@@ -363,7 +364,7 @@ class Worker:
 
 
 class NaiveWorker(Worker):
-    """The loop that everybody writes first: at least once."""
+    """The loop without transactions, as commonly written first: at least once."""
 
     async def _hand_on(self, end: int, values: list[bytes]) -> bool:
         if values:

@@ -45,7 +45,7 @@ from sim.dice import Dice
 
 LOOK_MS: Final = 50
 DRAIN_MS: Final = 12_000
-"""After healing, how long it may take until every transaction has ended and all is copied."""
+"""Longest time after healing until every transaction has ended and all is copied."""
 COORDINATORS: Final = 2
 STATE_PARTITIONS: Final = 2
 FLEETING_DICE: Final = 4_000_003
@@ -55,23 +55,23 @@ FLEETING: Final = 0.4
 
 @dataclass(frozen=True)
 class TxnOptions(Options):
-    """What a run with transactions can be told besides its seed."""
+    """Options of a run with transactions besides its seed."""
 
     length_ms: int = 3_000
     is_naive: bool = False
-    """Workers copy without transactions."""
+    """True if workers copy without transactions."""
     is_v2: bool | None = None
-    """Which transactions clients use; None: as is drawn."""
+    """True for transactions v2, False for v1; None: drawn."""
     is_kip_848: bool | None = None
-    """Which protocol the group is of; None: classic, and KIP-848's in every third seed."""
+    """True for a group of KIP-848; None: classic, and KIP-848's in every third seed."""
     is_sink: bool | None = None
-    """Whether clients are the drivers of streaming queries; None: in every sixth seed."""
+    """True if clients are the drivers of streaming queries; None: in every sixth seed."""
     has_handles: bool | None = None
-    """Whether clients use durable handles; None: in every sixth seed."""
+    """True if clients use durable handles; None: in every sixth seed."""
 
 
 def _topics(seed: int) -> list[SimTopic]:
-    """Two that writers write, one that workers write, and the coordinators' own."""
+    """Return two topics for writers, one for workers, and the coordinators' own."""
 
     def replicas(number: int) -> tuple[int, ...]:
         start = (seed + number) % 3
@@ -100,7 +100,7 @@ def _is_sixth(seed: int, rest: int, options: TxnOptions, asked: bool | None) -> 
 
 
 class TxnWorld(World):
-    """A run. See the module."""
+    """One run. See the module."""
 
     broker_config = staticmethod(coordinating_config)
 
@@ -120,7 +120,7 @@ class TxnWorld(World):
         is_third = seed % 3 == 2
         self.is_kip_848 = is_third if options.is_kip_848 is None else options.is_kip_848
         self.assignor = ("range", "uniform")[seed // 3 % 2]
-        """The group's: the first takes from who has, for who comes before it."""
+        """Assignor of the group: "range" moves partitions to members that sort earlier."""
         self.owners = Owners(SESSION_MS)
         self.timeout_ms = self.dice.pick((700, 1_500))
         self.inputs, self.copies = self.topics[:2], self.topics[2]
@@ -136,9 +136,9 @@ class TxnWorld(World):
         ]
         self.is_naive = options.is_naive
         self.repeated_count = 0
-        """Inputs that are in the output more than once: the naive loop's."""
+        """Number of inputs that the naive loop wrote to the output more than once."""
         self.handed_out = 0
-        """To tasks of a sink's batches, so far."""
+        """Number of hand-outs to tasks of a sink's batches."""
         self.sink = SinkLife(self) if self.is_sink else None
         self.handles = HandleHistory(self.history)
         self._writing: list[asyncio.Task[None]] = []
@@ -154,7 +154,7 @@ class TxnWorld(World):
         return [*super()._draw_apart(seed), *(["delete_topic"] if is_drawn else [])]
 
     def _is_rolled(self, topic: SimTopic) -> bool:
-        """True once a replica has a rolled segment, which its cleaner may have come to."""
+        """Return True if a replica has a rolled segment, which its cleaner may have compacted."""
         tables = [
             one.process.broker.partitions.table for one in self.machines if one.process is not None
         ]
@@ -170,7 +170,7 @@ class TxnWorld(World):
         self.after(LOOK_MS, self._look_at_owners)
 
     def start_coordinator(self, replica: CoordinatorReplica) -> None:
-        """A new process."""
+        """Start a new process."""
         if replica.process is None:
             replica.process = CoordinatorProcess(
                 replica.host,
@@ -184,7 +184,7 @@ class TxnWorld(World):
             self.note(replica.host.name, "starts")
 
     def end_coordinator(self, replica: CoordinatorReplica) -> None:
-        """Its process is no more."""
+        """End its process."""
         if replica.process is not None:
             replica.process.kill(self.network)
             replica.dead.append(replica.process)
@@ -250,7 +250,9 @@ class TxnWorld(World):
         return ConsumerMember(self, name, self.inputs[0]) if self.is_kip_848 else Member(self, name)
 
     def _workers(self) -> list[Worker]:
-        """Two, of which one is fenced by the group, or both by their transactional id."""
+        """Return two workers, of which one is fenced by the group, or both by their transactional
+        id.
+        """
         kind = NaiveWorker if self.is_naive else Worker
         is_shared = self.dice.chance(0.3)
         return [
@@ -264,10 +266,10 @@ class TxnWorld(World):
             for number in (1, 2)
         ]
 
-    # -- what is looked at
+    # -- checks
 
     def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
-        """A marker may be there only once its Prepare record is committed."""
+        """Check that a marker is appended only after its Prepare record is committed."""
         if topic.name == TRANSACTION_STATE:
             return
         for _, header in _batches(hosted, start, hosted.partition.log_end):
@@ -277,7 +279,7 @@ class TxnWorld(World):
                     self.markers.written(ending, self._decided())
 
     def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
-        """How far committed records are served."""
+        """Check the end of the committed records that a leader serves."""
         partition, ledger = hosted.partition, self.topic_of(hosted).ledger
         ledger.stable(
             machine.number,
@@ -290,7 +292,7 @@ class TxnWorld(World):
         return set().union(*(one.prepared for one in self.state_logs.values()))
 
     def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
-        """The state's records, and markers."""
+        """Take the state's records, and markers."""
         end = hosted.partition.high_watermark
         if topic.name == TRANSACTION_STATE:
             self._take_state(self.state_logs[topic.partition], hosted, start, end)
@@ -329,7 +331,7 @@ class TxnWorld(World):
                         self.note("log", f"{what} n{record.number}")
 
     def _look_at_owners(self) -> None:
-        """Who owns a shard and has nothing on its way holds what is committed."""
+        """Check that an owner of a shard without pending writes holds the committed state."""
         for replica in self.coordinators:
             if replica.process is not None and not replica.host.is_paused:
                 for shard, life in replica.process.node.shards.serving().items():
@@ -354,7 +356,7 @@ class TxnWorld(World):
     # -- the end
 
     def _drain(self) -> None:
-        """Every transaction ends, and all that is committed is copied."""
+        """Wait until every transaction has ended and all that is committed is copied."""
         draining = self._client_task(self._finish(), "final")
         deadline = self.now + DRAIN_MS
         self.pass_until(deadline, draining.done)
@@ -387,7 +389,7 @@ class TxnWorld(World):
         self._there = Committed(rows, offsets)
 
     async def _all_of(self, topic: SimTopic) -> list[Row]:
-        """All committed records of a topic, once none can be added to them or taken away."""
+        """Return all committed records of a topic, when they can no longer change."""
         while True:
             reader = CommittedReader(self, topic, f"final-{self.now}")
             rows: list[Row] = []
@@ -403,13 +405,13 @@ class TxnWorld(World):
 
     @staticmethod
     async def _more(reader: CommittedReader) -> list[Row]:
-        """A poll's rows behind one that only says that there was progress; [] without any."""
+        """Return a row that marks progress, and the rows of a poll; [] without progress."""
         before = reader.position
         rows = await reader.poll()
         return [(before, b""), *rows] if reader.position > before else []
 
     def _look_at_groups(self) -> None:
-        """Who coordinates the groups holds what the log says."""
+        """Check that the coordinator of the groups holds the content of the log."""
         leader = self.offsets_topic.ledger.state.leader
         process = next(one.process for one in self.machines if one.number == leader)
         assert process is not None, "after healing it runs"
@@ -462,7 +464,7 @@ class TxnWorld(World):
 
 
 def _positions(shard: GroupShard) -> dict[tuple[str, str], int]:
-    """Of groups, by group and partition."""
+    """Return the offsets of groups, by group and partition."""
     return {
         (group_id, str(partition)): committed.value.offset
         for group_id, positions in shard._offsets._groups.items()
@@ -471,7 +473,7 @@ def _positions(shard: GroupShard) -> dict[tuple[str, str], int]:
 
 
 def _members(shard: GroupShard) -> dict[tuple[str, str], LoggedMember]:
-    """Of groups of the new protocol, by group and member id."""
+    """Return the members of groups of the new protocol, by group and member id."""
     return {
         (group_id, member.member_id): member
         for group_id, group in shard._groups.items()
@@ -481,14 +483,14 @@ def _members(shard: GroupShard) -> dict[tuple[str, str], LoggedMember]:
 
 
 def _is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:
-    """Whether it has decided what may not be committed yet."""
+    """Return True if the shard has decisions that may not be committed yet."""
     return bool(runtime._in_flight or runtime._gathered.runs)
 
 
 def _batches(
     hosted: HostedPartition, start: int, end: int
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Of a log, from ``start`` on."""
+    """Yield the batches of a log, from ``start`` on."""
     content = memoryview(records_of(hosted, start, end))
     for position, header in iterate_headers(content):
         if start <= header.base_offset < end:
@@ -496,7 +498,7 @@ def _batches(
 
 
 def _ending_of(hosted: HostedPartition, header: BatchHeader) -> Ending | None:
-    """What the marker at this place says."""
+    """Return the content of the marker at this offset."""
     for batch, found in _batches(hosted, header.base_offset, header.last_offset + 1):
         said = read_control(batch, found)
         if isinstance(said, EndTxnMarker):

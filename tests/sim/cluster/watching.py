@@ -1,4 +1,4 @@
-"""Watch: looks at a cluster from outside after every event, and tells the ledgers what it sees."""
+"""Watch: checks of a cluster from outside after every event, which feed the ledgers."""
 
 import json
 from typing import TYPE_CHECKING, Final, cast
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 EVERYTHING: Final = 1 << 30
 NOBODY: Final = -2
-"""Who has lost its broker id to another process."""
+"""Broker id of a machine whose id another process has taken over."""
 YOUNG_MS: Final = 1_000
-"""A process that has just begun may not know yet how much of its log is on disk."""
+"""Age below which a process may not have read the synced end of its log."""
 CONTROLLERS_OWN: Final = (
     zk_paths.REGISTERED_BROKERS + "/",
     zk_paths.TOPICS + "/",
@@ -32,7 +32,7 @@ CONTROLLERS_OWN: Final = (
 
 
 class Watch:
-    """One run's."""
+    """Watch of one run."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -72,7 +72,7 @@ class Watch:
             self._world.note("zk", members + moving, topic)
 
     def _check_writer(self, transaction: Transaction) -> None:
-        """The controller's state is written by the replica that raised the epoch last."""
+        """Check that only the replica that raised the epoch last writes the controller's state."""
         record = self._world.zookeeper.sessions.get(transaction.session_id)
         if record is None or record.connection is None:
             return
@@ -89,7 +89,7 @@ class Watch:
             self._world.controller_wrote(host)
 
     def _registered(self, content: dict[str, object]) -> None:
-        """The controller knows this incarnation: what it lost it is not counted on for any more."""
+        """Note a registration: what this incarnation lost no longer counts as its own."""
         same_id = [one for one in self._world.brokers if one.number == content["broker_id"]]
         for machine in same_id if not content["fenced"] else ():
             process = machine.process
@@ -103,7 +103,7 @@ class Watch:
                     self._whole(machine, process)
 
     def _whole(self, machine: Machine, process: BrokerProcess) -> None:
-        """A broker whose disk has failed is registered: what it is counted on for it has."""
+        """Check that a registered broker with a failed disk has all that counts as its own."""
         if not machine.is_failing and not machine.has_fenced:
             machine.is_hurt = False
         for topic in self._world.topics:
@@ -113,9 +113,10 @@ class Watch:
                 self._check_content(machine, hosted)
 
     def _check_content(self, machine: Machine, hosted: HostedPartition) -> None:
-        """Every committed batch is in a log that may have been damaged, as it was committed; but
-        for what compaction has taken, on each replica in its own time. Damage in an older segment
-        is met by its readers and by the scrubber, which may come later.
+        """Check that a log that may have been damaged has every committed batch as it was
+        committed, except for those that compaction has removed, on each replica in its own time.
+
+        Damage in an older segment is found by its readers and by the scrubber, possibly later.
         """
         from sim.cluster.disk_faults import is_rotten
 
@@ -128,7 +129,7 @@ class Watch:
             topic.ledger.agrees(machine.number, found, log_start=hosted.log.log_start)
 
     def check(self) -> None:
-        """After every event, of what it changed."""
+        """Check all that the last event changed."""
         for machine in self._world.brokers:
             process = machine.process
             if process is None or not process.loop.has_run:
@@ -174,7 +175,9 @@ class Watch:
             self._check_leader(machine, hosted)
             self._world.on_led(machine, hosted)
         elif before is not None and _has_failed_as_leader(partition, before):
-            self._check_leader(machine, hosted)  # what it committed before, in the same event
+            self._check_leader(
+                machine, hosted
+            )  # batches that it committed before, in the same event
         elif before is not None and partition.log_end < before[0]:
             self._world.note(
                 machine.host.name, f"cuts to {partition.log_end}", self._world.topic_of(hosted)
@@ -183,7 +186,7 @@ class Watch:
         self._note_deposed(machine, hosted)
 
     def _note_deposed(self, machine: Machine, hosted: HostedPartition) -> None:
-        """Who still takes itself for a leader that ZooKeeper knows another for is watched."""
+        """Note a broker that still acts as leader after ZooKeeper has another one."""
         topic = self._world.topic_of(hosted)
         place, partition = (machine.host.name, *topic.place), hosted.partition
         is_deposed = (
@@ -231,7 +234,7 @@ class Watch:
                 self._check_synced(topic)
 
     def _check_producers(self, machine: Machine, hosted: HostedPartition) -> None:
-        """What is cut is forgotten, also by the table of producers."""
+        """Check that the table of producers has forgotten truncated batches."""
         last = [
             batch.last_offset for entry in hosted.log.producers.entries() for batch in entry.batches
         ]
@@ -272,7 +275,7 @@ class Watch:
 def log_of(
     hosted: HostedPartition, start: int, end: int, *, with_values: bool = True
 ) -> list[Stored]:
-    """Batches of a log, that can be read."""
+    """Return the batches of a log that can be read."""
     try:
         return stored_batches(records_of(hosted, start, end), with_values=with_values)
     except (LogDamagedError, ValueError) as damage:
@@ -280,7 +283,7 @@ def log_of(
 
 
 def records_of(hosted: HostedPartition, start: int, end: int) -> bytes:
-    """Bytes of a log, read as anybody reads it whose disk does not fail meanwhile."""
+    """Return bytes of a log, whatever fails on its disk."""
     start = max(start, hosted.log.log_start)
     if end <= start:
         return b""

@@ -1,5 +1,5 @@
-"""A client's socket over a simulated connection: what ``loop.sock_sendall`` and
-``loop.sock_recv_into`` of the simulator's loop work on.
+"""Client's socket over a simulated connection, for ``loop.sock_sendall`` and
+``loop.sock_recv_into`` of the simulator's loop.
 """
 
 import asyncio
@@ -10,14 +10,16 @@ from sim.cluster.network import RESEND_MS, Host, Network, Wire
 
 
 class Accepts(Protocol):
-    """Who listens on a host: takes a new connection; gives what takes its bytes."""
+    """Listener on a host: takes a new connection, and returns the function that takes its bytes."""
 
     def accept(self, wire: Wire, to_client: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """What takes the client's bytes, in order; ``to_client`` takes the answers."""
+        """Return the function that takes the client's bytes, in order; ``to_client`` takes the
+        responses.
+        """
 
 
 class SimSocket:
-    """Connected. Raises ConnectionResetError once it is broken."""
+    """Connected socket. Raises ConnectionResetError once it is broken."""
 
     def __init__(self, wire: Wire, client: Host) -> None:
         self._wire = wire
@@ -25,18 +27,18 @@ class SimSocket:
         self._received = bytearray()
         self._news: asyncio.Future[None] | None = None
         self.take: Callable[[bytes], None] = lambda _: None
-        """At the other end."""
+        """Function that takes bytes at the other end."""
         wire.on_broken[client] = self._wake
 
     async def send_all(self, data: bytes) -> None:
-        """To the other end."""
+        """Send to the other end."""
         if self._wire.is_broken(self._client):
             raise ConnectionResetError("connection reset by peer")
         content = bytes(data)
         self._wire.send(self._client, lambda: self.take(content))
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """At least one byte; 0 once the other end has closed."""
+        """Receive at least one byte; 0 once the other end has closed."""
         while not self._received:
             if self._wire.is_broken(self._client):
                 return 0
@@ -51,7 +53,7 @@ class SimSocket:
         return size
 
     def arrived(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take bytes that have arrived."""
         self._received += data
         self._wake()
 
@@ -60,18 +62,18 @@ class SimSocket:
             self._news.set_result(None)
 
     def setsockopt(self, _level: int, _option: int, _value: int) -> None:
-        """There is no kernel to tell."""
+        """Do nothing: there is no kernel."""
 
     def close(self) -> None:
-        """This end has had enough."""
+        """Close this end."""
         self._wire.break_off(self._client)
 
 
 async def connect(
     network: Network, client: Host, server: Host, listener: Callable[[], Accepts | None]
 ) -> SimSocket:
-    """Three messages. Raises ConnectionRefusedError where nobody listens; waits for ever where the
-    way is cut.
+    """Connect, with three messages. Raises ConnectionRefusedError without a listener; waits for
+    ever where the way is cut.
     """
     made: asyncio.Future[SimSocket] = asyncio.get_running_loop().create_future()
     life = client.life
@@ -92,7 +94,7 @@ async def connect(
         answer(lambda: None if made.done() else made.set_result(sock))
 
     def call() -> None:
-        """Again and again, as a kernel does with the first message of a connection."""
+        """Send the first message, repeatedly, as a kernel does."""
         if made.done():
             return
         if not server.is_up and network.travel_ms(client.name, server.name) is not None:

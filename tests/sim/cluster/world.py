@@ -52,15 +52,15 @@ from sim.zookeeper import SimZooKeeper
 START_MS: Final = 1_000_000
 LOOK_MS: Final = 100
 RETRY_MS: Final = 200
-"""Until a supervisor starts a process again that could not start."""
+"""Time until a supervisor restarts a process that could not start."""
 TWO_DIRECTORIES: Final = 0.3
-"""In which share of the seeds brokers have two log directories."""
+"""Share of the seeds in which brokers have two log directories."""
 SMALL_SEGMENTS: Final = 0.3
-"""In which share of the seeds logs that are not compacted have many segments."""
+"""Share of the seeds in which logs that are not compacted have many segments."""
 SETTLE_MS: Final = 12_000
-"""After healing, how long it may take until every partition has a leader and a full ISR."""
+"""Longest time after healing until every partition has a leader and a full ISR."""
 AT_ONCE_MAX: Final = 200_000
-"""Events of one instant: beyond it somebody asks again and again without waiting."""
+"""Bound on the events of one instant: beyond it some process retries without waiting."""
 
 
 ROOM_DICE: Final = 1_000_003
@@ -68,19 +68,19 @@ CHECKPOINT_DICE: Final = 2_000_003
 RIVAL_DICE: Final = 3_000_003
 FEED_DICE: Final = 5_000_011
 OLD_DISK_DICE: Final = 6_000_011
-"""Dice of their own: what they decide leaves everything else of a seed as it was."""
+"""Offsets of separate dice: their throws change nothing else of a seed."""
 RIVALS: Final = 0.5
-"""In which share of the seeds a second process may take a broker id."""
+"""Share of the seeds in which a second process may take a broker id."""
 LATE_FEEDS: Final = 0.4
-"""In which share of the seeds what controllers send may be late."""
+"""Share of the seeds in which messages of controllers may be late."""
 OLD_DISKS: Final = 0.3
-"""In which share of the seeds an old disk may be put back."""
+"""Share of the seeds in which an old disk may be put back."""
 RARE_CHECKPOINTS: Final = 0.3
-"""How many worlds write high watermarks down hardly ever: a start knows little of what it lost."""
+"""Share of the seeds with hardly any checkpoint of high watermarks: a restart has few."""
 
 
 def draw_room(dice: Dice) -> dict[str, int]:
-    """How many requests of each kind may wait at a broker: usually enough, else hardly any."""
+    """Return bounds on the requests waiting at a broker: mostly sufficient, sometimes tiny."""
     if dice.chance(0.7):
         return {}
     return {
@@ -91,14 +91,14 @@ def draw_room(dice: Dice) -> dict[str, int]:
 
 
 def draw_checkpoints(dice: Dice) -> dict[str, int]:
-    """How often high watermarks are written down: as usual, or once in a life at most."""
+    """Return the interval of checkpoints of high watermarks: as usual, or once per life at most."""
     if not dice.chance(RARE_CHECKPOINTS):
         return {}
     return {"log_flush_offset_checkpoint_interval_ms": 30_000}
 
 
 def draw_topics(dice: Dice) -> list[SimTopic]:
-    """One or two, of three replicas."""
+    """Return one or two topics of three replicas."""
     topics = []
     for number in range(dice.between(1, 2)):
         start = dice.between(0, 2)
@@ -111,13 +111,13 @@ def draw_topics(dice: Dice) -> list[SimTopic]:
 def make_topic(
     number: int, name: str, configs: dict[str, str], replicas: tuple[int, ...]
 ) -> SimTopic:
-    """Its id is its number."""
+    """Return a topic; its id is its number."""
     topic_id = TopicId((number + 1).to_bytes(16, "big"))
     return SimTopic(name, topic_id, configs, replicas, Ledger(f"{name}-0"))
 
 
 def _topic_ops(of_topic: list[SimTopic]) -> list[Create]:
-    """The znodes of one topic, given all its partitions in order."""
+    """Return the creation of one topic's znodes, given all its partitions in order."""
     first, partitions = of_topic[0], []
     ops = [Create(zk_paths.partitions_of(first.topic_id), b"")]
     for one in of_topic:
@@ -134,7 +134,7 @@ def _topic_ops(of_topic: list[SimTopic]) -> list[Create]:
 
 
 class World:
-    """A run. ``run`` returns when all invariants held, and raises the first that did not."""
+    """One run. ``run`` returns if all invariants held, and raises for the first that did not."""
 
     broker_config = staticmethod(broker_config)
 
@@ -146,7 +146,7 @@ class World:
         *,
         brokers: int = 0,
     ) -> None:
-        """``brokers`` 0: as many as the dice say."""
+        """``brokers`` 0: a number drawn by the dice."""
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
         from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS, Injector
         from sim.cluster.fleeting import FLEETING_FAULTS
@@ -157,7 +157,7 @@ class World:
             Dice(CHECKPOINT_DICE + seed)
         )
         self.parked: list[Parked] = []
-        """Of every broker that was ever started."""
+        """Parked requests of every broker ever started."""
         self.options = options
         self.trace = Trace(is_full=options.is_full)
         self.now = START_MS
@@ -178,7 +178,7 @@ class World:
         self.client_loop = new_loop(self.client, self.dice)
         count_of = brokers or (4 if self.dice.chance(0.25) else 3)
         self.directories = 2 if Dice(-seed - 1).chance(TWO_DIRECTORIES) else 1
-        """Of each broker."""
+        """Log directories of each broker."""
         self.machines = [self._machine(number) for number in range(1, count_of + 1)]
         self.controllers = [
             Replica(number, self.network.host(f"c{number}")) for number in range(1, 3)
@@ -210,11 +210,11 @@ class World:
 
     @property
     def by_name_only(self) -> frozenset[str]:
-        """Faults that strike only where they are asked for."""
+        """Faults that are injected only if they are named."""
         return frozenset()
 
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
-        """Beside those of every cluster."""
+        """Faults in addition to those of every cluster."""
         return {}
 
     def _draw_apart(self, seed: int) -> list[str]:
@@ -230,7 +230,7 @@ class World:
         return Machine(number, self.network.host(f"b{number}"), disks, ids, rate)
 
     def _lay_out(self) -> None:
-        """ZooKeeper as a cluster of these topics leaves it that was stopped in order."""
+        """Write ZooKeeper's content as after an orderly stop of a cluster with these topics."""
         paths: dict[str, None] = {}
         for parent in zk_paths.PERSISTENT_PARENTS:
             names = parent.split("/")[1:]
@@ -247,15 +247,15 @@ class World:
     # -- the clock
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Schedule."""
+        """Call ``action`` after a delay."""
         heapq.heappush(self._queue, (self.now + delay_ms, next(self._serial), action))
 
     def wall_ms(self) -> int:
-        """For records."""
+        """Return the time for records."""
         return WALL_START_MS + self.now
 
     def pass_until(self, end: int, done: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass; whether it was ``done`` before ``end``."""
+        """Let time pass; return True if it was ``done`` before ``end``."""
         queue, at_once = self._queue, 0
         while queue and queue[0][0] <= end:
             before = self.now
@@ -272,7 +272,7 @@ class World:
         return False
 
     def close(self) -> None:
-        """End what still runs."""
+        """End everything that still runs."""
         brokers = [one for machine in self.brokers for one in (*machine.dead, machine.process)]
         controllers = [one for each in self.controllers for one in (*each.dead, each.process)]
         coordinators = [one for each in self.coordinators for one in (*each.dead, each.process)]
@@ -330,15 +330,15 @@ class World:
     # -- processes
 
     def controller_at(self, endpoint: str) -> Host:
-        """Directory."""
+        """See Directory."""
         return self.network.hosts[endpoint.partition(":")[0]]
 
     def serving_on(self, host: Host) -> Serves | None:
-        """Directory."""
+        """See Directory."""
         return next((one.process for one in self.controllers if one.host is host), None)
 
     def hosting_on(self, host: Host) -> Hosts | None:
-        """Directory."""
+        """See Directory."""
         machines: list[Machine | CoordinatorReplica] = [
             *self.brokers,
             *self.coordinators,
@@ -347,22 +347,22 @@ class World:
 
     @property
     def brokers(self) -> list[Machine]:
-        """Every machine on which a broker may run, those that others were taken for included."""
+        """Return every machine on which a broker may run, those with a lost broker id included."""
         return [*self.machines, *self.ghosts]
 
     @property
     def members(self) -> list[Machine | Replica | CoordinatorReplica]:
-        """Every machine but ZooKeeper's and the clients'."""
+        """Return every machine except ZooKeeper's and the clients'."""
         return [*self.machines, *self.controllers, *self.coordinators]
 
     def broker_at(self, name: str) -> SimServer | None:
-        """What accepts connections there."""
+        """Return the listener there."""
         processes = (one.process for one in self.brokers if one.host.name == name)
         server = next((one.server for one in processes if one is not None), None)
         return server if server is not None and server.is_serving else None
 
     def start_broker(self, machine: Machine) -> None:
-        """On the disk as it is."""
+        """Start on the disk as it is."""
         if machine.process is not None:
             return
         machine.restart_planned = False
@@ -393,7 +393,7 @@ class World:
         self.note(machine.host.name, "starts")
 
     def start_controller(self, replica: Replica) -> None:
-        """A new process."""
+        """Start a new process."""
         if replica.process is None:
             replica.process = ControllerProcess(
                 replica.host, self.zookeeper, self.dice, replica.number, self.options.timing
@@ -405,7 +405,7 @@ class World:
         self._has_ended = True
 
     def end_broker(self, machine: Machine, *, is_silent: bool = False) -> None:
-        """Its process is no more."""
+        """End its process."""
         process = machine.process
         if process is None:
             return
@@ -418,18 +418,18 @@ class World:
             self._lose_dropped(machine)
 
     def end_controller(self, replica: Replica) -> None:
-        """Its process is no more."""
+        """End its process."""
         if replica.process is not None:
             replica.process.kill(self.network)
             replica.dead.append(replica.process)
             replica.process = None
 
     def kill_who_writes(self, fatal: FatalWrite) -> None:
-        """The controller that makes this write is killed before it knows that it has."""
+        """Kill the controller that makes this write, before it gets the response."""
         self._fatal_write = fatal
 
     def controller_wrote(self, host: str) -> None:
-        """A transaction of a controller was committed."""
+        """Note a committed transaction of a controller."""
         fatal = self._fatal_write
         if fatal is None or not fatal.is_this(self.now):
             return
@@ -438,7 +438,7 @@ class World:
         self.after(0, lambda: self.kill_controller(replica, "dies between two writes"))
 
     def kill_controller(self, replica: Replica, what: str) -> None:
-        """kill -9 of a controller; it comes again."""
+        """Kill a controller (kill -9); it restarts."""
         if replica.process is None:
             return
         self.note(replica.host.name, what)
@@ -446,12 +446,12 @@ class World:
         self.after(self.dice.pick((20, 300, 1_500)), lambda: self.start_controller(replica))
 
     def restart_later(self, machine: Machine, delay_ms: int) -> None:
-        """As a supervisor does."""
+        """Restart as a supervisor does."""
         machine.restart_planned = True
         self.after(delay_ms, lambda: self.start_broker(machine))
 
     def ask_controller(self, make: Callable[[Request], Asked]) -> None:
-        """An operator's request to whoever is active; nobody waits for the answer."""
+        """Send an operator's request to the active controller, without waiting for the response."""
         for replica in self.controllers:
             process = replica.process
             if process is None or not process.node.is_active or replica.host.is_paused:
@@ -463,7 +463,7 @@ class World:
             process.loop.create_task(ask())
 
     def _look_after(self) -> None:
-        """Processes that ended by themselves: their supervisor starts them again."""
+        """Restart processes that ended by themselves, as their supervisor does."""
         self._has_ended = False
         for machine in self.brokers:
             process = machine.process
@@ -484,10 +484,10 @@ class World:
         self._look_after_others()
 
     def _look_after_others(self) -> None:
-        """What else has a supervisor."""
+        """Restart other processes with a supervisor."""
 
     def topic_of(self, hosted: HostedPartition) -> SimTopic:
-        """By its id."""
+        """Return the topic by its id."""
         partition = hosted.topic_partition.partition
         return next(
             one
@@ -503,13 +503,13 @@ class World:
         return self.topics if fleeting is None else [*self.topics, fleeting]
 
     def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
-        """A leader has appended what is behind ``start``."""
+        """Handle a leader's append from ``start`` on."""
 
     def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
-        """A leader's log, watermark or epoch is another."""
+        """Handle a change of a leader's log, watermark or epoch."""
 
     def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
-        """A leader's high watermark has passed what is behind ``start``."""
+        """Handle a leader's high watermark that has passed ``start``."""
 
     def _heal(self) -> None:
         self.network.heal_all()
@@ -528,7 +528,7 @@ class World:
                 self.start_controller(replica)
 
     def _heal_broker(self, machine: Machine) -> None:
-        """A process that has taken a directory out of service is replaced by another."""
+        """Restart a process that has taken a directory out of service."""
         for disk in machine.disks:
             disk.exhausted = False
             disk.repair()
@@ -550,7 +550,7 @@ class World:
     # -- the end
 
     def _settle(self) -> None:
-        """Until all is well, and has been for so long that no lag can be noticed any more."""
+        """Wait until the cluster is in order, for so long that no lag can stay unnoticed."""
         deadline, well_ms = self.now + SETTLE_MS, 0
         while self.now < deadline and well_ms <= self.options.timing.lag_ms * 3 // 2:
             self.pass_until(self.now + LOOK_MS)
@@ -564,7 +564,7 @@ class World:
             require(not rotten, "after healing damage is repaired", str(machine.rotten))
 
     def _drain(self) -> None:
-        """What clients have left to do."""
+        """Let clients finish their work."""
 
     def _is_settled(self) -> bool:
         return (
@@ -574,7 +574,7 @@ class World:
         )
 
     def is_rotten(self, machine: Machine) -> bool:
-        """Whether bits that have flipped there are there still."""
+        """Return True if damage in the machine's files still exists."""
         from sim.cluster.disk_faults import is_rotten, roll_rotten
 
         rotten = [one for one in machine.rotten if one[0] in machine.disks and is_rotten(*one)]
@@ -584,7 +584,7 @@ class World:
         return bool(rotten)
 
     def _is_whole(self, topic: SimTopic) -> bool:
-        """Everybody is in sync, knows it, and has the same."""
+        """Return True if every replica is in sync, acts accordingly, and has the same log."""
         state = topic.ledger.state
         if state.leader < 0 or topic.is_moving or set(state.isr) != set(topic.replicas):
             return False
@@ -612,7 +612,7 @@ class World:
     # -- the report
 
     def note(self, actor: str, what: str, topic: SimTopic | None = None) -> None:
-        """One line."""
+        """Add one line to the trace."""
         bounds, role, epoch = None, "", -1
         if topic is not None:
             state = topic.ledger.state
