@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("lib/tidemark", "services", "spark-jobs")
 
 LEFT: dict[str, int] = {
-    "lib/tidemark/client": 1,
     "services/broker/broker/core": 33,
     "services/broker/broker/core/groups": 0,
     "services/broker/broker/shell": 11,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOPIC: Final = 2
 REPLICAS: Final = 3
 PUT_BACK_MS: Final = (400, 1_200, 2_000)
-"""How long a disk is away; after the last it stays away."""
+"""Times after which a removed disk is put back; after the last one it is not put back at all."""
 LONG_MS: Final = (100, 400, 1_000, 2_500)
 """Below, around and beyond lease (600), lag (700) and session time-out (1,500)."""
 QUESTION_LATE_MS: Final = 80
@@ -245,8 +245,8 @@ def elect_zookeeper(world: "World") -> None:
 
 
 def delay_feed(world: "World") -> None:
-    """What controllers send to a broker or a coordinator arrives late: its metadata are old, and
-    whatever it writes to ZooKeeper and to others is in time.
+    """Delay the messages of controllers to a broker or a coordinator: its metadata are old, while
+    its own requests to ZooKeeper and other processes are in time.
     """
     names = [one.host.name for one in world.machines]
     name = world.dice.pick(names + [one.host.name for one in world.coordinators])

@@ -1,8 +1,8 @@
-"""A topic that an operator creates and deletes under the transactions that write to it.
+"""A topic that an operator creates and deletes while transactions write to it.
 
-Its content is not compared with anything: a batch may reach any of the topics that have had the
-name. What must hold is that deletion harms nothing else: every transaction ends, on the topic of
-the same name too, and a group keeps no offset of a topic that no longer exists.
+Its content is not checked: a batch may reach any of the topics that have had the name. The rule is
+that a deletion harms nothing else: every transaction ends, also on the next topic of the same name,
+and a group keeps no offset of a topic that no longer exists.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ NAME: Final = "fleeting"
 CONFIGS: Final = {"min.insync.replicas": "2"}
 FIRST_ID: Final = 100
 BACK_MS: Final = (0, 30, 300, 1_200)
-"""Between a deletion and the creation of a topic of the same name."""
+"""Times from a deletion to the creation of a topic of the same name."""
 
 
 def create_or_delete(world: "TxnWorld") -> None:
-    """Delete the topic, and perhaps create another one of its name soon; or create it."""
+    """Delete the topic and sometimes create another of the same name soon; or create it."""
     if world.is_sink or world.has_handles:
         return
     if living(world) is None:
@@ -42,7 +42,7 @@ def create_or_delete(world: "TxnWorld") -> None:
 
 
 def create(world: "World") -> None:
-    """Ask for the topic. The controller refuses it where one of its name exists."""
+    """Request the creation. The controller refuses it if a topic of this name exists."""
     if world.is_draining:
         return
     topic_id = TopicId((FIRST_ID + len(world.fleeting)).to_bytes(16, "big"))
@@ -56,7 +56,7 @@ def create(world: "World") -> None:
 
 
 def living(world: "World") -> SimTopic | None:
-    """The topic as ZooKeeper has it; None while there is none."""
+    """Return the topic as ZooKeeper has it, or None."""
     there = (one for one in world.fleeting if one.ledger.state.leader_epoch >= 0)
     return next((one for one in there if not one.is_gone), None)
 
@@ -87,4 +87,4 @@ def check_offsets(world: "World", partitions: set[str]) -> None:
 FLEETING_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "delete_topic": (create_or_delete, 6),
 }
-"""By name, with how often each strikes compared with the others."""
+"""Faults by name, each with its weight."""

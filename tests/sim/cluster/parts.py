@@ -15,7 +15,7 @@ from sim.cluster.txn_processes import CoordinatorProcess
 
 FAST = Timing()
 Seen = tuple[int, int, int, Role, TopicId]
-"""Log end, high watermark, leader epoch, role, and which of the topics that have had the name."""
+"""Log end, high watermark, leader epoch, role, and topic among those that have had the name."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Machine:
         return len(managers) < len(self.disks) or any(one.fenced is not None for one in managers)
 
     def boot(self) -> None:
-        """Begin with an empty memory."""
+        """Count a boot: the memory is empty again."""
         self.boots += 1
         self.memory = MemDisk()
 

@@ -210,8 +210,9 @@ class TxnProducer:
             await client.rest()
 
     async def send_to_fleeting(self, topic: "SimTopic") -> None:
-        """One batch to a topic that may be deleted meanwhile. Raises FencedError, and
-        AbortableError where it was not acknowledged.
+        """Send one batch to a topic that may be deleted meanwhile.
+
+        Raises FencedError, and AbortableError if the batch was not acknowledged.
         """
         assert self._txn is not None, "begin() first"
         if not self._is_v2 and topic.name not in self._added:

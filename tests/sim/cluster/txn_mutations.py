@@ -1,6 +1,6 @@
 """Deliberate bugs of transactions and groups, one at a time: the simulator must find each of them.
 
-A mutation changes the product, never the simulator. Its name says what it does.
+A mutation changes the product, never the simulator. Its name describes the bug.
 """
 
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ COORDINATORS: Final = 2
 STATE_PARTITIONS: Final = 2
 FLEETING_DICE: Final = 4_000_003
 FLEETING: Final = 0.4
-"""In which share of the seeds a topic is created and deleted while transactions write to it."""
+"""Share of the seeds in which a topic is created and deleted while transactions write to it."""
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ class World:
         self.coordinators: list[CoordinatorReplica] = []
         self.topics = draw_topics(self.dice) if topics is None else topics
         self.fleeting: list[SimTopic] = []
-        """Every topic that was asked for while the world ran. See sim.cluster.fleeting."""
+        """Every topic requested during the run. See sim.cluster.fleeting."""
         self.by_path = {zk_paths.partition(one.topic_id, one.partition): one for one in self.topics}
         if Dice(-seed - 2).chance(SMALL_SEGMENTS):
             for topic in (one for one in self.topics if "cleanup.policy" not in one.configs):
@@ -218,7 +218,7 @@ class World:
         return {}
 
     def _draw_apart(self, seed: int) -> list[str]:
-        """Faults of ``faults_apart`` that this seed has, by dice of their own."""
+        """Return the faults of ``faults_apart`` that this seed has, drawn by dice of their own."""
         drawn = ["rival"] if Dice(RIVAL_DICE + seed).chance(RIVALS) else []
         drawn += ["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else []
         return drawn + (["put_back"] if Dice(OLD_DISK_DICE + seed).chance(OLD_DISKS) else [])

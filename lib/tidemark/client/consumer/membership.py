@@ -5,7 +5,7 @@ ones in two steps:
 
     assigned    {A, B}     {B}                           {B, C}
     owned       {A, B} --> {B}  once the user released   {B, C}
-                           A; the next heartbeat says so, and the coordinator can assign A elsewhere
+                           A; the next heartbeat reports it; the coordinator can assign A elsewhere
 
 When the coordinator does not know the member, or has a newer epoch, all owned partitions are lost
 at once: other members may read them already. The member joins again only after the user was
