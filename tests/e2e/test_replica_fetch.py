@@ -123,7 +123,10 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
         waiting = follower.ask(None, wait_ms=300)
         follower.hear(waiting)
     assert (
-        broker.call(lambda: broker.server.partitions.table.by_name["s", 0].partition.unheard) == ()
+        broker.call(
+            lambda: broker.server.partitions.table.by_name["s", 0].partition.replica_set.unfetched
+        )
+        == ()
     )
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from broker.core import producers
+from broker.core.commitment import Commitment
 from broker.core.producers import ACCEPTED, ProducerTable
-from broker.core.replica import Replica
 from broker.storage import recovery, stamp
 from broker.storage.compaction import _Round
 from broker.storage.log import Log
@@ -57,7 +57,7 @@ def _damage_is_a_torn_tail(scan: _Scan, segment: Segment, error: Any) -> bool:
 
 
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
-    "acknowledges before the sync": ((Replica, "acknowledgeable", lambda *_, **__: True),),
+    "acknowledges before the sync": ((Commitment, "acknowledgeable", lambda *_, **__: True),),
     "does not cut a torn batch": ((_Scan, "_cut", _nothing),),
     "forgets the producers": (
         (ProducerTable, "replay", _nothing),

@@ -47,7 +47,15 @@ from tidemark.codec.record_batch import (
     set_log_append_time,
 )
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerId, InstantMs, LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import (
+    BrokerId,
+    InstantMs,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark.model.metadata import PartitionImage
 from tidemark.model.topic_configs import TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import DiskError, DiskFullError
@@ -190,7 +198,15 @@ class Node:
             epochs=log.epochs,
             producers=log.producers,
         )
-        partition.become_leader(LeaderEpoch(state.leader_epoch), (BROKER,), (BROKER,))
+        leads = PartitionImage(
+            partition=state.topic_partition.partition,
+            replicas=(BROKER,),
+            isr=(BROKER,),
+            leader=BROKER,
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            partition_epoch=PartitionEpoch(state.leader_epoch),
+        )
+        partition.lead(leads, InstantMs(0))
         hosted = self.hosted[state.topic_partition] = Hosted(partition, log)
         return hosted
 
@@ -230,7 +246,7 @@ class Node:
             reply(ProduceAnswer(outcome.error_code))
             return
         first, end = outcome
-        if acks == 0 or hosted.partition.acknowledgeable(end, acks):
+        if acks == 0 or hosted.partition.commitment.acknowledgeable(end, acks):
             reply(ProduceAnswer(ErrorCode.NONE, first))
             return
 

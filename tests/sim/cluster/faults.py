@@ -336,7 +336,7 @@ def _joining(world: "World", leader: "Machine") -> "Machine | None":
     if leader.process is None:
         return None
     for hosted in leader.process.broker.partitions.table.by_name.values():
-        pending = hosted.partition.pending
+        pending = hosted.partition.replica_set.isr.pending
         if pending is None:
             continue
         for machine in world.machines:

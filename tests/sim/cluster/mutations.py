@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.core.bounds import LogBounds
+from broker.core.commitment import Commitment
 from broker.core.isr import Isr
 from broker.core.partition import Partition
-from broker.core.replica import Replica
+from broker.core.replica_set import ReplicaSet
 from broker.shell.cluster import held_logs
 from broker.shell.partitions import hosting
 from broker.storage.directory import LogDirectory
@@ -29,8 +31,8 @@ from tidemark.storage.disk import DiskError, ExhaustedError
 from sim.mutations import Change, changed
 
 
-def _truncate_to_watermark(partition: Partition, _epoch: int, _end: int) -> int:
-    return partition.high_watermark
+def _truncate_to_watermark(bounds: LogBounds, _epoch: int, _end: int) -> int:
+    return bounds.high_watermark
 
 
 def _count_only_the_proposed(isr: Isr, proposal: Any) -> None:
@@ -53,13 +55,10 @@ def _accept_an_older_leader(image: Any, partition: Any, broker_id: Any, change: 
 
 
 def _join_in_any_incarnation(
-    partition: Partition, broker_id: Any, now: Any, live: Any, lag_ms: int
+    replicas: ReplicaSet, broker_id: Any, live: Any, joins_at: int, *, synced: bool
 ) -> bool:
-    known = partition._progress.get(broker_id)
-    if known is None or known.lags(now, lag_ms) or live.get(broker_id) is None:
-        return False
-    end = known.counted_end(synced=partition.limits.flush_group)
-    return end >= max(partition.high_watermark, partition.epoch_start)
+    end = replicas.progress[broker_id].counted_end(synced=synced)
+    return live.get(broker_id) is not None and end >= joins_at
 
 
 def _let_any_incarnation_join(image: Any, broker_id: Any, _epoch: int) -> bool:
@@ -67,26 +66,26 @@ def _let_any_incarnation_join(image: Any, broker_id: Any, _epoch: int) -> bool:
     return broker is not None and not broker.fenced
 
 
-_lead = Replica.lead
+_lead = Partition.lead
 
 
-def _lead_with_all_committed(replica: Replica, state: Any, now: Any) -> bool:
-    led = _lead(replica, state, now)
+def _lead_with_all_committed(partition: Partition, state: Any, now: Any) -> bool:
+    led = _lead(partition, state, now)
     if led:
-        replica.high_watermark = replica.log_end
+        partition.bounds.high_watermark = partition.bounds.log_end
     return led
 
 
-_move_high_watermark = Replica._move_high_watermark
+_move = Commitment.move
 
 
-def _count_what_is_in_memory(replica: Replica) -> int:
-    limits = replica.limits
-    replica.limits = replace(limits, flush_group=False)
+def _count_what_is_in_memory(commitment: Commitment) -> int:
+    limits = commitment.limits
+    commitment.limits = replace(limits, flush_group=False)
     try:
-        return _move_high_watermark(replica)
+        return _move(commitment)
     finally:
-        replica.limits = limits
+        commitment.limits = limits
 
 
 _ends_at = Log._ends_at
@@ -152,16 +151,16 @@ def _fence_for_want_of_descriptors(shared: LogDirectory, error: DiskError) -> No
 
 
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
-    "truncates by high watermark": ((Partition, "truncation_for", _truncate_to_watermark),),
+    "truncates by high watermark": ((LogBounds, "truncation_for", _truncate_to_watermark),),
     "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
     "accepts a stale leader epoch": ((isr_changes, "_refusal", _accept_an_older_leader),),
     "lets a stale broker epoch join the ISR": (
-        (Partition, "_may_join", _join_in_any_incarnation),
+        (ReplicaSet, "_may_join", _join_in_any_incarnation),
         (isr_changes, "_may_join", _let_any_incarnation_join),
     ),
     "takes the agreed ISR for the maximal": ((Isr, "propose", _count_only_the_agreed),),
     "takes a new leader's log end for its high watermark": (
-        (Replica, "lead", _lead_with_all_committed),
+        (Partition, "lead", _lead_with_all_committed),
     ),
     "keeps an unclean restart in the ISR": (
         (registration, "has_kept_its_page_cache", lambda *_: True),
@@ -173,7 +172,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "keeps producers that were truncated away": ((Log, "_ends_at", _remember_all_producers),),
     "keeps the ELR when the minimum changes": ((term, "decide_configs", decide_alter_configs),),
     "registers a broker before what it lost": ((term, "store_ops", _brokers_first),),
-    "acknowledges before the sync": ((Replica, "_move_high_watermark", _count_what_is_in_memory),),
+    "acknowledges before the sync": ((Commitment, "move", _count_what_is_in_memory),),
     "registers damaged logs as sound": ((held_logs, "worth", lambda *_: "sound"),),
     "forgets over a restart that a disk failed": ((DiskFailures, "reason", lambda *_: None),),
     "takes a log that is gone for one that was never made": ((Holdings, "soundness", _never_made),),
@@ -217,7 +216,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "truncates by high watermark": ("a member of the ISR has all that is committed",),
-    "acknowledges on an unagreed shrink": ("Replica.check",),
+    "acknowledges on an unagreed shrink": ("Partition.check",),
     "accepts a stale leader epoch": ("leaders are in sync",),
     "lets a stale broker epoch join the ISR": (
         "a member of the ISR has all that is committed",

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.core.admission import Admission
 from broker.core.groups import group_rules
 from broker.core.groups.consumer import reconciliation
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.consumer.state import ConsumerGroupState
 from broker.core.groups.offsets import Offsets
 from broker.core.open_txns import OpenTxns
-from broker.core.partition import Partition
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.codec.txn_records import EndKind
@@ -162,7 +162,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "does not verify what v1 writes": ((TxnVerifier, "ask", _believe_v1),),
     "takes a marker of any epoch": ((ProducerTable, "check_marker", lambda *_, **__: ACCEPTED),),
     "publishes offsets of aborted transactions": ((Offsets, "replay_end", _publish_always),),
-    "takes appends of any owner": ((Partition, "owner_refused", lambda *_: None),),
+    "takes appends of any owner": ((Admission, "owner_refused", lambda *_: None),),
     "takes an ended transaction for a replicated one": (
         (OpenTxns, "last_stable", _only_open_ones),
     ),

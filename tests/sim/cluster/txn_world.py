@@ -285,7 +285,7 @@ class TxnWorld(World):
             machine.number,
             partition.leader_epoch,
             partition.last_stable,
-            is_known=partition.latest_known,
+            is_known=partition.commitment.is_known,
         )
 
     def _decided(self) -> set[Ending]:

@@ -98,6 +98,9 @@ class PartitionLimits:
 _NOT_ONE_BATCH: Final = Refusal(
     ErrorCode.INVALID_RECORD, "a partition's records must be exactly one record batch"
 )
+_NOT_A_BATCH: Final = Refusal(
+    ErrorCode.CORRUPT_MESSAGE, "the leader sent something other than a record batch"
+)
 _OLD_MAGIC: Final = Refusal(
     ErrorCode.INVALID_RECORD, "only record batches of magic 2 (Kafka 0.11 or newer) are taken"
 )
@@ -179,4 +182,18 @@ def timestamps_refused(header: BatchHeader, now_ms: int, limits: PartitionLimits
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             return _TIMESTAMP
+    return None
+
+
+def replicated_refused(header: BatchHeader, size_bytes: int) -> Refusal | None:
+    """Return the refusal of a batch from a leader that is not one whole batch, else None. Its
+    leader has checked the rest.
+    """
+    if (
+        header.magic != MAGIC_V2
+        or header.batch_length + LENGTH_PREFIX_BYTES != size_bytes
+        or size_bytes < HEADER_BYTES
+        or header.last_offset_delta < 0
+    ):
+        return _NOT_A_BATCH
     return None

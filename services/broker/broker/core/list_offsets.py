@@ -51,7 +51,7 @@ def at_mark(
     if timestamp == LATEST_TIMESTAMP:
         # A new leader's high watermark may be below the one that its predecessor returned
         # (KIP-207).
-        if not partition.latest_known:
+        if not partition.commitment.is_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
         return _with_epoch(partition, _readable_end(partition, read_committed=read_committed))
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
@@ -101,7 +101,7 @@ class OffsetSearch:
 
     def begin(self) -> Seek | FoundOffset:
         """Return the first range to read, or an error."""
-        if self._is_for_maximum and not self._partition.latest_known:
+        if self._is_for_maximum and not self._partition.commitment.is_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self._seek(None)
 
@@ -109,7 +109,7 @@ class OffsetSearch:
         """Return the answer if no batch is left. A new leader may not yet have all committed
         records, one of which may match (KIP-207).
         """
-        is_final = self._is_for_maximum or self._partition.latest_known
+        is_final = self._is_for_maximum or self._partition.commitment.is_known
         return FoundOffset(ErrorCode.NONE if is_final else ErrorCode.OFFSET_NOT_AVAILABLE)
 
     def searched(self, batch_end: int, record: tuple[int, int] | None) -> Seek | FoundOffset:

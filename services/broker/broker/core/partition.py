@@ -1,4 +1,4 @@
-"""Partition: one replica's decisions. Pure: parsed header fields in, plans out; the shell owns
+"""Partition: decisions of one replica. Pure: parsed header fields in, plans out; the shell owns
 bytes, disk and clock.
 
 The life of a batch is three calls, all in the connection's callback (DESIGN: the hot path):
@@ -11,90 +11,145 @@ A leader judges what its followers fetch (``judge_fetch``, ``follower_fetched``)
 watermark to the minimum over the maximal ISR, and proposes ISRs. A follower takes batches as the
 leader has them (``admit_replicated``), and truncates where the leader's log parts from its own: by
 leader epoch, never by high watermark (KIP-101, KIP-279).
+
+The state is in parts: ``LogBounds`` (where the log stands), ``ReplicaSet`` (ISR and followers),
+``Commitment`` (high watermark) and ``Admission`` (producers). Role and leader epoch are here.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from tidemark.codec.control_record import ControlRecord, EndTxnMarker, OwnerRecord
-from tidemark.codec.record_batch import (
-    COMPRESSION_MASK,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    MAGIC_V2,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-)
+from tidemark.codec.control_record import ControlRecord
+from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import (
-    NO_OFFSET,
-    NO_PRODUCER,
+    NO_BROKER,
     BrokerEpoch,
     BrokerId,
     InstantMs,
+    LeaderEpoch,
+    TopicId,
 )
 from tidemark.model.metadata import PartitionImage
+from tidemark.model.topics import TopicPartition
 
-from broker.core.batch_rules import (
-    COMPRESSION_LAST,
-    NO_TIMESTAMP,
-    PLAIN_MASK,
-    RECORD_BYTES_MIN,
-    structure_refused,
-    timestamps_refused,
-)
+from broker.core.admission import Admission
+from broker.core.batch_rules import NO_TIMESTAMP, replicated_refused
 from broker.core.batch_rules import AppendPlan as AppendPlan
 from broker.core.batch_rules import PartitionLimits as PartitionLimits
 from broker.core.batch_rules import Refusal as Refusal
 from broker.core.batch_rules import Repeated as Repeated
+from broker.core.bounds import FollowerRead, LogBounds
+from broker.core.bounds import LogState as LogState
+from broker.core.commitment import ACKS_ALL as ACKS_ALL
+from broker.core.commitment import Commitment
 from broker.core.isr import IsrProposal as IsrProposal
-from broker.core.producers import Accepted, Duplicate, Ended, Refused
-from broker.core.replica import ACKS_ALL as ACKS_ALL
-from broker.core.replica import FAILED, FENCED, NOT_LEADER, UNKNOWN_EPOCH, Replica
-from broker.core.replica import LogState as LogState
-from broker.core.replica import Role as Role
+from broker.core.leader_epochs import LeaderEpochs
+from broker.core.producers import Ended, ProducerTable
 from broker.core.replica_progress import FollowerFetch as FollowerFetch
+from broker.core.replica_set import ReplicaSet
+from broker.core.role import FAILED, FENCED, NOT_FOLLOWER, NOT_LEADER, UNKNOWN_EPOCH
+from broker.core.role import Role as Role
 
-NO_LAST_EPOCH: Final = -1
-
-
-class FollowerRead(NamedTuple):
-    """What a follower's fetch hears. Without error and divergence: all from its end to ours."""
-
-    error_code: ErrorCode
-    diverging: tuple[int, int] | None
-    """(leader epoch, end): where the logs last agree, as far as the leader can tell."""
-
-
-_BAD_SEQUENCE: Final = Refusal(ErrorCode.INVALID_RECORD, "a producer id needs a sequence from 0 on")
 _STORAGE: Final = Refusal(
     ErrorCode.KAFKA_STORAGE_ERROR, "the batch could not be written to the disk"
-)
-_NOT_FOLLOWER: Final = Refusal(
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not follow the partition"
-)
-_NOT_A_BATCH: Final = Refusal(
-    ErrorCode.CORRUPT_MESSAGE, "the leader sent something other than a record batch"
 )
 _OUT_OF_PLACE: Final = Refusal(
     ErrorCode.CORRUPT_MESSAGE, "a batch from the leader does not continue the log"
 )
-_NEVER_AGREED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
-"""The controller judges these last, behind the epochs."""
-_NOT_VERIFIED: Final = Refusal(
-    ErrorCode.INVALID_TXN_STATE,
-    "the transaction coordinator has not said that the partition is part of this transaction",
-)
-_BAD_ACKS: Final = Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1 (all), 0 or 1")
-_NOT_ENOUGH: Final = Refusal(
-    ErrorCode.NOT_ENOUGH_REPLICAS, "fewer in-sync replicas than min.insync.replicas"
-)
 
 
-class Partition(Replica):
-    """One replica of one partition: what it admits, hears and proposes."""
+class Partition:
+    """One replica of one partition.
 
-    __slots__ = ()
+    Its parts are public to be read. The properties are the state that most readers need; the hot
+    path reads ``bounds`` itself, for a property costs as much as a call.
+    """
+
+    __slots__ = (
+        "admission",
+        "bounds",
+        "broker_id",
+        "commitment",
+        "epochs",
+        "leader",
+        "leader_epoch",
+        "limits",
+        "producers",
+        "replica_set",
+        "role",
+        "topic_id",
+        "topic_partition",
+        "verifications",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        broker_id: BrokerId,
+        *,
+        limits: PartitionLimits,
+        state: LogState,
+        epochs: LeaderEpochs,
+        producers: ProducerTable,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.broker_id = broker_id
+        self.limits = limits
+        self.epochs = epochs
+        self.producers = producers
+        self.admission = Admission(limits, producers)
+        self.verifications = self.admission.verifications
+        self.bounds = LogBounds(state, epochs)
+        self.replica_set = ReplicaSet(broker_id, topic_id, topic_partition.partition)
+        self.commitment = Commitment(limits, self.bounds, self.replica_set)
+        self.role = Role.OFFLINE
+        self.leader = BrokerId(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+
+    # -- state, for readers
+
+    @property
+    def log_start(self) -> int:
+        """First offset that a reader may ask for."""
+        return self.bounds.log_start
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive: every record below it is committed."""
+        return self.bounds.high_watermark
+
+    @property
+    def log_end(self) -> int:
+        """Exclusive: the offset that the next record gets."""
+        return self.bounds.log_end
+
+    @property
+    def synced_end(self) -> int:
+        """Exclusive: every record below it is on disk."""
+        return self.bounds.synced_end
+
+    @property
+    def last_stable(self) -> int:
+        """First offset of a transaction that is open, or whose end is not replicated yet; else the
+        high watermark.
+        """
+        bounds, txns = self.bounds, self.producers.txns
+        if not txns:
+            return bounds.high_watermark
+        return max(bounds.log_start, txns.last_stable(bounds.high_watermark))
+
+    @property
+    def replicas(self) -> tuple[BrokerId, ...]:
+        """Assigned replicas."""
+        return self.replica_set.assigned
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """In-sync replicas, as agreed with the controller."""
+        return self.replica_set.isr.agreed
 
     # -- the three calls
 
@@ -109,62 +164,18 @@ class Partition(Replica):
     ) -> AppendPlan | Repeated | Refusal:
         """Decide about one batch of ``size_bytes`` whose CRC is known to match. Changes nothing.
 
-        ``leader_epoch_expected`` -1: whatever it is. ``now_ms`` is wall time.
+        ``leader_epoch_expected`` -1: any. ``now_ms`` is wall time.
         """
         if self.role is not Role.LEADER:
             return FAILED if self.role is Role.FAILED else NOT_LEADER
         if leader_epoch_expected != -1 and leader_epoch_expected != self.leader_epoch:
             return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
-        limits = self.limits
-        if acks != 1 and (refused := self._acks_refused(acks)) is not None:
+        if acks != 1 and (refused := self.commitment.acks_refused(acks)) is not None:
             return refused
-        # One unpacking costs less than a dozen attribute reads: this runs for every batch.
-        (_, batch_length, _, magic, _, attributes, delta, base_ms, max_ms, _, _, _, count) = header
-        if (
-            magic != MAGIC_V2
-            or size_bytes > limits.batch_bytes_max
-            or batch_length + LENGTH_PREFIX_BYTES != size_bytes
-            or size_bytes < HEADER_BYTES
-            or count <= 0
-            or delta != count - 1
-            or attributes & PLAIN_MASK != attributes
-            or attributes & COMPRESSION_MASK > COMPRESSION_LAST
-            or (attributes and header.producer_id < 0 and attributes & TRANSACTIONAL_BIT)
-            or count * RECORD_BYTES_MIN > size_bytes - HEADER_BYTES
-            or count > limits.records_max
-        ):
-            refused = structure_refused(header, size_bytes, limits)
-            if refused is not None:
-                return refused
-        if not limits.log_append_time and not (
-            now_ms - limits.timestamp_before_ms_max
-            <= base_ms
-            <= max_ms
-            <= now_ms + limits.timestamp_after_ms_max
-        ):
-            refused = timestamps_refused(header, now_ms, limits)
-            if refused is not None:
-                return refused
-        return self._sequenced(header, size_bytes, now_ms)
-
-    def _sequenced(
-        self, header: BatchHeader, size_bytes: int, now_ms: int
-    ) -> AppendPlan | Repeated | Refusal:
-        """The last question, the producer's sequence; then the offsets."""
-        if header.producer_id != NO_PRODUCER:
-            if header.producer_id < 0 or header.base_sequence < 0 or header.producer_epoch < 0:
-                return _BAD_SEQUENCE
-            verdict = self.producers.check(header, now_ms)
-            if isinstance(verdict, Duplicate):
-                stamped = verdict.timestamp if self.limits.log_append_time else NO_TIMESTAMP
-                return Repeated(verdict.base_offset, verdict.last_offset, stamped)
-            if isinstance(verdict, Refused):
-                return Refusal(verdict.error_code, verdict.message)
-            if header.attributes & TRANSACTIONAL_BIT or self.producers.txns:
-                refused = self._transaction_refused(header)
-                if refused is not None:
-                    return refused
-        first = self.log_end
+        decided = self.admission.judge(header, size_bytes, now_ms)
+        if decided is not None:
+            return decided
+        first = self.bounds.log_end
         by_broker = self.limits.log_append_time
         return AppendPlan(
             first,
@@ -176,30 +187,34 @@ class Partition(Replica):
             now_ms if by_broker else NO_TIMESTAMP,
         )
 
-    def _transaction_refused(self, header: BatchHeader) -> Refusal | None:
-        if self.needs_verification(header):
-            return _NOT_VERIFIED
-        if header.is_transactional and header.producer_id not in self.producers:
-            first = self.verifications.first_sequence(header.producer_id)
-            if header.base_sequence > first:
-                return Refusal(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {header.producer_id} began with sequence {header.base_sequence}"
-                    f" where {first} was expected",
-                )
-        refused = self.producers.check_transaction(header)
-        return None if refused is None else Refusal(refused.error_code, refused.message)
-
-    def needs_verification(self, header: BatchHeader) -> bool:
-        """Whether the coordinator must be asked before this batch is admitted (KIP-890): it would
-        begin a transaction here, and nobody has said that it may.
+    def appended(self, plan: AppendPlan, now_ms: int) -> int:
+        """Note that the batch is in the log. Return how many bytes became readable by it, 0 while
+        the high watermark stays.
         """
-        return (
-            header.is_transactional
-            and self.role is Role.LEADER
-            and not self.producers.is_open(header.producer_id, header.producer_epoch)
-            and not self.verifications.is_verified(header.producer_id, header.producer_epoch)
-        )
+        if self.role is not Role.LEADER:
+            return self._replicated(plan, now_ms)
+        bounds = self.bounds
+        assert plan.first == bounds.log_end, (plan.first, bounds.log_end)
+        bounds.log_end = plan.last + 1
+        if plan.header.producer_id >= 0 or plan.control is not None:
+            self.admission.appended(plan, now_ms)
+        commitment = self.commitment
+        if commitment.at_once:
+            bounds.high_watermark = plan.last + 1
+            return plan.size_bytes
+        commitment.unread.add(plan.last + 1, plan.size_bytes)
+        return commitment.move() if commitment.alone else 0
+
+    def append_failed(self, plan: AppendPlan, *, fenced: bool) -> Refusal:
+        """Note that the disk did not take the batch, of which nothing is in the log. ``fenced``:
+        its log directory is out of service.
+        """
+        assert plan.first >= self.bounds.log_end, (plan.first, self.bounds.log_end)
+        if fenced:
+            self.become_failed()
+        return _STORAGE
+
+    # -- batches of the broker itself
 
     def admit_own(
         self,
@@ -211,32 +226,20 @@ class Partition(Replica):
         leader_epoch_expected: int = -1,
     ) -> AppendPlan | Repeated | Refusal:
         """Decide about a batch that a coordinator or this broker wrote, for acks=all: a marker, a
-        change of owner, or records of a group, transactional or not, without sequences. Changes
-        nothing. ``bumped``: as for ``ProducerTable.check_marker``.
+        change of owner, or records of a group. Changes nothing. ``bumped``: as for
+        ``ProducerTable.check_marker``.
         """
-        refused = self.epoch_refused(leader_epoch_expected) or self._acks_refused(ACKS_ALL)
+        refused = self.epoch_refused(leader_epoch_expected) or self.commitment.acks_refused(
+            ACKS_ALL
+        )
         if refused is not None:
             return refused
-        ids = (header.producer_id, header.producer_epoch)
-        verdict: Accepted | Ended | Refused | None
-        if isinstance(control, EndTxnMarker):
-            verdict = self.producers.check_marker(*ids, control, bumped=bumped)
-            if isinstance(verdict, Ended):
-                return Repeated(self.log_end - 1, self.log_end - 1, NO_TIMESTAMP)
-        elif isinstance(control, OwnerRecord):
-            return self.owner_refused(control.owner_epoch) or self._own_plan(
-                header, size_bytes, control
-            )
-        else:
-            verdict = self.producers.check_epoch(*ids)
-        if isinstance(verdict, Refused):
-            return Refusal(verdict.error_code, verdict.message)
-        return self._own_plan(header, size_bytes, control)
-
-    def _own_plan(
-        self, header: BatchHeader, size_bytes: int, control: ControlRecord | None
-    ) -> AppendPlan:
-        first = self.log_end
+        decided = self.admission.judge_internal(header, control, bumped=bumped)
+        first = self.bounds.log_end
+        if isinstance(decided, Ended):
+            return Repeated(first - 1, first - 1, NO_TIMESTAMP)
+        if decided is not None:
+            return decided
         return AppendPlan(
             first,
             first + header.last_offset_delta,
@@ -248,169 +251,144 @@ class Partition(Replica):
             control,
         )
 
-    def owner_refused(self, owner_epoch: int) -> Refusal | None:
-        """An append of a coordinator's shard by who does not own it any more."""
-        if owner_epoch >= self.producers.owner_epoch:
-            return None
-        return Refusal(
-            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-            f"an owner of epoch {self.producers.owner_epoch} has taken the shard over; this one has"
-            f" epoch {owner_epoch}",
-        )
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Return True if the coordinator must be asked before this batch is admitted (KIP-890)."""
+        return self.role is Role.LEADER and self.admission.needs_verification(header)
 
-    def appended(self, plan: AppendPlan, now_ms: int) -> int:
-        """The batch is in the log. Returns how many bytes became readable by it: 0 while the
-        watermark stays.
+    def epoch_refused(self, leader_epoch_expected: int) -> Refusal | None:
+        """Return the refusal of a read or a lookup that names a leader epoch (-1: none), else
+        None.
         """
-        header = plan.header
         if self.role is not Role.LEADER:
-            return self._replicated(plan, now_ms)
-        assert plan.first == self.log_end, (plan.first, self.log_end)
-        self.log_end = plan.last + 1
-        if plan.control is not None or (header.base_sequence < 0 <= header.producer_id):
-            self.producers.replay(header, now_ms, plan.control)
-            self.verifications.forget(header.producer_id)
-        elif header.producer_id != NO_PRODUCER:
-            if header.attributes & TRANSACTIONAL_BIT:
-                self.verifications.forget(header.producer_id)
-            if plan.log_append_time_ms >= 0:
-                header = header._replace(max_timestamp=plan.log_append_time_ms)
-            self.producers.appended(header, plan.first, now_ms)
-        if self._at_once:
-            self.high_watermark = plan.last + 1
-            return plan.size_bytes
-        self._unread.add(self.log_end, plan.size_bytes)
-        return self._move_high_watermark() if self._alone else 0
+            return FAILED if self.role is Role.FAILED else NOT_LEADER
+        if leader_epoch_expected in (-1, self.leader_epoch):
+            return None
+        return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
 
-    def append_failed(self, plan: AppendPlan, *, fenced: bool) -> Refusal:
-        """The disk did not take it and nothing of it is in the log; ``fenced``: its directory
-        serves no more.
+    # -- roles
+
+    def lead(self, state: PartitionImage, now: InstantMs) -> bool:
+        """Lead as the controller says. False, with nothing changed, if that epoch is older than
+        the one here, or the disk failed.
+
+        The high watermark stays (KIP-207). In the epoch that this replica leads already, only ISR
+        and replicas are taken over, if they are newer.
         """
-        assert plan.first >= self.log_end, (plan.first, self.log_end)
-        if fenced:
-            self.become_failed()
-        return _STORAGE
+        if state.leader_epoch < self.leader_epoch or self.role is Role.FAILED:
+            return False
+        if self.role is Role.LEADER and state.leader_epoch == self.leader_epoch:
+            if not self.replica_set.update(state, now):
+                return True
+        else:
+            self.role = Role.LEADER
+            self.leader = self.broker_id
+            self.leader_epoch = state.leader_epoch
+            self.verifications.clear()
+            self.replica_set.begin_leading(state, now)
+            self.commitment.begin_leading()
+        self.commitment.settle()
+        return True
+
+    def follow(self, state: PartitionImage) -> bool:
+        """Follow ``state.leader``. False, with nothing changed, if that epoch is older than the one
+        here, or the disk failed.
+        """
+        if state.leader_epoch < self.leader_epoch or self.role is Role.FAILED:
+            return False
+        assert state.leader != self.broker_id, "a leader follows nobody"
+        self._step_down(Role.FOLLOWER, state.leader, state.leader_epoch)
+        self.replica_set.follow(state)
+        return True
+
+    def become_offline(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Stop serving: the partition has no leader."""
+        if self.role is Role.FAILED:
+            self.leader_epoch = max(self.leader_epoch, leader_epoch)
+        elif leader_epoch >= self.leader_epoch:
+            self._step_down(Role.OFFLINE, leader, leader_epoch)
+
+    def become_failed(self) -> None:
+        """Stop serving until the next start: the log directory failed, and its content cannot be
+        trusted.
+        """
+        self._step_down(Role.FAILED, NO_BROKER, self.leader_epoch)
+
+    def _step_down(self, role: Role, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        self.role = role
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replica_set.stop_leading()
+        self.commitment.stop_leading()
+        self.commitment.settle()
+
+    def configure(self, limits: PartitionLimits) -> None:
+        """Apply the topic's new configuration."""
+        self.limits = self.admission.limits = self.commitment.limits = limits
+        self.commitment.settle()
+
+    def synced(self, end: int) -> int:
+        """Note that everything below ``end`` is on disk. Return the bytes that became readable."""
+        self.bounds.synced(end)
+        return self.commitment.move()
+
+    def log_start_moved(self, log_start: int) -> None:
+        """Note that retention or DeleteRecords removed the records below ``log_start``."""
+        self.bounds.start_moved(log_start)
 
     # -- a leader's followers
 
     def judge_fetch(self, fetch: FollowerFetch, leader_epoch_expected: int) -> FollowerRead:
-        """What a follower's fetch is to hear; changes nothing."""
+        """Decide about a follower's fetch. Changes nothing."""
         refused = self.epoch_refused(leader_epoch_expected)
         if refused is not None:
             return FollowerRead(refused.error_code, None)
-        known = self._progress.get(fetch.broker_id)
-        if known is None or -1 < fetch.broker_epoch < known.broker_epoch:
+        if not self.replica_set.is_follower(fetch):
             return FollowerRead(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        if fetch.last_fetched_epoch != NO_LAST_EPOCH:
-            epoch, end = self.epochs.end_offset_for(fetch.last_fetched_epoch, self.log_end)
-            if end == NO_OFFSET:
-                return FollowerRead(ErrorCode.UNKNOWN_LEADER_EPOCH, None)
-            if epoch < fetch.last_fetched_epoch or end < fetch.log_end:
-                return FollowerRead(ErrorCode.NONE, (epoch, end))
-        if not self.log_start <= fetch.log_end <= self.log_end:
-            return FollowerRead(ErrorCode.OFFSET_OUT_OF_RANGE, None)
-        return FollowerRead(ErrorCode.NONE, None)
+        return self.bounds.judge_end(fetch.last_fetched_epoch, fetch.log_end)
 
     def follower_fetched(self, fetch: FollowerFetch, now: InstantMs) -> int:
-        """A follower that was judged well has all below its end. Returns the bytes that became
-        readable by it.
+        """Note that a follower, whose fetch ``judge_fetch`` accepted, has all records below its
+        end. Return the bytes that became readable by it.
         """
         assert self.role is Role.LEADER, str(self)
-        self._progress[fetch.broker_id].fetched(fetch, self.log_end, now)
-        if self.unheard:
-            self.unheard = self._find_unheard()
-        if fetch.broker_id not in self._isr.maximal:
-            return 0
-        return self._move_high_watermark()
+        counts = self.replica_set.fetched(fetch, self.bounds.log_end, now)
+        return self.commitment.move() if counts else 0
 
     def propose(
         self, now: InstantMs, live: Mapping[BrokerId, BrokerEpoch], lag_ms: int
     ) -> IsrProposal | None:
-        """The ISR that should be, if it is not the agreed one and nothing is pending; from here on
-        it is pending. ``live`` has the epoch of every broker that may join one.
+        """Return the ISR to ask the controller for, or None if the agreed one is right or a
+        proposal is pending. From here on it is pending. ``live``: epoch of every broker that may be
+        in an ISR.
         """
         if self.role is not Role.LEADER:
             return None
-        self._excuse_own_pause(now, lag_ms)
-        if self._isr.pending is not None:
-            return None
-        wanted = [one for one in self._isr.agreed if not self._has_left(one, now, lag_ms)]
-        wanted += [
-            one
-            for one in self.replicas
-            if one not in self._isr.agreed and self._may_join(one, now, live, lag_ms)
-        ]
-        if tuple(wanted) == self._isr.agreed:
-            return None
-        proposal = IsrProposal(
-            self.topic_id,
-            self.topic_partition.partition,
-            self.leader_epoch,
-            self._isr.partition_epoch,
-            tuple((one, live.get(one, BrokerEpoch(-1))) for one in wanted),
+        proposal = self.replica_set.propose(
+            now,
+            live,
+            lag_ms,
+            leader_epoch=self.leader_epoch,
+            joins_at=self.commitment.joins_at,
+            synced=self.limits.flush_group,
         )
-        self._isr.propose(proposal)
-        self._isr_changed()
+        if proposal is not None:
+            self.commitment.settle()
         return proposal
-
-    def _excuse_own_pause(self, now: InstantMs, lag_ms: int) -> None:
-        """A leader that stood still for longer than a lag heard nobody: that is not their fault."""
-        pause_ms = now - self._looked_at
-        if self._looked_at >= 0 and pause_ms > lag_ms:
-            for one in self._progress.values():
-                one.excuse(pause_ms, now)
-        self._looked_at = now
-
-    def _has_left(self, broker_id: BrokerId, now: InstantMs, lag_ms: int) -> bool:
-        known = self._progress.get(broker_id)
-        return broker_id != self.broker_id and (known is None or known.lags(now, lag_ms))
-
-    def _may_join(
-        self,
-        broker_id: BrokerId,
-        now: InstantMs,
-        live: Mapping[BrokerId, BrokerEpoch],
-        lag_ms: int,
-    ) -> bool:
-        """It has all that is committed, and all that older leaders left; it lives in the
-        incarnation that fetched (KIP-903).
-        """
-        known = self._progress.get(broker_id)
-        if known is None or known.lags(now, lag_ms) or live.get(broker_id) is None:
-            return False
-        end = known.counted_end(synced=self.limits.flush_group)
-        return (
-            end >= max(self.high_watermark, self.epoch_start)
-            and live[broker_id] == known.broker_epoch
-        )
 
     def proposal_answered(
         self, proposal: IsrProposal, error_code: ErrorCode, state: PartitionImage | None
     ) -> int:
-        """What the controller said, with the state as it is now, if it told. Returns the bytes that
-        became readable by it.
-
-        Only a newer state ends a proposal, or a refusal by which it was never agreed: after a
-        time-out, where the state had moved on, or where we do not lead any more, it may have been;
-        then whoever leads next may be one who joined by it.
+        """Take over the controller's answer to a proposal, with the partition's state now, if the
+        answer has it. Return the bytes that became readable by it.
         """
         if self.role is not Role.LEADER or proposal.leader_epoch != self.leader_epoch:
             return 0
-        if state is not None and state.leader_epoch == self.leader_epoch:
-            self._isr.take(state.isr, state.partition_epoch)
-        if proposal == self._isr.pending and error_code in _NEVER_AGREED:
-            self._isr.refuse()
-        return self._isr_changed()
+        if state is not None and state.leader_epoch != self.leader_epoch:
+            state = None
+        self.replica_set.answered(proposal, error_code, state)
+        return self.commitment.settle()
 
     # -- a follower
-
-    @property
-    def last_fetched_epoch(self) -> int:
-        """Of the last record here; NO_LAST_EPOCH when there is none."""
-        return NO_LAST_EPOCH if self.log_end == self.log_start else self._epoch_at_end()
-
-    def _epoch_at_end(self) -> int:
-        return int(self.epochs.epoch_of(self.log_end - 1))
 
     def admit_replicated(
         self,
@@ -421,22 +399,18 @@ class Partition(Replica):
         control: ControlRecord | None = None,
     ) -> AppendPlan | Refusal:
         """Decide about a batch from the leader of ``leader_epoch``, whose CRC is known to match.
-        Offsets may leave gaps: the leader's log is compacted. Changes nothing. ``behind``: the
+        Changes nothing. Offsets may leave gaps: the leader's log is compacted. ``behind``: the
         batch before it, admitted but not appended yet; None: the log's end.
         """
         if self.role is not Role.FOLLOWER:
-            return FAILED if self.role is Role.FAILED else _NOT_FOLLOWER
+            return FAILED if self.role is Role.FAILED else NOT_FOLLOWER
         if leader_epoch != self.leader_epoch:
             return FENCED if leader_epoch < self.leader_epoch else UNKNOWN_EPOCH
-        if (
-            header.magic != MAGIC_V2
-            or header.batch_length + LENGTH_PREFIX_BYTES != size_bytes
-            or size_bytes < HEADER_BYTES
-            or header.last_offset_delta < 0
-        ):
-            return _NOT_A_BATCH
+        refused = replicated_refused(header, size_bytes)
+        if refused is not None:
+            return refused
         if behind is None:
-            end, epoch_min = self.log_end, self.last_fetched_epoch
+            end, epoch_min = self.bounds.log_end, self.bounds.last_epoch
         else:
             end, epoch_min = behind.last + 1, behind.leader_epoch
         if header.base_offset < end or not (
@@ -455,45 +429,52 @@ class Partition(Replica):
         )
 
     def _replicated(self, plan: AppendPlan, now_ms: int) -> int:
-        """The high watermark stays: the leader tells it."""
-        assert plan.first >= self.log_end, (plan.first, self.log_end)
-        self.log_end = plan.last + 1
+        """Note a batch of the leader. The high watermark stays: it comes with the leader's
+        answers.
+        """
+        bounds = self.bounds
+        assert plan.first >= bounds.log_end, (plan.first, bounds.log_end)
+        bounds.log_end = plan.last + 1
         self.producers.replay(plan.header, now_ms, plan.control)
         return 0
 
     def leader_told(self, high_watermark: int) -> bool:
-        """The leader's high watermark, as far as we have the records; whether ours moved."""
-        end = min(high_watermark, self.log_end)
-        if self.role is not Role.FOLLOWER or end <= self.high_watermark:
-            return False
-        self.high_watermark = end
-        return True
+        """Take over the leader's high watermark as far as the records are here. Return True if the
+        high watermark moved.
+        """
+        return self.role is Role.FOLLOWER and self.bounds.follow(high_watermark)
 
     def truncation_for(self, leader_epoch: int, end: int) -> int:
-        """Where to cut when the leader says that its log agrees with ours up to ``end`` of
-        ``leader_epoch`` at most.
+        """Return the offset to truncate to, if the leader's log agrees with this one up to ``end``
+        of ``leader_epoch`` at most.
         """
-        _, known_end = self.epochs.end_offset_for(leader_epoch, self.log_end)
-        own_end = int(known_end)
-        if known_end == NO_OFFSET:
-            own_end = self.log_end if leader_epoch >= 0 else self.log_start
-        return max(self.log_start, min(own_end, end, self.log_end))
+        return self.bounds.truncation_for(leader_epoch, end)
 
     def truncated(self, log_end: int, synced_end: int) -> None:
-        """The log was cut, and its epochs and producers with it."""
+        """Note that the log was cut at ``log_end``, and its epochs and producers with it."""
         assert self.role is not Role.LEADER, str(self)
-        assert log_end <= self.log_end, (log_end, str(self))
-        self.log_end = log_end
-        self.log_start = min(self.log_start, log_end)
-        self.synced_end = min(synced_end, log_end)
-        self.high_watermark = min(self.high_watermark, log_end)
+        self.bounds.truncated(log_end, synced_end)
 
     def started_at(self, offset: int) -> None:
-        """The log was emptied and begins at ``offset``."""
+        """Note that the log was emptied and begins at ``offset``."""
         assert self.role is not Role.LEADER, str(self)
-        self.log_start = self.log_end = self.synced_end = self.high_watermark = offset
+        self.bounds.started_at(offset)
 
-    def _acks_refused(self, acks: int) -> Refusal | None:
-        if acks == ACKS_ALL:
-            return _NOT_ENOUGH if len(self._isr.agreed) < self.min_insync else None
-        return None if acks in (0, 1) else _BAD_ACKS
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.bounds.check()
+        assert self.last_stable <= self.bounds.high_watermark, str(self)
+        leads = self.role is Role.LEADER
+        self.replica_set.check(leads=leads)
+        self.commitment.check()
+        assert self.commitment.leads == leads, str(self)
+        assert not leads or self.leader == self.broker_id, str(self)
+
+    def __str__(self) -> str:
+        """One line: ``orders-3 L e7  0/_40/_42 isr=1,2 +1,2,3``, the last while proposed."""
+        proposed = self.replica_set.isr.pending
+        return (
+            f"{self.topic_partition} {self.role.value} e{self.leader_epoch}  {self.bounds}"
+            f" isr={','.join(map(str, self.isr))}"
+            + (f" +{','.join(map(str, proposed.members))}" if proposed else "")
+        )

@@ -162,7 +162,7 @@ class ReplicaFetcher:
             partition.topic_partition.partition,
             partition.leader_epoch,
             partition.log_end,
-            partition.last_fetched_epoch,
+            partition.bounds.last_epoch,
             partition.log_start,
             self._partition_bytes_max,
             high_watermark=partition.high_watermark,

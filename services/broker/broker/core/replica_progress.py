@@ -104,8 +104,8 @@ class ReplicaProgress:
         """True if it was not caught up for longer than ``lag_ms``, silent or slow."""
         return now - self.caught_up_at > lag_ms
 
-    def excuse(self, pause_ms: int, now: InstantMs) -> None:
-        """The leader itself stood still for so long, up to ``now``."""
+    def extend(self, pause_ms: int, now: InstantMs) -> None:
+        """Allow for a pause of the leader that ended at ``now``: it took no fetches meanwhile."""
         fetched_at = self._fetched_at
         if self._standing is not None:
             fetched_at = max(fetched_at, self._standing.fetched_at)

@@ -57,6 +57,21 @@ def state(
     )
 
 
+def lead_in(
+    partition: Partition, epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
+) -> bool:
+    """Lead in ``epoch``, if that is not an older one."""
+    image = PartitionImage(
+        partition.topic_partition.partition,
+        tuple(map(BrokerId, replicas)),
+        tuple(map(BrokerId, isr)),
+        partition.broker_id,
+        LeaderEpoch(epoch),
+        PartitionEpoch(epoch),
+    )
+    return partition.lead(image, InstantMs(0))
+
+
 def follower(number: int = 0) -> Partition:
     """Return a follower of broker 1 in epoch 5."""
     made = a_partition(2, number)
@@ -124,7 +139,7 @@ class PlainReplica:
             BrokerEpoch(10),
             part.log_end,
             part.log_end,
-            part.last_fetched_epoch,
+            part.bounds.last_epoch,
         )
         epoch = part.leader_epoch
         code, diverging = other.judge_fetch(asked, epoch)
@@ -155,3 +170,14 @@ class PlainReplica:
     def names(self, end: int) -> list[int]:
         """Return the names of the batches below an offset."""
         return [one.name for one in self.log if one.header.base_offset < end]
+
+
+NOW = InstantMs(1_000)
+
+
+def three(isr: tuple[int, ...] = (1, 2, 3), **configs: str) -> list[PlainReplica]:
+    """Broker 1 leads."""
+    made = [PlainReplica.of(one, **configs) for one in (1, 2, 3)]
+    for one in made:
+        one.take(state(1, isr), NOW)
+    return made

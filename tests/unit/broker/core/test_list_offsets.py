@@ -29,6 +29,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, LeaderEpoch, TopicId
 from tidemark.model.topic_configs import topic_config
 from tidemark.model.topics import TopicPartition
+from unit.broker.core.replicated import lead_in
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE
 ME, TWO = BrokerId(1), BrokerId(2)
@@ -54,7 +55,7 @@ def led(start: int = 2, watermark: int = 6, end: int = 6) -> Partition:
     moves.
     """
     made = a_partition(start, watermark, end)
-    made.become_leader(LeaderEpoch(5), (ME, TWO), (ME, TWO))
+    lead_in(made, 5, (ME, TWO), (ME, TWO))
     return made
 
 

@@ -19,6 +19,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, LeaderEpoch, TopicId
 from tidemark.model.topic_configs import topic_config
 from tidemark.model.topics import TopicPartition
+from unit.broker.core.replicated import lead_in
 
 NOW = 1_700_000_000_000
 ME = BrokerId(1)
@@ -59,7 +60,7 @@ def partition(*, lead: bool = True, **configs: str) -> Partition:
         producers=ProducerTable(),
     )
     if lead:
-        assert made.become_leader(LeaderEpoch(5), (ME,), (ME,))
+        assert lead_in(made, 5, (ME,), (ME,))
     return made
 
 
@@ -158,7 +159,7 @@ def test_acks_must_be_known_and_enough_replicas_in_sync() -> None:
     assert admit(made, header(), acks=2).error_code is ErrorCode.INVALID_REQUIRED_ACKS
     # One replica cannot have two in sync: more than there are is not asked for.
     assert isinstance(admit(made, header(), acks=-1), AppendPlan)
-    made.become_leader(LeaderEpoch(6), (ME, BrokerId(2)), (ME,))
+    lead_in(made, 6, (ME, BrokerId(2)), (ME,))
     assert admit(made, header(), acks=-1).error_code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert isinstance(admit(made, header(), acks=1), AppendPlan)
 
@@ -195,12 +196,12 @@ def test_flush_group_moves_the_watermark_only_when_synced() -> None:
     made = partition(flush="group")
     assert append(made, header()) == 0
     assert append(made, header()) == 0
-    assert not made.acknowledgeable(3, 1)
-    assert not made.acknowledgeable(3, -1)
+    assert not made.commitment.acknowledgeable(3, 1)
+    assert not made.commitment.acknowledgeable(3, -1)
     assert made.synced(3) == SIZE
     assert made.high_watermark == 3
-    assert made.acknowledgeable(3, 1)
-    assert not made.acknowledgeable(6, 1)
+    assert made.commitment.acknowledgeable(3, 1)
+    assert not made.commitment.acknowledgeable(6, 1)
     assert made.synced(6) == SIZE  # else nobody would be woken for the second batch
     made.check()
 
@@ -223,7 +224,7 @@ def test_a_failed_append_leaves_no_trace_and_may_fence() -> None:
 def test_a_failed_disk_is_out_of_service_whatever_the_image_says() -> None:
     made = partition()
     made.become_failed()
-    assert not made.become_leader(LeaderEpoch(9), (ME,), (ME,))
+    assert not lead_in(made, 9, (ME,), (ME,))
     made.become_offline(BrokerId(2), LeaderEpoch(9))
     assert made.role is Role.FAILED
     assert admit(made, header()).error_code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -234,10 +235,10 @@ def test_a_failed_disk_is_out_of_service_whatever_the_image_says() -> None:
 
 def test_an_older_leadership_is_not_taken_up() -> None:
     made = partition()
-    assert not made.become_leader(LeaderEpoch(4), (ME,), (ME,))
+    assert not lead_in(made, 4, (ME,), (ME,))
     made.become_offline(BrokerId(2), LeaderEpoch(9))
-    assert not made.become_leader(LeaderEpoch(8), (ME,), (ME,))
-    assert made.become_leader(LeaderEpoch(9), (ME,), (ME,))
+    assert not lead_in(made, 8, (ME,), (ME,))
+    assert lead_in(made, 9, (ME,), (ME,))
 
 
 def test_the_high_watermark_starts_within_the_log() -> None:

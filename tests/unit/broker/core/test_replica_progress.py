@@ -54,13 +54,13 @@ def test_a_follower_that_tells_no_synced_end_has_synced_nothing() -> None:
 
 def test_a_leader_that_stood_still_excuses_its_followers() -> None:
     follower = ReplicaProgress(at(0))
-    follower.excuse(60_000, at(60_000))
+    follower.extend(60_000, at(60_000))
     assert not follower.lags(at(60_000), LAG_MS)
 
 
 def test_an_excuse_never_reaches_into_the_future() -> None:
     follower = ReplicaProgress(at(50_000))
-    follower.excuse(60_000, at(60_000))
+    follower.extend(60_000, at(60_000))
     assert follower.lags(at(60_000 + LAG_MS + 1), LAG_MS)
 
 
@@ -106,7 +106,7 @@ def test_a_leader_that_stood_still_excuses_who_stands_too() -> None:
     follower.fetched(fetch(5), leader_end=5, now=at(1))
     follower.stands(standing, leader_end=5)
     standing.fetched_at = at(1_000)
-    follower.excuse(60_000, at(61_500))
+    follower.extend(60_000, at(61_500))
     assert follower.caught_up_at == 61_000
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerId, LeaderEpoch
-from unit.broker.core.replicated import SIZE, WALL, a_partition
+from tidemark.model.ids import BrokerId
+from unit.broker.core.replicated import SIZE, WALL, a_partition, lead_in
 
 ME = BrokerId(1)
 PRODUCER, EPOCH = 7, 3
@@ -22,7 +22,7 @@ NO = Refusal(ErrorCode.INVALID_TXN_STATE, "no")
 
 def led() -> Partition:
     made = a_partition(1)
-    made.become_leader(LeaderEpoch(5), (ME,), (ME,))
+    lead_in(made, 5, (ME,), (ME,))
     return made
 
 

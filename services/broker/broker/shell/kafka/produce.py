@@ -75,7 +75,9 @@ def _may_wait(parts: ProduceParts, request: ProduceRequest) -> bool:
     for topic, topic_id, partitions in request.topics:
         for partition, _ in partitions:
             hosted = parts.table.find(topic, topic_id, partition)
-            if not isinstance(hosted, ErrorCode) and hosted.partition.may_wait(request.acks):
+            if not isinstance(hosted, ErrorCode) and hosted.partition.commitment.may_wait(
+                request.acks
+            ):
                 return True
     return False
 

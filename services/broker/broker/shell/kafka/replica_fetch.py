@@ -77,8 +77,11 @@ class ReplicaFetch(Fetch):
         cached: CachedPartition[FetchPartition],
         outcome: ReadOutcome,
     ) -> bool:
-        return super()._rests(hosted, want, cached, outcome) and hosted.partition.fetch_may_stand(
-            self._replica.broker_id, want.fetch_offset, cached
+        partition = hosted.partition
+        return super()._rests(
+            hosted, want, cached, outcome
+        ) and partition.replica_set.fetch_may_stand(
+            self._replica.broker_id, want.fetch_offset, cached, partition.log_end
         )
 
     def _watched(self, hosted: HostedPartition) -> Hashable:

@@ -78,8 +78,8 @@ def _states(metadata: MetadataCache, partition: Partition) -> list[str]:
     belongs = {
         "leadercount": True,
         "underreplicatedpartitions": in_sync < len(partition.replicas),
-        "underminisrpartitioncount": in_sync < partition.min_insync,
-        "atminisrpartitioncount": in_sync == partition.min_insync,
+        "underminisrpartitioncount": in_sync < partition.commitment.min_insync,
+        "atminisrpartitioncount": in_sync == partition.commitment.min_insync,
         "reassigningpartitions": number < len(states) and states[number].is_reassigning,
     }
     return [name for name, does in belongs.items() if does]
@@ -94,7 +94,7 @@ def _follower_lags(table: PartitionTable) -> GaugeMetricFamily:
     )
     for hosted in table.by_name.values():
         name, number = hosted.topic_partition
-        for replica, progress in hosted.partition.progress.items():
+        for replica, progress in hosted.partition.replica_set.progress.items():
             lag = hosted.partition.log_end - max(progress.log_end, 0)
             lags.add_metric([name, str(number), str(replica)], lag)
     return lags

@@ -153,15 +153,16 @@ class PartitionAppender:
             self._parked.appended(hosted, size_bytes, gained_bytes)
         if not gained_bytes and partition.limits.flush_group:
             self._group_commits.request()
+        bounds = partition.bounds
         must_wait = (
-            partition.high_watermark < end and acks != 0 and self._must_wait(partition, end, acks)
+            bounds.high_watermark < end and acks != 0 and self._must_wait(partition, end, acks)
         )
         return AppendOutcome(
             _NO_ERROR,
             plan.first,
             end,
             plan.log_append_time_ms,
-            partition.log_start,
+            bounds.log_start,
             must_wait,
             None,
         )
@@ -188,7 +189,7 @@ class PartitionAppender:
         lease.
         """
         has_lease = acks != 1 or self._has_lease()
-        return not partition.acknowledgeable(end, acks, has_lease=has_lease)
+        return not partition.commitment.acknowledgeable(end, acks, has_lease=has_lease)
 
     def _append_failed(
         self, hosted: HostedPartition, plan: AppendPlan, failure: DiskError

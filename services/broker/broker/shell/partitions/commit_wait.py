@@ -33,13 +33,13 @@ class CommitWait(NamedTuple):
         """True if the records are committed. Valid only if they are not lost: a follower's
         watermark passes offsets of other records.
         """
-        return self.hosted.partition.high_watermark >= self.end
+        return self.hosted.partition.bounds.high_watermark >= self.end
 
     def failure(self) -> ErrorCode:
         """Return the error of an append that is not acknowledged; a client may repeat it."""
         if self.is_lost:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition = self.hosted.partition
-        if len(partition.isr) < partition.min_insync:
+        if len(partition.isr) < partition.commitment.min_insync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.REQUEST_TIMED_OUT

@@ -121,7 +121,7 @@ class ParkingLot(Parked):
         their next fetch.
         """
         if self.count and self.is_watched(hosted):
-            self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
+            self.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
         self._wake_sessions(hosted)
         self._sessions.note(hosted.tail)
 
@@ -130,14 +130,14 @@ class ParkingLot(Parked):
         idle, tail = self._sessions.idle, hosted.tail
         if gained_bytes:
             if self.is_watched(hosted):
-                self.advanced(hosted, hosted.partition.high_watermark, gained_bytes)
+                self.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
             if hosted in idle:
                 self._wake_sessions(hosted)
         if self.is_watched(tail):
-            self.advanced(tail, hosted.partition.log_end, size_bytes)
+            self.advanced(tail, hosted.partition.bounds.log_end, size_bytes)
         if tail in idle:
             self._wake_sessions(tail)
-        for broker_id in hosted.partition.unheard:
+        for broker_id in hosted.partition.replica_set.unfetched:
             # Answered now, it comes again and names this partition: the write does not wait for
             # the end of its long poll.
             self.released(Follower(broker_id))

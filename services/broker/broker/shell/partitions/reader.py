@@ -35,13 +35,13 @@ class PartitionReader:
         refused = partition.epoch_refused(leader_epoch_expected)
         if refused is not None:
             return ReadOutcome(refused.error_code, None, -1, -1, -1)
-        high_watermark, log_start = partition.high_watermark, partition.log_start
+        high_watermark, log_start = partition.bounds.high_watermark, partition.bounds.log_start
         stable = partition.last_stable
         end = stable if read_committed else high_watermark
         if fetch_offset >= end:
             code = (
                 ErrorCode.OFFSET_OUT_OF_RANGE
-                if fetch_offset > partition.log_end
+                if fetch_offset > partition.bounds.log_end
                 else ErrorCode.NONE
             )
             return ReadOutcome(code, None, high_watermark, stable, log_start)
@@ -71,7 +71,7 @@ class PartitionReader:
     ) -> ReadOutcome:
         """Return slices of the log below ``end``: whole batches, the first one however large."""
         partition = hosted.partition
-        high_watermark, log_start = partition.high_watermark, partition.log_start
+        high_watermark, log_start = partition.bounds.high_watermark, partition.bounds.log_start
         stable = partition.last_stable
         try:
             found = hosted.log.read(fetch_offset, bytes_max, end=end)

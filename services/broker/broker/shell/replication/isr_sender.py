@@ -138,7 +138,7 @@ class IsrSender:
     def _is_pending(self, proposal: IsrProposal) -> bool:
         """True if the proposal is not yet known to be agreed or refused."""
         hosted = self._table.by_id.get((proposal.topic_id, proposal.partition))
-        return hosted is not None and hosted.partition.pending == proposal
+        return hosted is not None and hosted.partition.replica_set.isr.pending == proposal
 
     def _refused(
         self, proposals: tuple[IsrProposal, ...], answer: pb.AlterPartitionsResponse

@@ -63,7 +63,7 @@ class ReplicaReader:
         diverges. ``arrived_at``: arrival of the fetch, at its first read only; later reads take no
         progress.
         """
-        partition = hosted.partition
+        partition, bounds = hosted.partition, hosted.partition.bounds
         fetch = FollowerFetch(
             replica.broker_id,
             replica.broker_epoch,
@@ -74,12 +74,12 @@ class ReplicaReader:
         error_code, diverging = partition.judge_fetch(fetch, want.current_leader_epoch)
         if arrived_at is not None and not error_code and diverging is None:
             self.take_progress(hosted, fetch, arrived_at)
-        high_watermark, log_start = partition.high_watermark, partition.log_start
+        high_watermark, log_start = bounds.high_watermark, bounds.log_start
         if error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return ReadOutcome(error_code, None, high_watermark, high_watermark, log_start)
         if error_code:
             return ReadOutcome(error_code, None, -1, -1, -1)
-        if diverging is not None or want.fetch_offset >= partition.log_end:
+        if diverging is not None or want.fetch_offset >= bounds.log_end:
             return ReadOutcome(
                 _NO_ERROR, None, high_watermark, high_watermark, log_start, diverging
             )
@@ -88,10 +88,10 @@ class ReplicaReader:
         if is_throttled and not throttle.may_send(now):
             return ReadOutcome(_NO_ERROR, None, high_watermark, high_watermark, log_start)
         outcome = self._reader.read_log(
-            hosted, want.fetch_offset, bytes_max=bytes_max, end=partition.log_end
+            hosted, want.fetch_offset, bytes_max=bytes_max, end=bounds.log_end
         )
         if outcome.read is not None:
-            known = partition.progress.get(replica.broker_id)
+            known = partition.replica_set.progress.get(replica.broker_id)
             if known is None:  # its directory failed under what this fetch released
                 return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)
             if arrived_at is not None and known.sent_from == want.fetch_offset:
@@ -106,9 +106,9 @@ class ReplicaReader:
         high watermark releases.
         """
         partition = hosted.partition
-        before = partition.high_watermark
+        before = partition.bounds.high_watermark
         gained_bytes = partition.follower_fetched(fetch, now)
-        if partition.high_watermark != before:
+        if partition.bounds.high_watermark != before:
             self._parked.moved(hosted, gained_bytes)
         if len(partition.isr) < len(partition.replicas):
             self._on_follower(hosted)

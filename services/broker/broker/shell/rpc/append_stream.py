@@ -111,7 +111,7 @@ class AppendStream:
                 parts.facts, parts.appender, hosted, command, self._caller.principal
             )
         else:
-            if parts.parked.is_full and hosted.partition.may_wait(command.acks):
+            if parts.parked.is_full and hosted.partition.commitment.may_wait(command.acks):
                 await parts.parked.wait_room()
             outcome = await self._write(hosted, command)
         throttle_ms = 0

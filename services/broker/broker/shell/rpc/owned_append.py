@@ -39,7 +39,7 @@ def append_owned(
         return appender.append_internal(
             hosted, batch, control=owner, leader_epoch_expected=command.leader_epoch
         )
-    refused = hosted.partition.owner_refused(command.owner_epoch)
+    refused = hosted.partition.admission.owner_refused(command.owner_epoch)
     if refused is not None:
         return appender.refused(hosted, refused)
     return appender.append(

@@ -93,7 +93,7 @@ class FetchWorld(World):
             self.topic.partitions[number],
             isr=hosted.isr,
             leader_epoch=hosted.leader_epoch,
-            partition_epoch=PartitionEpoch(hosted.partition_epoch + 1),
+            partition_epoch=PartitionEpoch(hosted.replica_set.isr.partition_epoch + 1),
         )
         states = list(self.topic.partitions)
         states[number] = replace(state, **fields)
@@ -193,7 +193,7 @@ class FetchWorld(World):
                 str(self.at(number).partition),
                 [
                     (one, known.log_end, known.synced_end, known.caught_up_at)
-                    for one, known in self.at(number).partition.progress.items()
+                    for one, known in self.at(number).partition.replica_set.progress.items()
                 ],
             )
             for number in self.partitions

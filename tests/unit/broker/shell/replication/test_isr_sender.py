@@ -120,7 +120,7 @@ def test_an_unknown_outcome_stays_pending_and_is_asked_again() -> None:
     controller = Controller(times_out, times_out, agrees)
     run(world, controller, lambda: len(world.hosted().partition.isr) == 3)
     assert len(controller.asked) == 3
-    assert world.hosted().partition.pending is None
+    assert world.hosted().partition.replica_set.isr.pending is None
 
 
 def test_a_refused_proposal_is_no_longer_counted_for_the_watermark() -> None:
@@ -142,7 +142,7 @@ def test_a_silent_follower_is_proposed_out_and_what_waited_is_committed() -> Non
     world.clock.advance(6_000)
     world.fetch(3, 1)
     sender.consider(world.hosted())
-    pending = world.hosted().partition.pending
+    pending = world.hosted().partition.replica_set.isr.pending
     assert pending is not None
     assert pending.members == (1, 3)
     asyncio.run(sender._ask((pending,)))

@@ -67,7 +67,7 @@ def test_a_diverged_follower_is_told_where_and_reads_nothing() -> None:
     outcome = world.fetch(2, 5, leader_epoch=7, last_fetched_epoch=5)
     assert (outcome.error_code, outcome.diverging) == (ErrorCode.NONE, (3, 1))
     assert bytes_of(outcome) == 0
-    assert world.hosted().partition.progress[2].log_end == -1  # type: ignore[index]
+    assert world.hosted().partition.replica_set.progress[2].log_end == -1  # type: ignore[index]
 
 
 def test_an_epoch_begins_without_a_record_and_is_forgotten_without_one() -> None:

@@ -1,22 +1,17 @@
-"""Replica: roles, the high watermark over the maximal ISR, and what followers may tell."""
+"""Replicas of one partition: roles, the ISR and its proposals, and the offset that all have."""
 
 import pytest
-from broker.core.replica import Role
+from broker.core.partition import FollowerFetch, Role
+from broker.core.replica_set import ReplicaSet
+from hypothesis import given
+from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
-from unit.broker.core.replicated import PlainReplica, a_partition, state
+from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs, TopicId
+from unit.broker.core.replicated import a_partition, state, three
 
 NOW = InstantMs(1_000)
 LAG_MS = 10_000
 LIVE = {BrokerId(one): BrokerEpoch(10) for one in (1, 2, 3)}
-
-
-def three(isr: tuple[int, ...] = (1, 2, 3), **configs: str) -> list[PlainReplica]:
-    """Broker 1 leads."""
-    made = [PlainReplica.of(one, **configs) for one in (1, 2, 3)]
-    for one in made:
-        one.take(state(1, isr), NOW)
-    return made
 
 
 class Standing:
@@ -41,58 +36,27 @@ def test_a_fetch_stands_where_nothing_is_missing(
     leader.write(1)
     for _ in range(2):
         second.fetch_from(leader, NOW)
-    stands = leader.partition.fetch_may_stand(BrokerId(broker), fetch_offset, Standing())
+    part = leader.partition
+    stands = part.replica_set.fetch_may_stand(
+        BrokerId(broker), fetch_offset, Standing(), part.log_end
+    )
     assert stands == may
 
 
-def test_members_are_unheard_until_they_fetch_from_this_leader() -> None:
+def test_members_are_unfetched_until_they_fetch_from_this_leader() -> None:
     leader, second, third = three((1, 2))
 
-    def unheard() -> list[tuple[int, ...]]:
-        return [leader.partition.unheard, second.partition.unheard]
+    def unfetched() -> list[tuple[int, ...]]:
+        return [leader.partition.replica_set.unfetched, second.partition.replica_set.unfetched]
 
-    assert unheard() == [(2,), ()], "who is not in sync is waited for by nobody"
+    assert unfetched() == [(2,), ()], "who is not in sync is waited for by nobody"
     third.fetch_from(leader, NOW)
-    assert unheard() == [(2,), ()]
+    assert unfetched() == [(2,), ()]
     second.fetch_from(leader, NOW)
-    assert unheard() == [(), ()]
+    assert unfetched() == [(), ()]
     for one in (leader, second, third):
         one.take(state(2, (1, 2), epoch=6, version=2), NOW)
-    assert unheard() == [(), (1,)]
-
-
-@pytest.mark.feature("G09", "G10", "G12", "C08")
-def test_the_watermark_is_the_minimum_over_the_isr() -> None:
-    leader, second, third = three()
-    leader.write(1)
-    second.fetch_from(leader, NOW)
-    second.fetch_from(leader, NOW)
-    assert leader.partition.high_watermark == 0
-    third.fetch_from(leader, NOW)
-    third.fetch_from(leader, NOW)
-    assert leader.partition.high_watermark == 1
-    assert second.partition.high_watermark == 0
-    second.fetch_from(leader, NOW)
-    assert second.partition.high_watermark == 1
-
-
-@pytest.mark.feature("G14", "J2")
-def test_below_the_minimum_it_stands_still_and_acks_all_is_refused() -> None:
-    leader, *_ = three((1,), min_insync_replicas="2")
-    refused = leader.write(1, acks=-1)
-    assert refused is not None
-    assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert leader.write(2) is None
-    assert leader.partition.high_watermark == 0
-
-
-@pytest.mark.feature("G14")
-def test_below_the_minimum_fetches_do_not_move_the_watermark() -> None:
-    leader, second, _ = three((1, 2), min_insync_replicas="3")
-    leader.write(1)
-    second.fetch_from(leader, NOW)
-    second.fetch_from(leader, NOW)
-    assert leader.partition.high_watermark == 0
+    assert unfetched() == [(), (1,)]
 
 
 @pytest.mark.feature("G17")
@@ -147,9 +111,9 @@ def test_an_unknown_outcome_stays_pending_until_a_newer_state(code: ErrorCode) -
     proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
     assert proposal is not None
     leader.partition.proposal_answered(proposal, code, None)
-    assert leader.partition.maximal_isr == (1, 2)
+    assert leader.partition.replica_set.isr.maximal == (1, 2)
     leader.take(state(1, (1,), version=2), NOW)
-    assert list(leader.partition.maximal_isr) == [1]
+    assert list(leader.partition.replica_set.isr.maximal) == [1]
 
 
 def test_a_refused_proposal_counts_no_more() -> None:
@@ -158,20 +122,7 @@ def test_a_refused_proposal_counts_no_more() -> None:
     proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
     assert proposal is not None
     leader.partition.proposal_answered(proposal, ErrorCode.INELIGIBLE_REPLICA, None)
-    assert leader.partition.maximal_isr == (1,)
-
-
-@pytest.mark.feature("G19")
-def test_a_new_leader_keeps_its_watermark_and_tells_no_latest_before_it_is_committed() -> None:
-    leader, second, third = three()
-    leader.write(1)
-    second.fetch_from(leader, NOW)
-    for one in (second, third):
-        one.take(state(2, (2, 3), epoch=6, version=2), NOW)
-    assert (second.partition.high_watermark, second.partition.latest_known) == (0, False)
-    third.fetch_from(second, NOW)
-    third.fetch_from(second, NOW)
-    assert (second.partition.high_watermark, second.partition.latest_known) == (1, True)
+    assert leader.partition.replica_set.isr.maximal == (1,)
 
 
 @pytest.mark.feature("G21", "G22", "G24")
@@ -187,14 +138,6 @@ def test_a_returning_leader_cuts_what_it_alone_has_and_keeps_the_rest() -> None:
     for _ in range(3):
         leader.fetch_from(second, NOW)
     assert leader.names(9) == [1, 3]
-
-
-@pytest.mark.feature("Y03")
-def test_without_a_lease_acks_1_waits_for_the_isr() -> None:
-    leader, *_ = three()
-    leader.write(1)
-    assert leader.partition.acknowledgeable(1, 1)
-    assert not leader.partition.acknowledgeable(1, 1, has_lease=False)
 
 
 def test_an_older_word_changes_nothing() -> None:
@@ -243,3 +186,26 @@ def test_who_leads_again_after_long_excuses_nobody_for_that_time() -> None:
     late = leader.partition.propose(InstantMs(again + LAG_MS + 1), LIVE, LAG_MS)
     assert late is not None
     assert late.members == (1,)
+
+
+ENDS = st.dictionaries(st.integers(1, 5), st.integers(0, 30), min_size=1)
+
+
+def plain_common_end(ends: dict[int, int], members: set[int]) -> int:
+    """Slow and obvious: the first offset that some member lacks."""
+    offset = 0
+    while all(ends[member] > offset for member in members):
+        offset += 1
+    return offset
+
+
+@given(st.data())
+def test_the_common_end_agrees_with_its_plain_twin(data: st.DataObject) -> None:
+    ends = {1: data.draw(st.integers(0, 30))} | data.draw(ENDS)
+    members = {1} | data.draw(st.sets(st.sampled_from(sorted(ends))))
+    replicas = ReplicaSet(BrokerId(1), TopicId(bytes(16)), 0)
+    replicas.begin_leading(state(1, tuple(sorted(members)), replicas=5), NOW)
+    for follower in ends.keys() - {1}:
+        fetch = FollowerFetch(BrokerId(follower), BrokerEpoch(1), ends[follower], -1, -1)
+        replicas.fetched(fetch, 30, NOW)
+    assert replicas.common_end(ends[1], synced=False) == plain_common_end(ends, members)

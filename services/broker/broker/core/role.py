@@ -1,0 +1,36 @@
+"""Role of a replica, and the refusals of requests that need another role or leader epoch."""
+
+from enum import Enum
+from typing import Final
+
+from tidemark.model.errors import ErrorCode
+
+from broker.core.batch_rules import Refusal
+
+
+class Role(Enum):
+    """Role of a replica."""
+
+    LEADER = "L"
+    FOLLOWER = "F"
+    OFFLINE = "-"
+    """The partition has no leader."""
+    FAILED = "!"
+    """The log directory failed: nothing is served until the next start, whatever the image says."""
+
+
+NOT_LEADER: Final = Refusal(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
+)
+NOT_FOLLOWER: Final = Refusal(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not follow the partition"
+)
+FAILED: Final = Refusal(
+    ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is out of service: see the broker's log"
+)
+FENCED: Final = Refusal(
+    ErrorCode.FENCED_LEADER_EPOCH, "the leader epoch is older than the leader's"
+)
+UNKNOWN_EPOCH: Final = Refusal(
+    ErrorCode.UNKNOWN_LEADER_EPOCH, "the leader epoch is newer than the leader's"
+)
