@@ -122,12 +122,8 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
         # Whoever has fetched is called no more: an append waits for bytes as ever.
         waiting = follower.ask(None, wait_ms=300)
         follower.hear(waiting)
-    assert (
-        broker.call(
-            lambda: broker.server.partitions.table.by_name["s", 0].partition.replica_set.unfetched
-        )
-        == ()
-    )
+    led = broker.server.partitions.table.by_name["s", 0].partition
+    assert broker.call(lambda: led.replica_set.unfetched) == ()
 
 
 @pytest.mark.feature("G22")

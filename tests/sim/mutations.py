@@ -15,9 +15,9 @@ from broker.storage.compaction import _Round
 from broker.storage.log import Log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
 from broker.storage.offset_index import OffsetIndex
-from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import _Scan
 from broker.storage.segment import Segment
+from broker.storage.segment_chain import SegmentChain
 
 Change = tuple[Any, str, Any]
 """Owner, attribute, and replacement with the parameters of the original."""
@@ -64,7 +64,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (ProducerTable, "restore", _nothing),
     ),
     "takes a repeat for a new batch": ((producers, "_out_of_turn", lambda *_: ACCEPTED),),
-    "serves beyond the high watermark": ((ReadableLog, "read", _read_to_the_end),),
+    "serves beyond the high watermark": ((Log, "read", _read_to_the_end),),
     "trusts an index beyond the log's end": (
         (OffsetIndex, "decode", staticmethod(_decode_everything)),
         (_Scan, "_prepare_indexes", _nothing),
@@ -72,7 +72,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     ),
     "does not keep DeleteRecords": ((OffsetCheckpoints, "save_log_starts", _nothing),),
     "compacts the last value away": ((_Round, "_map_batch", _map_one_too_far),),
-    "leaves half a batch on a full disk": ((Log, "_undo", _nothing),),
+    "leaves half a batch on a full disk": ((SegmentChain, "_undo", _nothing),),
     "serves a foreign disk": ((stamp, "check_stamp", _nothing),),
     "takes damage for a torn tail": ((_Scan, "_damaged", _damage_is_a_torn_tail),),
     "believes a damaged header": ((_Scan, "_require_synced", _nothing),),

@@ -59,7 +59,7 @@ def check_transactions(number: int, hosted: HostedPartition) -> None:
         "open transactions are known by what is in the log",
         f"{where}: {log.producers.txns._first_offsets}, the log says {first_offsets}",
     )
-    indexed = [Aborted(*txn[:3]) for txn in log.aborted_between(0, log.log_end)]
+    indexed = [Aborted(*txn[:3]) for txn in log.history.aborted_between(0, log.log_end)]
     with readable(cast("MemDisk", hosted.manager.disk)):
         files = [
             TxnIndex.load(hosted.manager.disk, segment.stem + TXN_INDEX).aborted

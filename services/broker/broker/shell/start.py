@@ -198,7 +198,7 @@ def set_copies_aside(managers: Sequence[LogManager]) -> None:
                 continue
             worse, better = sorted((known, (manager, one)), key=_reach)
             kept[key] = better
-            better[1].end_lost = True
+            better[1].health.end_lost = True
             name = worse[0].mark_stray(topic_partition)
             log.warning(
                 "second log of a partition set aside",

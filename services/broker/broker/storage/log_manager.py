@@ -153,7 +153,7 @@ class LogManager:
     def _started(self, boot_id: str) -> None:
         """Store the result of the recovery: boot id, recovery points and log starts."""
         self.stamp = replace(self.stamp, boot_id=boot_id)
-        cut_short = next((log for log in self.logs.values() if log.end_lost), None)
+        cut_short = next((log for log in self.logs.values() if log.health.end_lost), None)
         if cut_short is not None:
             # The evidence, a checkpoint or the bad bytes, is overwritten before it is reported.
             self._note_failure(DiskError(cut_short.directory, cut_short.damage or "cut short"))
@@ -279,7 +279,7 @@ class LogManager:
             self.distrusted = None
             self.missing.clear()
             for log in self.logs.values():
-                log.end_lost = log.end_lost and log.damage is not None
+                log.health.end_lost = log.health.end_lost and log.damage is not None
             self._offsets.logs_end({one: log.log_end for one, log in self.logs.items()})
             self.failures.forget(self.stamp.directory_id)
 

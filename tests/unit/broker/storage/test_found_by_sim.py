@@ -115,4 +115,4 @@ def test_a_segment_that_was_cut_off_is_not_read_when_a_power_failure_brings_it_b
     disk.kill()
     recovered = opened(disk, boot_id=boot_id).logs[ORDERS]
     assert (recovered.log_end, len(recovered.segments()), disk.exists(stale)) == (24, 1, False)
-    assert recovered.end_lost == end_lost
+    assert recovered.health.end_lost == end_lost

@@ -48,7 +48,7 @@ def test_a_start_sees_that_the_segment_before_an_empty_one_lacks_its_end() -> No
     flush(manager)
     cut_last_of(disk, log, 0)
     log = restarted(disk)
-    assert (log.damage_at, log.end_lost, log.log_end) == (4, False, 5)
+    assert (log.health.damage_at, log.health.end_lost, log.log_end) == (4, False, 5)
     assert log.damage is not None
     assert log.damage.endswith("ends at offset 4, the next segment begins at 5")
 
@@ -62,7 +62,7 @@ def test_a_start_sees_that_a_segment_it_scans_lacks_its_end(missing: int) -> Non
     append(log)
     cut_last_of(disk, log, 0, missing)
     log = restarted(disk)
-    assert (log.damage_at, log.end_lost, log.log_end) == (6 - missing, False, 7)
+    assert (log.health.damage_at, log.health.end_lost, log.log_end) == (6 - missing, False, 7)
 
 
 @pytest.mark.feature("B04", "B09")
@@ -74,7 +74,7 @@ def test_a_reader_is_not_led_over_batches_that_are_missing() -> None:
     assert len(bytes_of(log.read(0, 10**6, end=20))) == 6 * BATCH_BYTES
     with pytest.raises(LogDamagedError, match="ends at offset 6"):
         log.read(6, 10**6, end=20)
-    assert (log.damage is not None, log.damage_at) == (True, 0)
+    assert (log.damage is not None, log.health.damage_at) == (True, 0)
 
 
 def test_a_reader_gets_what_is_before_a_segment_s_damaged_end() -> None:
@@ -112,7 +112,7 @@ def test_a_repair_fetches_what_is_missing_and_what_follows() -> None:
     disk, _, log = written(20)
     cut_last_of(disk, log, 0)
     log = restarted(disk)
-    log.report_damage("ends at offset 7", 7)
+    log.health.report("ends at offset 7", 7)
     log.repair()
     assert (log.log_end, log.damage) == (7, None)
     append(log)

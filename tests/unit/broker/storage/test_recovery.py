@@ -63,11 +63,11 @@ def test_only_the_end_of_the_last_write_may_be_torn_while_the_kernel_goes_on() -
     whole = disk.size_of(FIRST)
     disk.open(FIRST).write_at(whole, [make_batch(3, 1)[:70]])
     disk.kill()
-    assert not opened(disk).logs[ORDERS].end_lost
+    assert not opened(disk).logs[ORDERS].health.end_lost
     disk.flip_bit(FIRST, whole - 1)
     disk.kill()
     log = opened(disk).logs[ORDERS]
-    assert (log.end_lost, log.log_end) == (True, 2)
+    assert (log.health.end_lost, log.log_end) == (True, 2)
 
 
 @pytest.mark.feature("B04", "B09")
@@ -79,7 +79,7 @@ def test_a_rolled_segment_is_not_torn_by_the_end_of_a_process() -> None:
     disk.open(FIRST).truncate(len(batch) - 1)
     disk.kill()
     log = opened(disk).logs[ORDERS]
-    assert (log.end_lost, log.log_end) == (True, 0)
+    assert (log.health.end_lost, log.log_end) == (True, 0)
     disk.kill()
     assert opened(disk).distrusted is not None, "known until the controller has been told"
 
@@ -92,7 +92,7 @@ def test_after_a_clean_stop_no_tail_is_torn() -> None:
     disk.remove("recovery-point-offset-checkpoint")
     disk.open(FIRST).truncate(disk.size_of(FIRST) - 1)
     log = opened(disk, boot_id="boot-2").logs[ORDERS]
-    assert (log.end_lost, log.log_end) == (True, 1)
+    assert (log.health.end_lost, log.log_end) == (True, 1)
 
 
 def test_after_the_kernel_s_end_a_torn_tail_is_no_loss_of_the_disk() -> None:
@@ -102,7 +102,7 @@ def test_after_the_kernel_s_end_a_torn_tail_is_no_loss_of_the_disk() -> None:
     disk.flip_bit(FIRST, len(last) + 70)
     disk.kill()
     log = opened(disk, boot_id="boot-2").logs[ORDERS]
-    assert (log.end_lost, log.log_end) == (False, 1)
+    assert (log.health.end_lost, log.log_end) == (False, 1)
 
 
 def test_the_batches_of_a_tail_tell_its_leader_epochs() -> None:

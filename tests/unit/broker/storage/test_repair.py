@@ -41,7 +41,7 @@ def test_a_log_cut_below_what_was_synced_has_lost_its_end() -> None:
     path, position = places[3]
     disk.open(path).truncate(position)
     log = restarted(disk)
-    assert (log.end_lost, log.log_end, log.damage_at) == (True, 3, 3)
+    assert (log.health.end_lost, log.log_end, log.health.damage_at) == (True, 3, 3)
     assert log.damage is not None
 
 
@@ -54,7 +54,7 @@ def test_a_log_that_ends_below_its_high_watermark_has_lost_its_end() -> None:
     path = log.segments()[-1].path
     disk.open(path).truncate(2 * 81)
     log = restarted(disk)
-    assert (log.end_lost, log.damage) == (True, "committed up to offset 4, ends at 2")
+    assert (log.health.end_lost, log.damage) == (True, "committed up to offset 4, ends at 2")
 
 
 def test_what_shows_the_loss_is_known_until_the_controller_has_been_told() -> None:
@@ -67,7 +67,7 @@ def test_what_shows_the_loss_is_known_until_the_controller_has_been_told() -> No
     assert manager.distrusted is not None
     manager.join_cluster("c")
     disk.kill()
-    assert opened(disk).logs[ORDERS].end_lost is False
+    assert opened(disk).logs[ORDERS].health.end_lost is False
 
 
 @pytest.mark.parametrize("at", [2, 13, 20])
@@ -75,9 +75,9 @@ def test_a_repair_keeps_what_is_before_the_damage(at: int) -> None:
     disk, log, places = written(24)
     assert len(log.segments()) > 2
     flip(disk, places, at)
-    log.report_damage("found by the scrubber", at)
+    log.health.report("found by the scrubber", at)
     log.repair()
-    assert (log.log_end, log.damage, log.damage_at) == (at, None, OFFSET_MAX)
+    assert (log.log_end, log.damage, log.health.damage_at) == (at, None, OFFSET_MAX)
     append(log, records=2)
     assert log.log_end == at + 2
     assert restarted(disk).damage is None
@@ -87,9 +87,9 @@ def test_a_repair_after_a_start_that_found_the_end_damaged() -> None:
     disk, log, places = written(20)
     flip(disk, places, 19)
     log = restarted(disk)
-    assert (log.tail_lost, log.end_lost, log.damage_at) == (True, True, 19)
+    assert (log.health.tail_lost, log.health.end_lost, log.health.damage_at) == (True, True, 19)
     log.repair()
-    assert (log.log_end, log.tail_lost, log.end_lost) == (19, False, False)
+    assert (log.log_end, log.health.tail_lost, log.health.end_lost) == (19, False, False)
 
 
 def test_a_damage_whose_place_is_not_known_costs_its_segment_and_what_follows() -> None:
@@ -101,7 +101,7 @@ def test_a_damage_whose_place_is_not_known_costs_its_segment_and_what_follows() 
     for offset in range(base, base + 8):
         with contextlib.suppress(LogDamagedError):
             log.read(offset, 1, end=24)
-    assert (log.damage is not None, log.damage_at) == (True, base)
+    assert (log.damage is not None, log.health.damage_at) == (True, base)
     log.repair()
     assert log.log_end == base
 
@@ -109,6 +109,6 @@ def test_a_damage_whose_place_is_not_known_costs_its_segment_and_what_follows() 
 def test_a_damage_at_the_start_leaves_an_empty_log() -> None:
     disk, log, places = written(5)
     flip(disk, places, 0)
-    log.report_damage("found by the scrubber", 0)
+    log.health.report("found by the scrubber", 0)
     log.repair()
     assert (log.log_start, log.log_end, log.damage) == (0, 0, None)

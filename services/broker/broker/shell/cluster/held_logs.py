@@ -36,6 +36,6 @@ def worth(manager: LogManager, one: Log) -> Kind:
     """Return the worth of a log as a witness. A log whose end may be missing counts as lost,
     however much of it is left.
     """
-    if manager.failure is not None or manager.distrusted is not None or one.end_lost:
+    if manager.failure is not None or manager.distrusted is not None or one.health.end_lost:
         return "lost"
     return "sound" if one.damage is None else "damaged"

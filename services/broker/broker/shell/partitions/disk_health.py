@@ -81,7 +81,7 @@ class DiskHealth:
         """Note a damaged batch that a reread of the log found, which begins at or after
         ``offset``.
         """
-        hosted.log.report_damage(what, offset)
+        hosted.log.health.report(what, offset)
         self._counters.damage_found += 1
         self.trouble.set()
         log.error(

@@ -55,7 +55,7 @@ class PartitionReader:
     ) -> ReadOutcome:
         assert outcome.read is not None
         try:
-            aborted = hosted.log.aborted_in(start, outcome.read, end)
+            aborted = hosted.log.history.aborted_in(start, outcome.read, end)
         except DiskError as failure:
             self._disks.fence_directory(hosted.manager, failure)
             return ReadOutcome(ErrorCode.KAFKA_STORAGE_ERROR, None, -1, -1, -1)

@@ -186,7 +186,7 @@ class Cleaning:
             last_data_offsets=last_data_offsets(
                 hosted.log.producers.entries(), synced_end=hosted.log.synced_end
             ),
-            aborted=tuple(hosted.log.aborted_between(0, plan.first_uncleanable)),
+            aborted=tuple(hosted.log.history.aborted_between(0, plan.first_uncleanable)),
             producers={
                 one.producer_id: (one.producer_epoch, one.updated_at)
                 for one in hosted.log.producers.entries()

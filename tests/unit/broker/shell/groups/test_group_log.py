@@ -142,7 +142,7 @@ def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
     world.disks[0].flip_bit(view.path, view.size_bytes - 1)
     with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
         asyncio.run(read_of(world))
-    assert world.hosted().log.damage_at == 1
+    assert world.hosted().log.health.damage_at == 1
     assert world.parts.partitions.disks.trouble.is_set()
 
 

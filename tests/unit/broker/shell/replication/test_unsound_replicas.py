@@ -110,7 +110,7 @@ def test_a_follower_asking_twice_makes_the_leader_look_at_its_batch() -> None:
         assert controller.asked == []
         world.fetch(2, 0)
         await until_reported(world, controller)
-        assert hosted.log.damage_at == 2
+        assert hosted.log.health.damage_at == 2
 
     run_virtual(story())
 
@@ -136,8 +136,8 @@ def test_a_registration_names_every_log_by_what_it_is_worth() -> None:
     world = World(MemDisk(), MemDisk())
     world.show(topic(partitions=4))
     first, second = world.parts.partitions.disks.log_managers
-    world.hosted(partition=1).log.report_damage("flipped", 0)
-    world.hosted(partition=3).log.end_lost = True
+    world.hosted(partition=1).log.health.report("flipped", 0)
+    world.hosted(partition=3).log.health.end_lost = True
     first.missing.add(world.hosted(partition=3).topic_partition._replace(partition=7))
     (held,) = (told := held_logs((first, second))).topics
     assert (list(held.sound), list(held.damaged), list(held.lost)) == ([0, 2], [1], [3])

@@ -59,14 +59,14 @@ EXPECTED = [AbortedTxn(one, 2 * one, 2 * one + 1, 2 * one + 2) for one in range(
 @pytest.mark.feature("M04")
 def test_those_among_what_is_read_are_told() -> None:
     _, log = aborted_txns(20)
-    assert log.aborted_between(0, 40) == EXPECTED
-    assert log.aborted_between(9, 11) == EXPECTED[4:6]
+    assert log.history.aborted_between(0, 40) == EXPECTED
+    assert log.history.aborted_between(9, 11) == EXPECTED[4:6]
 
 
 def test_a_short_read_is_not_told_of_all_behind_it() -> None:
     _, log = aborted_txns(20)
     read = log.read(0, 200, end=40)
-    told = log.aborted_in(0, read, 40)
+    told = log.history.aborted_in(0, read, 40)
     assert told == EXPECTED[: len(told)]
     assert 1 <= len(told) < 20
 
@@ -83,7 +83,7 @@ def test_they_are_known_after_a_start(way: str) -> None:
         disk.crash()
     boot = "boot-2" if way == "kernel stopped" else "boot-1"
     again = opened(disk, boot_id=boot).logs[ORDERS]
-    assert again.aborted_between(0, 40) == EXPECTED
+    assert again.history.aborted_between(0, 40) == EXPECTED
     assert again.producers.txns.first_of(99) == (40 if again.log_end > 40 else None)
 
 
@@ -94,7 +94,7 @@ def test_what_was_not_synced_is_found_by_the_scan() -> None:
         end(log, producer_id, commits=producer_id == 1)
     disk.kill()
     again = opened(disk).logs[ORDERS]
-    assert [txn.producer_id for txn in again.aborted_between(0, 6)] == [0, 2]
+    assert [txn.producer_id for txn in again.history.aborted_between(0, 6)] == [0, 2]
 
 
 @pytest.mark.feature("L16")
@@ -102,7 +102,7 @@ def test_what_was_not_synced_is_found_by_the_scan() -> None:
 def test_a_truncation_takes_aborts_back(cut: int) -> None:
     _, log = aborted_txns(20)
     log.truncate_to(cut)
-    assert log.aborted_between(0, 40) == EXPECTED[: cut // 2]
+    assert log.history.aborted_between(0, 40) == EXPECTED[: cut // 2]
     is_open = cut % 2 == 1
     assert log.producers.txns.first_open() == (cut - 1 if is_open else None)
 
@@ -125,11 +125,14 @@ def test_any_history_is_the_same_before_and_after_a_crash(
             end(log, producer_id, commits=step == "commit")
         if number == flush_at:
             flush(manager)
-    before = (log.aborted_between(0, log.log_end), log.producers.txns.last_stable(log.log_end))
+    before = (
+        log.history.aborted_between(0, log.log_end),
+        log.producers.txns.last_stable(log.log_end),
+    )
     disk.kill()
     again = opened(disk).logs[ORDERS]
     stable = again.producers.txns.last_stable(again.log_end)
-    assert (again.aborted_between(0, again.log_end), stable) == before
+    assert (again.history.aborted_between(0, again.log_end), stable) == before
 
 
 def test_an_index_whose_end_a_power_failure_left_as_zeros_is_made_whole() -> None:
@@ -143,7 +146,7 @@ def test_an_index_whose_end_a_power_failure_left_as_zeros_is_made_whole() -> Non
     disk.kill()
     for _ in range(2):
         log = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
-        assert log.aborted_between(0, 8) == EXPECTED[:4]
+        assert log.history.aborted_between(0, 8) == EXPECTED[:4]
         log.close(clean=True)
 
 
@@ -158,4 +161,4 @@ def test_a_power_failure_does_not_bring_back_aborts_that_were_cut_off() -> None:
     disk.sync_directory("")
     disk.crash()
     again = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
-    assert (again.log_end, again.aborted_between(0, 2)) == (2, [])
+    assert (again.log_end, again.history.aborted_between(0, 2)) == (2, [])

@@ -1,0 +1,42 @@
+"""EpochCheckpoint: the leader epochs of one log, and their file."""
+
+from tidemark.storage.disk import Disk
+
+from broker.core.leader_epochs import LeaderEpochs
+from broker.storage import checkpoint
+from broker.storage.log_health import LogHealth
+
+
+class EpochCheckpoint:
+    """Invariant: an epoch is in the file before any record of it is in the log."""
+
+    __slots__ = ("_disk", "_health", "_path", "epochs", "written")
+
+    def __init__(self, disk: Disk, directory: str, epochs: LeaderEpochs, health: LogHealth) -> None:
+        self._disk = disk
+        self._health = health
+        self._path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
+        self.epochs = epochs
+        self.written = epochs.latest
+        """Latest epoch in the file."""
+
+    def write(self) -> None:
+        """Replace the file. Raises DiskError."""
+        with self._health.guarded():
+            checkpoint.write_epochs(self._disk, self._path, self.epochs.entries())
+        self.written = self.epochs.latest
+
+    def assign(self, leader_epoch: int, start_offset: int) -> None:
+        """Begin a leader epoch. Raises DiskError."""
+        self.epochs.assign(leader_epoch, start_offset)
+        self.write()
+
+    def cut_to(self, end: int) -> None:
+        """Forget the epochs that begin at ``end`` or later. Raises DiskError."""
+        if self.epochs.truncate_to(end):
+            self.write()
+
+    def start_at(self, offset: int) -> None:
+        """Forget the epochs that end at ``offset`` or before. Raises DiskError."""
+        if self.epochs.truncate_from_start(offset):
+            self.write()

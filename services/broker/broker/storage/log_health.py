@@ -1,0 +1,94 @@
+"""LogHealth: damage of one log as far as it is known, and the errors of its files.
+
+A failed disk takes the whole directory out of service; a bad batch is damage of its log alone.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tidemark.storage.batch_walk import FrameError
+from tidemark.storage.disk import DiskError, ExhaustedError
+
+from broker.storage.directory import LogDamagedError, LogDirectory
+from broker.storage.recovery import OFFSET_MAX, Recovered
+from broker.storage.segment_map import SegmentMap
+
+
+class LogHealth:
+    """Damage of one log, and how its operations report errors."""
+
+    __slots__ = (
+        "_directory",
+        "_segments",
+        "_shared",
+        "damage",
+        "damage_at",
+        "end_lost",
+        "tail_lost",
+    )
+
+    def __init__(
+        self, shared: LogDirectory, directory: str, segments: SegmentMap, recovered: Recovered
+    ) -> None:
+        self._shared = shared
+        self._directory = directory
+        self._segments = segments
+        self.damage = recovered.damage
+        """Description of the damage to synced bytes; None if none is known."""
+        self.damage_at = recovered.damage_at
+        """No known damage begins below this offset."""
+        self.tail_lost = recovered.tail_lost
+        """The damage hides where the log ends: nothing may be appended."""
+        self.end_lost = recovered.end_lost or recovered.tail_lost
+        """The log may once have ended further: other replicas must not be cut to it."""
+
+    def report(self, what: str, at: int = 0) -> None:
+        """Note damage that does not begin below offset ``at``. The first description is kept."""
+        if self.damage is None:
+            self.damage = what
+        self.damage_at = min(self.damage_at, at)
+
+    def clear(self) -> None:
+        """Note that the damaged part is no longer in the log."""
+        self.damage, self.damage_at = None, OFFSET_MAX
+        self.tail_lost = self.end_lost = False
+
+    def raise_if_tail_lost(self) -> None:
+        """Raise LogDamagedError if it is not known where the log ends."""
+        if self.tail_lost:
+            raise LogDamagedError(self._directory, -1, self.damage or "the end of the log is lost")
+
+    @contextlib.contextmanager
+    def guarded(self, offset: int = 0) -> Iterator[None]:
+        """Fence the directory if the disk fails. Raise LogDamagedError for a bad batch, which was
+        found while reading from ``offset`` on.
+        """
+        try:
+            yield
+        except FrameError as error:
+            self.raise_damaged(error, offset)
+        except DiskError as error:
+            self._shared.fence(error)
+            raise
+
+    @contextlib.contextmanager
+    def changing(self, offset: int = 0, *, begun: bool = False) -> Iterator[None]:
+        """Guard steps that belong together. Raises ExhaustedError before the first one unless some
+        are ``begun``. After it ExhaustedError counts as a failed disk, for the log is half changed.
+        """
+        if not begun:
+            self._shared.disk.expect_room()
+        try:
+            with self.guarded(offset):
+                yield
+        except ExhaustedError as error:
+            failed = DiskError(error.path, error.reason)
+            self._shared.fence(failed)
+            raise failed from error
+
+    def raise_damaged(self, error: FrameError, offset: int) -> NoReturn:
+        """Note and raise a bad batch, which is in the segment of ``offset`` or behind it."""
+        at = self._segments.segments[self._segments.index_of(offset)].base_offset
+        self.report(f"{self._directory} at byte {error.position}: {error.what}", at)
+        raise LogDamagedError(self._directory, error.position, error.what) from error

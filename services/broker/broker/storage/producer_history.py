@@ -1,0 +1,61 @@
+"""ProducerHistory: producers and transactions of one log, as its batches have made them.
+
+The table is in memory, its snapshots are files, and aborted transactions are indexed with the
+segment that holds their marker.
+"""
+
+from broker.storage.directory import LogDirectory
+from broker.storage.log_health import LogHealth
+from broker.storage.recovery import Recovered, replay_producers
+from broker.storage.segment_map import LogRead, SegmentMap
+from broker.storage.txn_index import AbortedTxn
+
+
+class ProducerHistory:
+    """Invariant: ``table`` is what the batches below the log's end make it."""
+
+    __slots__ = ("_health", "_segments", "_shared", "_snapshots", "table")
+
+    def __init__(
+        self, shared: LogDirectory, segments: SegmentMap, health: LogHealth, recovered: Recovered
+    ) -> None:
+        self._shared = shared
+        self._segments = segments
+        self._health = health
+        self._snapshots = recovered.snapshots
+        self.table = recovered.producers
+
+    def index_aborted(self) -> None:
+        """Index the transactions that markers have aborted since the last call. Raises
+        DiskError.
+        """
+        self._segments.index_aborted(self.table.newly_aborted)
+
+    def snapshot(self, log_end: int) -> None:
+        """Keep the table in a file. Raises DiskError."""
+        self._snapshots.write(self.table, log_end)
+
+    def cut_to(self, log_start: int, end: int) -> None:
+        """Make the table again from the latest snapshot and the batches behind it, now that the log
+        ends at ``end``. Raises DiskError.
+        """
+        self._snapshots.cut_to(end)
+        start = self._snapshots.load_latest(self.table, end)
+        span = (log_start if start is None else start, end)
+        with self._health.changing(begun=True):
+            replay_producers(
+                self._shared.disk, self._segments.segments, span, self.table, self._shared.now_ms
+            )
+            self.index_aborted()
+        self._segments.note_warm()
+
+    def aborted_in(self, start: int, read: LogRead, end: int) -> list[AbortedTxn]:
+        """Return aborted transactions with a record in ``read``, which began at ``start`` and is
+        below ``end``. Some with records only behind it may be among them.
+        """
+        return self.aborted_between(start, self._segments.offset_bound(read, end))
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
+        """Return aborted transactions with a record in [start, end), in the order of markers."""
+        with self._health.guarded(start):
+            return self._segments.aborted_between(start, end)
