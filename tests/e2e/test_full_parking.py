@@ -75,11 +75,11 @@ def reset(wire: Wire) -> None:
 def write_three(broker: RunningBroker, wires: list[Wire]) -> list[int]:
     """One on each connection, in order; there is room for two."""
     numbers = [write(wires[0])]
-    until(broker, lambda server: server.partitions.parked.counts[WRITE] == 1)
+    until(broker, lambda server: server.partitions.parked.requests.counts[WRITE] == 1)
     numbers.append(write(wires[1]))
-    until(broker, lambda server: server.partitions.parked.is_full)
+    until(broker, lambda server: server.partitions.parked.requests.is_full)
     numbers.append(write(wires[2]))
-    until(broker, lambda server: len(server.partitions.parked._room_wanted) == 1)
+    until(broker, lambda server: len(server.partitions.parked.requests._room_wanted) == 1)
     return numbers
 
 
@@ -104,7 +104,8 @@ def test_a_client_that_goes_gives_its_room_to_the_next(tmp_path: Path) -> None:
         until(
             broker,
             lambda server: (
-                not server.partitions.parked.count and not server.partitions.parked._room_wanted
+                not server.partitions.parked.requests.count
+                and not server.partitions.parked.requests._room_wanted
             ),
         )
 
@@ -122,11 +123,11 @@ def test_long_polls_beyond_their_room_are_answered_at_once_and_writes_wait(tmp_p
     with narrow_broker(tmp_path, parked_requests_max=2) as (broker, wires):
         for wire in wires[:2]:
             poll(wire)
-        until(broker, lambda server: server.partitions.parked.counts[READ] == 2)
+        until(broker, lambda server: server.partitions.parked.requests.counts[READ] == 2)
         body = wires[2].receive(ApiKey.FETCH, 12, poll(wires[2]))
         assert records_of(fetch.read_fetch_response(body, 12)) == []
         number = write(wires[2])
-        until(broker, lambda server: server.partitions.parked.counts[WRITE] == 1)
+        until(broker, lambda server: server.partitions.parked.requests.counts[WRITE] == 1)
         broker.publish(ClusterDelta(topics_changed=(held(1, (BROKER,)),)))
         assert written(wires[2], number) == (0, 0)
 
@@ -135,7 +136,7 @@ def test_a_broker_that_is_full_of_all_stops_in_order(tmp_path: Path) -> None:
     settings = {"parked_writes_max": 2, "parked_requests_max": 1}
     with narrow_broker(tmp_path, **settings) as (broker, wires), Wire(broker.port) as reader:
         poll(reader)
-        until(broker, lambda server: server.partitions.parked.counts[READ] == 1)
+        until(broker, lambda server: server.partitions.parked.requests.counts[READ] == 1)
         write_three(broker, wires)
         broker.stop()
         assert wires[2].is_closed()

@@ -321,7 +321,7 @@ def test_a_long_poll_does_not_outlive_its_client(tmp_path: Path) -> None:
         with Wire(broker.port) as wire:
             wire.send(ApiKey.FETCH, 12, fetch_body(("t", 0, 0), wait_ms=2**31 - 1))
         wait_for(lambda: broker.server.limits.connections == 0)
-        assert broker.server.partitions.parked.count == 0
+        assert broker.server.partitions.parked.requests.count == 0
 
 
 def test_a_client_that_does_not_read_is_idle(tmp_path: Path) -> None:

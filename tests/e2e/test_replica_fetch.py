@@ -106,7 +106,7 @@ def test_a_waiting_follower_is_called_for_a_partition_that_it_has_not_named(
     waiting = follower.ask(None, wait_ms=30_000)
     with Wire(broker.port) as other:  # answered: the fetch was taken
         other.metadata("r")
-    while not broker.call(lambda: broker.server.partitions.parked.count):
+    while not broker.call(lambda: broker.server.partitions.parked.requests.count):
         pass
     broker.publish(ClusterDelta(topics_changed=(two_replicas("s"),)))
     with Wire(broker.port) as producer:
@@ -145,7 +145,7 @@ def test_a_parked_produce_hears_at_once_who_leads_now(broker: RunningBroker) -> 
         number = wire.send(ApiKey.PRODUCE, 10, body)
         with Wire(broker.port) as other:  # answered: the first was taken
             other.metadata("r")
-        while not broker.call(lambda: broker.server.partitions.parked.count):
+        while not broker.call(lambda: broker.server.partitions.parked.requests.count):
             pass
         broker.publish(
             ClusterDelta(topics_changed=(two_replicas("r", leader=2, epoch=1, version=1),))

@@ -161,7 +161,7 @@ def test_a_long_poll_holds_up_no_effect(broker: RunningBroker) -> None:
             lambda: broker.call(lambda: "later" in broker.server.metadata.image.topics),
             "the topic is made",
         )
-        assert broker.server.partitions.parked.counts[READ] == 1
+        assert broker.server.partitions.parked.requests.counts[READ] == 1
         burst(broker.port, [write("quiet")])
         assert [answer(wire, one) for one in requests] == [1, 0, 0]
         assert waiting.api_key is ApiKey.FETCH
@@ -173,7 +173,7 @@ def test_a_write_that_waits_for_its_acknowledgement_holds_up_no_effect(
     with Wire(broker.port) as wire:
         requests = send(wire, [write("slow", acks=-1), create("meanwhile")])
         assert [answer(wire, one) for one in requests] == [0, 0]
-    assert broker.server.partitions.parked.counts[WRITE] == 0
+    assert broker.server.partitions.parked.requests.counts[WRITE] == 0
 
 
 def test_a_client_that_sends_and_ends_is_answered_in_full(broker: RunningBroker) -> None:

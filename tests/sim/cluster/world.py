@@ -388,7 +388,7 @@ class World:
             self.note(machine.host.name, f"does not start: {failure}")
             self.restart_later(machine, RETRY_MS)
             return
-        self.parked.append(machine.process.broker.partitions.parked)
+        self.parked.append(machine.process.broker.partitions.parked.requests)
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")
 

@@ -1,16 +1,16 @@
 """Requests that wait for an offset, for bytes or for a deadline (Kafka: purgatory). Pure; the shell
 performs the wake.
 
-Two kinds wait. A *produce* waits until the high watermark of each of its partitions passes what it
-wrote; ends of one partition are parked in rising order, so that waking is a pop from the left. A
-*fetch* waits until its partitions have gained so many bytes; it is credited at every advance. Both
-wake at their deadline, kept in buckets of ``BUCKET_MS`` so that parking and waking are O(1) and
-nothing stale stays behind.
+There are two kinds. A *produce* waits until the high watermark of each of its partitions reaches
+the end of what it wrote; ends of one partition are parked in rising order, so that waking is a pop
+from the left. A *fetch* waits until its partitions have gained so many bytes; every advance is
+credited to it. Both wake at their deadline, kept in buckets of ``BUCKET_MS`` so that parking and
+waking are O(1) and no stale entry stays behind.
 
-Room is given by kind (``ParkedLimits``), so that no kind takes what another needs. A long poll that
-finds none is answered at once: its client asks again. A write is different, because it is in the
-log before it waits, and an error would be a lie: there must be room before it is appended
-(``is_full``, ``when_room``), and what has been appended always parks.
+Room is limited by kind (``ParkedLimits``), so that no kind takes the room of another. A long poll
+without room is answered at once, and its client asks again. A write is in the log before it waits,
+and an error would be wrong. So there must be room before it is appended (``is_full``,
+``when_room``), and what has been appended always parks.
 """
 
 import heapq
@@ -24,16 +24,16 @@ from tidemark.model.ids import InstantMs
 
 BUCKET_MS: Final = 5
 WAIT_MS_MAX: Final = 600_000
-"""No request waits longer than this, whatever it asks; bounds the number of deadline buckets."""
+"""Upper bound of every wait; bounds the number of deadline buckets."""
 
 
 class ParkedLimits(NamedTuple):
-    """How many requests of each kind may wait at a time, in the order of the kinds."""
+    """Number of requests of each kind that may wait at a time, in the order of the kinds."""
 
     reads_max: int = 16_384
     """Long polls of consumers."""
     followers_max: int = 1_024
-    """Long polls of followers: a few for each broker of the cluster."""
+    """Long polls of followers; a few for each broker of the cluster."""
     writes_max: int = 16_384
     """Produces that wait for the in-sync replicas."""
 
@@ -42,13 +42,13 @@ READ: Final = 0
 FOLLOWER: Final = 1
 WRITE: Final = 2
 INTERNAL: Final = 3
-"""Kinds of parked requests. What is internal has no limit here: coordinators and markers limit
-what they have under way, and nobody else may take their room.
+"""Kinds of parked requests. Internal ones have no limit here: coordinators and markers limit what
+they have under way, and no other kind may take their room.
 """
 
 
 class ParkedRequest:
-    """One waiting request. ``wake`` is called at most once, with True when its wish came true."""
+    """One waiting request. ``wake`` is called at most once, with True if the wait was fulfilled."""
 
     __slots__ = ("bucket", "keys", "kind", "missing", "wake")
 
@@ -71,7 +71,7 @@ _USUAL: Final = ParkedLimits()
 
 
 class Parked:
-    """All waiting requests of one broker, bounded by kind."""
+    """Waiting requests of one broker, bounded by kind."""
 
     def __init__(
         self,
@@ -79,21 +79,21 @@ class Parked:
         *,
         on_earlier: Callable[[InstantMs], None] | None = None,
     ) -> None:
-        """``on_earlier`` is called when a new request's deadline is the earliest of all."""
+        """``on_earlier`` is called with the deadline of a new request if it is the earliest."""
         assert min(limits) > 0, limits
         self.limits = limits
         self._on_earlier = on_earlier
         self.count = 0
         self.counts = [0, 0, 0, 0]
-        """By kind."""
+        """Number of waiting requests by kind."""
         self.is_full = False
-        """Whether as many writes wait as may: none should be appended that would have to wait."""
+        """True while as many writes wait as may: none that has to wait should be appended."""
         self.is_closed = False
-        """Nothing parks any more."""
+        """True once requests are no longer parked."""
         self.polls_refused = 0
-        """Long polls that found no room."""
+        """Number of long polls without room."""
         self.writes_held_back = 0
-        """Writes that had to wait for room before they were appended."""
+        """Number of writes that had to wait for room before they were appended."""
         self._room_wanted: dict[Callable[[], None], None] = {}
         self._gives_room = False
         self._fetches: dict[Hashable, dict[ParkedRequest, None]] = {}
@@ -113,8 +113,8 @@ class Parked:
         wake: Callable[[bool], None],
         kind: int = READ,
     ) -> ParkedRequest | None:
-        """Wait until ``keys`` gained ``bytes_missing`` bytes. None: no room to park. ``kind`` is
-        READ or FOLLOWER.
+        """Park a fetch until ``keys`` gained ``bytes_missing`` bytes. Return None without room.
+        ``kind`` is READ or FOLLOWER.
         """
         if self.is_closed or self.counts[kind] >= self.limits[kind]:
             self.polls_refused += 1
@@ -137,14 +137,14 @@ class Parked:
         wake: Callable[[bool], None],
         kind: int = WRITE,
     ) -> ParkedRequest | None:
-        """Wait until each partition's high watermark reaches its end. None: ``is_closed``; room is
-        looked for before the append. ``kind`` is WRITE or INTERNAL.
+        """Park a produce until each partition's high watermark reaches its end. Return None only if
+        ``is_closed``; room is checked before the append. ``kind`` is WRITE or INTERNAL.
         """
         if self.is_closed:
             return None
-        wanted = tuple(ends)
-        request = ParkedRequest(wake, len(wanted), (), kind)
-        for key, end in wanted:
+        awaited = tuple(ends)
+        request = ParkedRequest(wake, len(awaited), (), kind)
+        for key, end in awaited:
             queue = self._produces.get(key)
             if queue is None:
                 queue = self._produces[key] = deque()
@@ -176,19 +176,21 @@ class Parked:
     # -- room for writes
 
     def when_room(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once when a write may be appended again, in the order of asking."""
+        """Call ``resume`` once a write may be appended again. Calls are made in the order of these
+        requests.
+        """
         assert self.is_full, "there is room"
         self.writes_held_back += 1
         self._room_wanted[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Whoever asked is gone. Idempotent."""
+        """Withdraw ``when_room``. Idempotent."""
         self._room_wanted.pop(resume, None)
 
     def _give_room(self) -> None:
-        """A write has left: others may be appended, as many as there is room for again."""
+        """Resume as many writes as there is room for, after one has left."""
         if self._gives_room:
-            return  # called from within a resumed append: the loop below goes on
+            return  # called from a resumed append: the loop below goes on
         self._gives_room = True
         try:
             while self._room_wanted and not self.is_full:
@@ -201,11 +203,13 @@ class Parked:
     # -- waking
 
     def is_watched(self, key: Hashable) -> bool:
-        """Whether anything waits for this partition: the hot path's only question."""
+        """Return True if a request waits for this key. On the hot path."""
         return key in self._fetches or key in self._produces
 
     def advanced(self, key: Hashable, high_watermark: int, gained_bytes: int) -> None:
-        """A partition's high watermark moved and ``gained_bytes`` became readable."""
+        """Credit ``gained_bytes`` to the fetches of a partition, and wake the produces below its
+        high watermark.
+        """
         watching = self._fetches.get(key)
         if watching is not None:
             full = []
@@ -232,8 +236,8 @@ class Parked:
             del self._produces[key]
 
     def released(self, key: Hashable) -> None:
-        """A partition is no longer served here (or started anew): all that wait for it look again,
-        at once.
+        """Wake everything that waits for a key, unfulfilled: the partition is no longer served
+        here, or its leader changed.
         """
         for request in tuple(self._fetches.get(key, ())):
             if request.is_waiting:
@@ -243,7 +247,7 @@ class Parked:
                 self._finish(request, fulfilled=False)
 
     def cancel(self, request: ParkedRequest) -> None:
-        """Forget a request whose connection is gone; it is not woken. Idempotent."""
+        """Remove a request whose connection is gone, without waking it. Idempotent."""
         if request.is_waiting:
             self._leave(request)
             request.wake = None
@@ -251,7 +255,7 @@ class Parked:
                 self._give_room()
 
     def expire(self, now: InstantMs) -> None:
-        """Wake all whose deadline has passed."""
+        """Wake the requests whose deadline has passed."""
         order = self._bucket_order
         while order and order[0] * BUCKET_MS <= now:
             for request in tuple(self._buckets.pop(heapq.heappop(order))):
@@ -259,11 +263,18 @@ class Parked:
                     self._finish(request, fulfilled=False)
 
     def next_deadline(self) -> InstantMs | None:
-        """When ``expire`` should be called next; None when nothing waits."""
+        """Return the time at which ``expire`` is due; None if no request waits."""
         order = self._bucket_order
         while order and not self._buckets[order[0]]:
             del self._buckets[heapq.heappop(order)]
         return InstantMs(order[0] * BUCKET_MS) if order else None
+
+    def close(self, now: InstantMs) -> None:
+        """Wake every request, and park none from here on: requests that are woken before their time
+        would park again.
+        """
+        self.is_closed = True
+        self.expire(InstantMs(now + 2 * WAIT_MS_MAX))
 
     def _finish(self, request: ParkedRequest, *, fulfilled: bool) -> None:
         wake = request.wake
@@ -293,7 +304,7 @@ class Parked:
         """Assert that every waiting request is in exactly one bucket, and counted."""
         waiting = [request for bucket in self._buckets.values() for request in bucket]
         assert len(waiting) == self.count, (len(waiting), self.count)
-        by_kind = [sum(one.kind == kind for one in waiting) for kind in range(len(self.counts))]
+        by_kind = [sum(each.kind == kind for each in waiting) for kind in range(len(self.counts))]
         assert by_kind == self.counts, (by_kind, self.counts)
         assert self.counts[READ] <= self.limits.reads_max, self.counts
         assert self.counts[FOLLOWER] <= self.limits.followers_max, self.counts

@@ -130,7 +130,7 @@ class BrokerServer:
                 config=config,
                 limits=self.limits,
                 counters=self.counters,
-                parked=self.partitions.parked,
+                parked=self.partitions.parked.requests,
                 on_unreadable=self.partitions.disks.read_failed,
                 tls=tls if listener.security_protocol == SSL else None,
             )
@@ -155,7 +155,7 @@ class BrokerServer:
             metadata=self.metadata,
             table=self.partitions.table,
             disks=self.partitions.disks,
-            parked=self.partitions.parked,
+            parked=self.partitions.parked.requests,
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,
             has_lease=self.partitions.has_lease,

@@ -129,7 +129,7 @@ class BrokerParts:
             metadata=self.metadata,
             table=self.partitions.table,
             disks=self.partitions.disks,
-            parked=self.partitions.parked,
+            parked=self.partitions.parked.requests,
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,
             has_lease=self.partitions.has_lease,

@@ -35,7 +35,7 @@ def make_listener(
         config=parts.facts.config,
         limits=parts.limits,
         counters=parts.counters,
-        parked=parts.partitions.parked,
+        parked=parts.partitions.parked.requests,
         on_unreadable=parts.partitions.disks.read_failed,
         tls=tls,
     )

@@ -83,7 +83,7 @@ class LeaderWorld(World):
         **configs: str,
     ) -> None:
         super().__init__(has_lease=has_lease, clock=clock)
-        self.parked._on_earlier = None  # no loop here: deadlines do not pass
+        self.parked.requests._on_earlier = None  # no loop here: deadlines do not pass
         reader = replica_reader(self.parts, on_follower=lambda _: None)
         self.parts.replication = replace(self.parts.replication, replica_reader=reader)
         self.show(replicated(state or partition(), **configs))

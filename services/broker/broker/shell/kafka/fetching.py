@@ -219,7 +219,7 @@ class Fetch:
         if session is not None:
             waits_for.append(session)
         waits_for += [self._watched(one.hosted) for one in reads.reads if one.hosted is not None]
-        parked = parts.parked.park_fetch(
+        parked = parts.parked.requests.park_fetch(
             waits_for,
             # A marker can make more readable than was appended: look at every move.
             bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
@@ -232,7 +232,7 @@ class Fetch:
             finish(False)  # noqa: FBT003
             return
         waiting = parked
-        reply.on_gone = lambda: parts.parked.cancel(waiting)
+        reply.on_gone = lambda: parts.parked.requests.cancel(waiting)
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
         """True if something moved, but too little became readable."""

@@ -52,9 +52,11 @@ def handle(
     parts: ProduceParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
     """Append what the request brings and answer it, now or when it is committed."""
-    if parts.parked.is_full and _may_wait(parts, read_produce_request(body, header.api_version)):
+    if parts.parked.requests.is_full and _may_wait(
+        parts, read_produce_request(body, header.api_version)
+    ):
         parts.counters.requests[ApiKey.PRODUCE] -= 1  # it is counted again when it is taken
-        connection.put_back(parts.parked)
+        connection.put_back(parts.parked.requests)
         return
     prefix_bytes = connection.produce_prefix_bytes
     if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.enabled:
@@ -380,14 +382,14 @@ class _Produce:
         now = parts.facts.clock.now_ms()
         if now >= self._due:
             return False
-        parked = parts.parked.park_produce(
+        parked = parts.parked.requests.park_produce(
             [(wait.commit.hosted, wait.commit.end) for wait in self._waits],
             now=now,
             wait_ms=self._due - now,
             wake=self._woken,
         )
         if parked is not None and self._reply is not None:
-            self._reply.on_gone = lambda: parts.parked.cancel(parked)
+            self._reply.on_gone = lambda: parts.parked.requests.cancel(parked)
         return parked is not None
 
     def _woken(self, fulfilled: bool) -> None:  # noqa: FBT001 - Parked's callback

@@ -17,12 +17,12 @@ from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.disk import DiskError, File
 
 from broker.config import BrokerConfig, Listener
+from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.late_frames import is_late
 from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.listener.request_router import RequestRouter
-from broker.shell.partitions.parking_lot import ParkingLot
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class KafkaListener:
         config: BrokerConfig,
         limits: ConnectionLimits,
         counters: BrokerCounters,
-        parked: ParkingLot,
+        parked: Parked,
         on_unreadable: Callable[[File, DiskError], None],
         tls: ServerTls | None = None,
     ) -> None:

@@ -12,11 +12,11 @@ from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.metrics import replication
 from broker.shell.partitions.disk_health import DiskHealth
-from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 
 _TOPIC_COUNTERS = (
@@ -38,7 +38,7 @@ class Measured:
     metadata: MetadataCache
     table: PartitionTable
     disks: DiskHealth
-    parked: ParkingLot
+    parked: Parked
     fetch_sessions: Sized
     limits: ConnectionLimits
     has_lease: Callable[[], bool]
@@ -148,7 +148,11 @@ class BrokerCollector(Collector):
             ),
             ("log_damage_found", counters.damage_found, "damaged batches found by rereading"),
             ("log_damage_met", counters.damaged_reads, "requests that read damaged bytes"),
-            ("polls_refused", parked.polls_refused, "long polls answered at once for want of room"),
+            (
+                "polls_refused",
+                parked.polls_refused,
+                "long polls answered at once, without room",
+            ),
             ("writes_held_back", parked.writes_held_back, "writes that waited for room"),
             ("requests_malformed", counters.malformed_requests, "requests that could not be read"),
         ):

@@ -149,7 +149,7 @@ class PartitionAppender:
         counters.bytes_in += size_bytes
         counters.records_in += header.record_count
         end = plan.last + 1
-        if self._parked.count or self._fetch_sessions.idle:
+        if self._parked.requests.count or self._fetch_sessions.idle:
             self._parked.appended(hosted, size_bytes, gained_bytes)
         if not gained_bytes and partition.limits.flush_group:
             self._group_commits.request()

@@ -111,7 +111,7 @@ class AppendStream:
                 parts.facts, parts.appender, hosted, command, self._caller.principal
             )
         else:
-            if parts.parked.is_full and hosted.partition.commitment.may_wait(command.acks):
+            if parts.parked.requests.is_full and hosted.partition.commitment.may_wait(command.acks):
                 await parts.parked.wait_room()
             outcome = await self._write(hosted, command)
         throttle_ms = 0
@@ -195,7 +195,7 @@ class AppendStream:
             if not committed.done():
                 committed.set_result(fulfilled)
 
-        parked = self._parts.parked.park_produce(
+        parked = self._parts.parked.requests.park_produce(
             [(commit.hosted, commit.end)],
             now=self._parts.facts.clock.now_ms(),
             wait_ms=command.timeout_ms or COMMIT_WAIT_MS,
@@ -205,7 +205,7 @@ class AppendStream:
         if parked is None:  # the broker stops
             committed.set_result(False)
         else:
-            committed.add_done_callback(lambda _: self._parts.parked.cancel(parked))
+            committed.add_done_callback(lambda _: self._parts.parked.requests.cancel(parked))
         return committed
 
     async def _answer(self) -> None:

@@ -34,8 +34,8 @@ class GroupWorld(LeaderWorld):
     def fill(self) -> None:
         """Park long polls until none finds room."""
         parked, now = self.parked, self.parts.facts.clock.now_ms()
-        while parked.counts[READ] < parked.limits.reads_max:
-            parked.park_fetch(
+        while parked.requests.counts[READ] < parked.requests.limits.reads_max:
+            parked.requests.park_fetch(
                 [self.hosted()],
                 bytes_missing=1 << 30,
                 now=now,

@@ -42,7 +42,7 @@ class FetchWorld(World):
     def __init__(self, partitions: int = 3, *, scans: bool = False) -> None:
         super().__init__()
         parts = self.parts
-        parts.partitions.parked._on_earlier = None
+        parts.partitions.parked.requests._on_earlier = None
         numbers = count(1)
         parts.partitions.fetch_sessions._draw_id = lambda: next(numbers)
         if scans:
@@ -171,7 +171,7 @@ class FetchWorld(World):
         while milliseconds > 0:
             self.clock.advance(min(milliseconds, LAG_MS // 2))
             milliseconds -= LAG_MS // 2
-            self.parts.partitions.parked.expire(self.parts.facts.clock.now_ms())
+            self.parts.partitions.parked.requests.expire(self.parts.facts.clock.now_ms())
             self.run()
             self.look()
 
@@ -182,7 +182,7 @@ class FetchWorld(World):
 
     def check(self) -> None:
         self.parts.partitions.fetch_sessions.check()
-        self.parts.partitions.parked.check()
+        self.parts.partitions.parked.requests.check()
         for number in self.partitions:
             self.at(number).partition.check()
 

@@ -180,7 +180,7 @@ def test_a_fetch_waits_for_its_session_once_and_to_be_called() -> None:
     follower = opened(world, 2)
     follower.ask(wait_ms=500)
     assert (follower.is_waiting, resting(world)) == (True, 9)
-    waits_for = world.parked._fetches
+    waits_for = world.parked.requests._fetches
     assert [len(one) for one in waits_for.values()] == [1, 1]
     assert Follower(BrokerId(2)) in waits_for
 

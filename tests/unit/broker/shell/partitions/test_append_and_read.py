@@ -149,7 +149,7 @@ def test_waiting_for_bytes_and_for_the_watermark() -> None:
             committed: Any = tasks.create_task(one.parked.wait_committed(hosted, 1, wait_ms=60_000))
             await asyncio.sleep(0)
             one.append()
-            assert one.parked.count == 2
+            assert one.parked.requests.count == 2
             one.parts.partitions.log_moves.synced(hosted, 1)
         assert readable.result()
         assert committed.result()
@@ -170,12 +170,12 @@ def test_whoever_is_woken_at_the_end_parks_no_more() -> None:
             nonlocal woken
             woken += 1
             assert not fulfilled
-            parked.park_produce(
+            parked.requests.park_produce(
                 [(hosted, 1)], now=one.parts.facts.clock.now_ms(), wait_ms=9, wake=again
             )
 
         again(False)
         parked.wake_all()
-        assert (woken, parked.count) == (2, 0)
+        assert (woken, parked.requests.count) == (2, 0)
 
     asyncio.run(main())

@@ -54,7 +54,7 @@ def test_a_shrunk_isr_commits_and_wakes() -> None:
     world = LeaderWorld()
     woken: list[bool] = []
     world.append(acks=-1)
-    world.parked.park_produce(
+    world.parked.requests.park_produce(
         [(world.hosted(), 1)], now=world.clock.now_ms(), wait_ms=9, wake=woken.append
     )
     world.change(topics_changed=(replicated(partition(isr=(1,), version=1)),))
@@ -67,8 +67,10 @@ def test_lost_leadership_wakes_producers_and_followers_to_hear_it() -> None:
     end = world.append(acks=-1).end
     commit = CommitWait.of(world.hosted(), end)
     parked, now = world.parked, world.clock.now_ms()
-    parked.park_produce([(world.hosted(), end)], now=now, wait_ms=9, wake=woken.append)
-    parked.park_fetch([world.hosted().tail], bytes_missing=1, now=now, wait_ms=9, wake=woken.append)
+    parked.requests.park_produce([(world.hosted(), end)], now=now, wait_ms=9, wake=woken.append)
+    parked.requests.park_fetch(
+        [world.hosted().tail], bytes_missing=1, now=now, wait_ms=9, wake=woken.append
+    )
     assert commit.failure() is ErrorCode.REQUEST_TIMED_OUT
     world.change(topics_changed=(replicated(partition(leader=2, epoch=1, version=1)),))
     assert woken == [False, False]

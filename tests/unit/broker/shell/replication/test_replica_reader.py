@@ -34,8 +34,8 @@ def test_progress_wakes_a_parked_produce_and_a_consumer() -> None:
     world.append(acks=-1)
     hosted, parked = world.hosted(), world.parked
     now = world.clock.now_ms()
-    parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=woken.append)
-    parked.park_fetch([hosted], bytes_missing=1, now=now, wait_ms=100, wake=woken.append)
+    parked.requests.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=woken.append)
+    parked.requests.park_fetch([hosted], bytes_missing=1, now=now, wait_ms=100, wake=woken.append)
     world.fetch(2, 1)
     assert woken == []
     world.fetch(3, 1)
@@ -54,7 +54,7 @@ def test_a_fetch_whose_progress_fails_the_directory_is_refused() -> None:
             hosted.manager, DiskError("orders-0/0.log", "full")
         )
 
-    world.parked.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
+    world.parked.requests.park_produce([(hosted, 1)], now=now, wait_ms=100, wake=fail)
     world.fetch(2, 1)
     assert world.fetch(3, 1).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert hosted.partition.role is Role.FAILED

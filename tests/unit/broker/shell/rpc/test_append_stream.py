@@ -55,7 +55,7 @@ class CompactedWorld(LeaderWorld):
             tasks.create_task(
                 AppendStream(append_parts(self.parts), ByteBudget(1 << 20), CALLER, peer).run()
             )
-            await until(lambda: bool(self.parked.count or peer.answers))
+            await until(lambda: bool(self.parked.requests.count or peer.answers))
             for follower in (2, 3):
                 end, epoch = self.hosted().partition.log_end, self.hosted().partition.leader_epoch
                 self.fetch(follower, end, leader_epoch=epoch)

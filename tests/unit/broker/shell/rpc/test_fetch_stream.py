@@ -125,10 +125,10 @@ def test_a_pull_of_committed_records_waits_for_the_marker_however_much_is_writte
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(one.stream(peer).run())
             for _ in range(3):
-                await until(lambda: one.parked.count == 1)
+                await until(lambda: one.parked.requests.count == 1)
                 one.write(A)
-                await until(lambda: one.parked.count == 0)
-            await until(lambda: one.parked.count == 1)
+                await until(lambda: one.parked.requests.count == 0)
+            await until(lambda: one.parked.requests.count == 1)
             assert peer.answers == []
             one.end(A, commits=True)
         assert offsets(peer.answers[0]) == [0, 1, 2, 3]
@@ -141,10 +141,10 @@ def test_a_pull_of_committed_records_ends_with_its_wait(one: Transactions) -> No
         peer = Peer(request(0, wait_ms_max=10_000))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(one.stream(peer).run())
-            await until(lambda: one.parked.count == 1)
+            await until(lambda: one.parked.requests.count == 1)
             one.write(A)
-            await until(lambda: one.parked.count == 1)
-            one.parked.expire(InstantMs(one.clock.now_ms() + 20_000))
+            await until(lambda: one.parked.requests.count == 1)
+            one.parked.requests.expire(InstantMs(one.clock.now_ms() + 20_000))
         (answer,) = peer.answers
         assert (offsets(answer), answer.last_stable_offset, answer.high_watermark) == ([], 0, 1)
 

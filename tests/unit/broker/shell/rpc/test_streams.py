@@ -95,12 +95,12 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
             tasks.create_task(
                 AppendStream(append_parts(parts), ByteBudget(1_000), CALLER, peer).run()
             )
-            await until(lambda: parts.partitions.parked.count >= 3)
+            await until(lambda: parts.partitions.parked.requests.count >= 3)
             assert peer.answers == []
             hosted = parts.partitions.table.by_name["orders", 0]
             parts.partitions.log_moves.synced(hosted, 2)
             await until(lambda: len(peer.answers) >= 2)
-            parts.partitions.parked.expire(InstantMs(parts.facts.clock.now_ms() + 20_000))
+            parts.partitions.parked.requests.expire(InstantMs(parts.facts.clock.now_ms() + 20_000))
         assert [one.error_code for one in peer.answers] == [0, 0, ErrorCode.REQUEST_TIMED_OUT]
 
     asyncio.run(scenario())
@@ -116,12 +116,12 @@ def test_a_client_that_goes_leaves_nothing_parked(make_node: MakeNode) -> None:
             AppendStream(append_parts(parts), budget, CALLER, appends).run(),
             FetchStream(fetch_parts(parts), budget, CALLER, pulls).run(),
         )
-        await until(lambda: parts.partitions.parked.count >= 2)
+        await until(lambda: parts.partitions.parked.requests.count >= 2)
         streams.cancel()
         with pytest.raises(asyncio.CancelledError):
             await streams
-        assert (parts.partitions.parked.count, budget.in_flight_bytes) == (0, 0)
-        parts.partitions.parked.check()
+        assert (parts.partitions.parked.requests.count, budget.in_flight_bytes) == (0, 0)
+        parts.partitions.parked.requests.check()
 
     asyncio.run(scenario())
 
@@ -220,9 +220,9 @@ def test_a_pull_waits_until_there_are_enough_bytes(make_node: MakeNode) -> None:
             tasks.create_task(
                 FetchStream(fetch_parts(parts), ByteBudget(1_000), CALLER, peer).run()
             )
-            await until(lambda: parts.partitions.parked.count == 1)
+            await until(lambda: parts.partitions.parked.requests.count == 1)
             await append(parts, append_request(1, batch(b"a")))
-            assert (parts.partitions.parked.count, peer.answers) == (1, [])
+            assert (parts.partitions.parked.requests.count, peer.answers) == (1, [])
             await append(parts, append_request(2, batch(b"a")))
         assert offsets(peer.answers[0].batches) == [0, 1]
 
