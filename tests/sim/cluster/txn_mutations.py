@@ -37,7 +37,7 @@ _loaded = TxnShard.loaded
 _next_session = transaction.next_session
 _finish_batch = sink_rules.finish
 _refused = sink_rules._refused
-_hand_out_again = multi_writer_rules._hand_out_again
+_assign_again = multi_writer_rules._assign_again
 _winners_problem = multi_writer_rules.winners_problem
 
 
@@ -117,8 +117,8 @@ def _let_in(refusal: BatchRefusal) -> Change:
     return (sink_rules, "_refused", refused)
 
 
-def _same_hand_out(slot: Any, request: Any) -> Any:
-    return _hand_out_again(replace(slot, producer_epoch=slot.producer_epoch - 1), request)
+def _same_assignment(slot: Any, request: Any) -> Any:
+    return _assign_again(replace(slot, producer_epoch=slot.producer_epoch - 1), request)
 
 
 def _whoever_has_the_name(txn: Any, winners: Any) -> Any:
@@ -132,7 +132,7 @@ SINK_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "takes a second commit of a batch for its first": ((sink_rules, "finish", _first_again),),
     "lets a stale batch in": (_let_in(BatchRefusal.STALE_BATCH),),
     "lets a retired query back": (_let_in(BatchRefusal.RETIRED_QUERY),),
-    "hands a slot out twice": ((multi_writer_rules, "_hand_out_again", _same_hand_out),),
+    "hands a slot out twice": ((multi_writer_rules, "_assign_again", _same_assignment),),
     "commits another hand-out than was named": (
         (multi_writer_rules, "winners_problem", _whoever_has_the_name),
     ),

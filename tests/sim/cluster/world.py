@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from broker.core.parked import Parked
 from broker.shell.partitions.hosted import HostedPartition
-from controller.core.inputs import Asked, Request
+from controller.core.inputs import Request, RequestHeader
 from controller.shell import znodes
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
@@ -450,7 +450,7 @@ class World:
         machine.restart_planned = True
         self.after(delay_ms, lambda: self.start_broker(machine))
 
-    def ask_controller(self, make: Callable[[Request], Asked]) -> None:
+    def ask_controller(self, make: Callable[[RequestHeader], Request]) -> None:
         """Send an operator's request to the active controller, without waiting for the response."""
         for replica in self.controllers:
             process = replica.process

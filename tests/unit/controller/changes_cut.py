@@ -12,7 +12,6 @@ from controller.core.inputs import (
     AlterConfigs,
     AlterPartitions,
     AlterReassignments,
-    Asked,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -29,6 +28,7 @@ from controller.core.inputs import (
     Move,
     ReportReplicas,
     Request,
+    RequestHeader,
     TopicRef,
     UnsoundReplica,
 )
@@ -41,7 +41,7 @@ from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_
 TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
-UNASKED: Final = Request(0, NEVER)
+UNASKED: Final = RequestHeader(0, NEVER)
 MINIMUM: Final = "min.insync.replicas"
 STATE: Final = "__transaction_state"
 
@@ -113,7 +113,7 @@ def dies(life: Life) -> None:
 def stops(life: Life) -> None:
     """Broker 2 hands over its partitions."""
     epoch = broker(2).broker_epoch
-    life.ask(lambda request: ControlledShutdown(request, BrokerId(2), epoch))
+    life.ask(lambda header: ControlledShutdown(header, BrokerId(2), epoch))
 
 
 def shrinks(life: Life) -> None:
@@ -137,12 +137,12 @@ def propose(life: Life, change: Callable[[tuple[BrokerId, ...]], tuple[BrokerId,
             if at.leader == leader and (isr := change(at.isr)) != at.isr and leader in isr
         )
         epoch = life.live[leader].broker_epoch
-        asked = AlterPartitions(UNASKED, leader, epoch, changes)
-        life.ask(partial(_asked_by, asked))
+        request = AlterPartitions(UNASKED, leader, epoch, changes)
+        life.ask(partial(_request_with, request))
 
 
-def _asked_by(asked: AlterPartitions | AcquireShard, request: Request) -> Asked:
-    return replace(asked, request=request)
+def _request_with(request: AlterPartitions | AcquireShard, header: RequestHeader) -> Request:
+    return replace(request, header=header)
 
 
 def reports(life: Life) -> None:
@@ -156,25 +156,25 @@ def reports(life: Life) -> None:
     if BrokerId(1) not in life.live:
         return  # a script before this one ended it
     epoch = life.live[BrokerId(1)].broker_epoch
-    life.ask(lambda request: ReportReplicas(request, BrokerId(1), epoch, replicas))
+    life.ask(lambda header: ReportReplicas(header, BrokerId(1), epoch, replicas))
 
 
 def creates(life: Life) -> None:
     """Three topics in one request."""
     topics = tuple(new_topic(name, 5, 3) for name in ("x", "y", "z"))
-    life.ask(lambda request: CreateTopics(request, topics, dice=3))
+    life.ask(lambda header: CreateTopics(header, topics, dice=3))
 
 
 def deletes(life: Life) -> None:
     """Two topics in one request, and one of them is made again."""
     refs = (TopicRef("a", NO_TOPIC_ID), TopicRef("b", NO_TOPIC_ID))
-    life.ask(lambda request: DeleteTopics(request, refs))
+    life.ask(lambda header: DeleteTopics(header, refs))
 
 
 def grows(life: Life) -> None:
     """Two topics get more partitions."""
     more = (MorePartitions("a", 9), MorePartitions("b", 6))
-    life.ask(lambda request: CreatePartitions(request, more, dice=3))
+    life.ask(lambda header: CreatePartitions(header, more, dice=3))
 
 
 def configures_topics(life: Life) -> None:
@@ -202,7 +202,7 @@ def configures_all(life: Life) -> None:
 
 
 def alter(life: Life, *resources: ConfigResource) -> None:
-    life.ask(lambda request: AlterConfigs(request, resources))
+    life.ask(lambda header: AlterConfigs(header, resources))
 
 
 def _set(name: str, value: str) -> ConfigChange:
@@ -235,14 +235,14 @@ def _move(life: Life, replicas: tuple[int, ...] | None) -> None:
     topic = life.image.topics.get("a")
     numbers = range(0 if topic is None else len(topic.partitions))
     moves = tuple(Move("a", number, target) for number in numbers)
-    life.ask(lambda request: AlterReassignments(request, moves))
+    life.ask(lambda header: AlterReassignments(header, moves))
 
 
 def elects(life: Life) -> None:
     """A broker stops and returns, and preferred leaders are requested."""
     stops(life)
     life.register(broker(2, start=1))
-    life.ask(lambda request: ElectLeaders(request, True, None))
+    life.ask(lambda header: ElectLeaders(header, True, None))
 
 
 def elects_uncleanly(life: Life) -> None:
@@ -251,7 +251,7 @@ def elects_uncleanly(life: Life) -> None:
     life.lose(3)
     life.register(broker(3, start=1))
     life.settle()
-    life.ask(lambda request: ElectLeaders(request, False, None))
+    life.ask(lambda header: ElectLeaders(header, False, None))
 
 
 def rebalances(life: Life) -> None:
@@ -273,7 +273,7 @@ def acknowledges(life: Life) -> None:
 def allocates(life: Life) -> None:
     """Producer ids."""
     epoch = broker(1).broker_epoch
-    life.ask(lambda request: AllocateProducerIds(request, BrokerId(1), epoch))
+    life.ask(lambda header: AllocateProducerIds(header, BrokerId(1), epoch))
 
 
 def coordinates(life: Life) -> None:
@@ -282,7 +282,7 @@ def coordinates(life: Life) -> None:
     for shard, owner in enumerate(life.image.shards[TXN]):
         one = life.image.coordinators[TXN, owner.coordinator_id]
         ref = CoordinatorRef(TXN, one.coordinator_id, one.incarnation_id)
-        life.ask(partial(_asked_by, AcquireShard(UNASKED, ref, shard)))
+        life.ask(partial(_request_with, AcquireShard(UNASKED, ref, shard)))
     life.leave(1)
 
 

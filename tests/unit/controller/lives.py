@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from controller.core.controller import Controller
 from controller.core.effects import Effect, Publish, Reply, WriteStore
 from controller.core.inputs import (
-    Asked,
     Elected,
     FeedAcknowledged,
     FeedRegained,
@@ -21,6 +20,7 @@ from controller.core.inputs import (
     RegisterBroker,
     RegisterCoordinator,
     Request,
+    RequestHeader,
     StoreWritten,
     Tick,
 )
@@ -205,16 +205,16 @@ class Life:
                 effects += self.step(StoreWritten(effect.write_id))
         return effects
 
-    def ask(self, make: Callable[[Request], Asked]) -> Reply:
+    def ask(self, make: Callable[[RequestHeader], Request]) -> Reply:
         """Run one request to its reply."""
         before = len(self.replies)
-        self.step(make(Request(before, NEVER)))
+        self.step(make(RequestHeader(before, NEVER)))
         return self.replies[before]
 
     def register(self, broker: BrokerImage) -> Reply:
         """Register a broker with a live znode and a stream; its predecessor's znode is gone."""
         self.live[broker.broker_id] = broker
-        reply = self.ask(lambda request: RegisterBroker(request, broker, "", self.listing()))
+        reply = self.ask(lambda header: RegisterBroker(header, broker, "", self.listing()))
         self.step(FeedRegained(broker.broker_epoch))
         return reply
 
@@ -222,7 +222,7 @@ class Life:
         """Register a coordinator, likewise."""
         self.coordinators[coordinator.key] = coordinator
         found = coordinator_listing(self.tree.zxid, *self.coordinators.values())
-        return self.ask(lambda request: RegisterCoordinator(request, coordinator, "", found))
+        return self.ask(lambda header: RegisterCoordinator(header, coordinator, "", found))
 
     def lose(self, broker_id: int) -> None:
         """Remove a broker's live znode."""

@@ -8,7 +8,6 @@ from controller.core.cluster import Change, Cluster, StoredCluster, new_partitio
 from controller.core.controller import Controller
 from controller.core.effects import Effect, Publish, Reply, WriteStore
 from controller.core.inputs import (
-    Asked,
     CreateTopics,
     Elected,
     Input,
@@ -17,6 +16,7 @@ from controller.core.inputs import (
     RegisterBroker,
     RegisterCoordinator,
     Request,
+    RequestHeader,
     StoreWritten,
 )
 from controller.core.limits import Limits
@@ -107,14 +107,14 @@ def new_topic(
     name: str, partition_count: int = 1, replication_factor: int = 1, **changes: object
 ) -> NewTopic:
     """Return a topic to create, with the id that belongs to its name."""
-    asked = NewTopic(name, topic_id(name), partition_count, replication_factor)
-    return replace(asked, **changes)  # type: ignore[arg-type]
+    request = NewTopic(name, topic_id(name), partition_count, replication_factor)
+    return replace(request, **changes)  # type: ignore[arg-type]
 
 
 def create(*topics: NewTopic, request_id: int = 1, **changes: object) -> CreateTopics:
     """Return a request to create topics, without a deadline."""
-    asked = CreateTopics(Request(request_id, NEVER), topics, dice=0)
-    return replace(asked, **changes)  # type: ignore[arg-type]
+    request = CreateTopics(RequestHeader(request_id, NEVER), topics, dice=0)
+    return replace(request, **changes)  # type: ignore[arg-type]
 
 
 def listing(zxid: int, *brokers: BrokerImage) -> LiveListing:
@@ -194,23 +194,23 @@ class World:
         write, self.held = self.held, None
         return self.step(StoreWritten(write.write_id))
 
-    def ask(self, asked: Asked) -> Reply:
+    def ask(self, request: Request) -> Reply:
         """Run one request to its reply."""
-        replies = [item for item in self.step(asked) if isinstance(item, Reply)]
+        replies = [item for item in self.step(request) if isinstance(item, Reply)]
         assert len(replies) == 1, f"one request, one reply: {replies}"
         return replies[0]
 
     def register(self, broker: BrokerImage, *, cluster_id: str = "", request_id: int = 1) -> Reply:
         """Create the broker's live znode, and register it."""
         self.live[broker.broker_id] = broker
-        request = Request(request_id, NEVER)
+        request = RequestHeader(request_id, NEVER)
         return self.ask(RegisterBroker(request, broker, cluster_id, self.listing()))
 
     def join(self, coordinator: CoordinatorImage) -> Reply:
         """Create the coordinator's live znode, and register it."""
         self.coordinators[coordinator.key] = coordinator
         listing = self.coordinator_listing()
-        return self.ask(RegisterCoordinator(Request(1, NEVER), coordinator, "", listing))
+        return self.ask(RegisterCoordinator(RequestHeader(1, NEVER), coordinator, "", listing))
 
     def leave(self, kind: str, number: int) -> list[Effect]:
         """Remove the coordinator's live znode."""

@@ -89,17 +89,17 @@ def topic_defaults(broker: Mapping[str, str]) -> Configs:
 
 
 def decide_alter_configs(
-    cluster: Cluster, asked: AlterConfigs
+    cluster: Cluster, request: AlterConfigs
 ) -> tuple[Change | None, tuple[ConfigResult, ...]]:
     """Return the change, if any, and the results to send once it is written. Each resource succeeds
     or fails alone.
     """
-    times = Counter((item.resource_type, item.resource_name) for item in asked.resources)
+    times = Counter((item.resource_type, item.resource_name) for item in request.resources)
     topics: list[TopicImage] = []
     brokers: dict[str, Configs] = {}
     groups: dict[str, Configs] = {}
     results: list[ConfigResult] = []
-    for item in asked.resources:
+    for item in request.resources:
         key = (item.resource_type, item.resource_name)
         try:
             _refuse_if(times[key] > 1, "Each resource must appear at most once.")
@@ -113,7 +113,7 @@ def decide_alter_configs(
             results.append(ConfigResult(*key, error.code, error.message))
         else:
             results.append(ConfigResult(*key))
-    if asked.validate_only or not (topics or brokers or groups):
+    if request.validate_only or not (topics or brokers or groups):
         return None, tuple(results)
     delta = ClusterDelta(
         topics_changed=tuple(topics),

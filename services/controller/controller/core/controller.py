@@ -20,7 +20,6 @@ from controller.core.effects import (
     WriteStore,
 )
 from controller.core.inputs import (
-    Asked,
     Deposed,
     Elected,
     FeedAcknowledged,
@@ -31,6 +30,7 @@ from controller.core.inputs import (
     LiveCoordinatorsChanged,
     RegisterBroker,
     RegisterCoordinator,
+    Request,
     StoreFailed,
     StoreWritten,
     Tick,
@@ -69,7 +69,7 @@ class Controller:
         self._limits = limits
         self._term: ActiveTerm | None = None
         self._writing: _Writing | None = None
-        self._waiting: deque[Asked] = deque()
+        self._waiting: deque[Request] = deque()
         self._write_ids = 0
 
     @property
@@ -106,7 +106,7 @@ class Controller:
                 if self._term is not None:
                     _observe(self._term, stimulus, now)
             case _:
-                effects = self._on_asked(stimulus)
+                effects = self._on_request(stimulus)
         return effects + self._proceed(now)
 
     def next_deadline(self, now: InstantMs) -> InstantMs | None:
@@ -142,7 +142,7 @@ class Controller:
         refused: list[Effect] = [CloseFeed(reason)]
         if self._writing is not None and self._writing.reply is not None:
             refused.append(_not_controller(self._writing.reply.request_id))
-        refused += [_not_controller(asked.request.request_id) for asked in self._waiting]
+        refused += [_not_controller(request.header.request_id) for request in self._waiting]
         self._term = self._writing = None
         self._waiting.clear()
         return refused
@@ -177,18 +177,18 @@ class Controller:
 
     # -- requests, decided one after the other
 
-    def _on_asked(self, asked: Asked) -> list[Effect]:
-        request_id = asked.request.request_id
+    def _on_request(self, request: Request) -> list[Effect]:
+        request_id = request.header.request_id
         if self._term is None:
             return [_not_controller(request_id)]
-        if isinstance(asked, RegisterBroker):
-            self._term.see_brokers(asked.listing)
-        if isinstance(asked, RegisterCoordinator):
-            self._term.see_coordinators(asked.listing)
+        if isinstance(request, RegisterBroker):
+            self._term.see_brokers(request.listing)
+        if isinstance(request, RegisterCoordinator):
+            self._term.see_coordinators(request.listing)
         if len(self._waiting) >= self._limits.requests_waiting_max:
             words = f"{len(self._waiting)} requests are waiting for the controller already"
             return [Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)]
-        self._waiting.append(asked)
+        self._waiting.append(request)
         return []
 
     def _proceed(self, now: InstantMs) -> list[Effect]:

@@ -129,13 +129,13 @@ class Coordinators:
 
 
 def decide_register_coordinator(
-    cluster: Cluster, asked: RegisterCoordinator, listing: CoordinatorListing
+    cluster: Cluster, request: RegisterCoordinator, listing: CoordinatorListing
 ) -> tuple[Change | None, CoordinatorRegistered]:
     """Register a replica under its new epoch. It owns the shards of an earlier process of its id,
     under higher owner epochs. Raises TidemarkError.
     """
-    image, coordinator = cluster.image, asked.coordinator
-    for problem in _problems(image, asked, listing):
+    image, coordinator = cluster.image, request.coordinator
+    for problem in _problems(image, request, listing):
         raise problem
     registered = CoordinatorRegistered(coordinator.coordinator_epoch, image.cluster_id)
     last = image.coordinators.get(coordinator.key)
@@ -152,25 +152,25 @@ def decide_register_coordinator(
 
 
 def decide_acquire_shard(
-    cluster: Cluster, asked: AcquireShard
+    cluster: Cluster, request: AcquireShard
 ) -> tuple[Change | None, ShardAcquired]:
     """Raise the owner epoch of a shard for its owner. Raises TidemarkError NOT_COORDINATOR for any
     other coordinator.
     """
-    kind, number, incarnation_id = asked.coordinator
+    kind, number, incarnation_id = request.coordinator
     owners = cluster.image.shards.get(kind, ())
     registered = cluster.image.coordinators.get((kind, number))
-    owner = owners[asked.shard] if 0 <= asked.shard < len(owners) else None
+    owner = owners[request.shard] if 0 <= request.shard < len(owners) else None
     if owner is None or owner.coordinator_id != number:
         held_by = "nobody" if owner is None or owner.coordinator_id < 0 else owner.coordinator_id
         raise TidemarkError(
             ErrorCode.NOT_COORDINATOR,
-            f"{kind} shard {asked.shard} belongs to {held_by}, not to coordinator {number}",
+            f"{kind} shard {request.shard} belongs to {held_by}, not to coordinator {number}",
         )
     if registered is None or registered.incarnation_id != incarnation_id:
         raise TidemarkError(
             ErrorCode.NOT_COORDINATOR,
-            f"{kind} shard {asked.shard} belongs to another process of coordinator {number}",
+            f"{kind} shard {request.shard} belongs to another process of coordinator {number}",
         )
     raised = given_to(owner, number)
     change = Change(ClusterDelta(shards_changed={kind: (raised,)}))
@@ -178,14 +178,14 @@ def decide_acquire_shard(
 
 
 def _problems(
-    image: ClusterImage, asked: RegisterCoordinator, listing: CoordinatorListing
+    image: ClusterImage, request: RegisterCoordinator, listing: CoordinatorListing
 ) -> Iterator[TidemarkError]:
-    one = asked.coordinator
+    one = request.coordinator
     name = f"{one.kind} coordinator {one.coordinator_id}"
-    if asked.cluster_id not in ("", image.cluster_id):
+    if request.cluster_id not in ("", image.cluster_id):
         yield TidemarkError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"{name} belongs to cluster {asked.cluster_id}, this is cluster {image.cluster_id}",
+            f"{name} belongs to cluster {request.cluster_id}, this is cluster {image.cluster_id}",
         )
     malformed = _malformed(one)
     if malformed:

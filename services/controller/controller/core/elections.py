@@ -83,7 +83,7 @@ def due_elections(
 
 
 def decide_elect_leaders(
-    cluster: Cluster, asked: ElectLeaders
+    cluster: Cluster, request: ElectLeaders
 ) -> tuple[Change | None, PartitionResults]:
     """Elect preferred leaders, or leaders by unclean elections where there is none. A preferred
     leader takes two writes: this one demotes, and the election that is then due follows.
@@ -91,13 +91,13 @@ def decide_elect_leaders(
     image = cluster.image
     availability, drafts = availability_of(image, frozenset()), _Drafts({})
     results = []
-    for ref in asked.partitions if asked.partitions is not None else _all(image):
+    for ref in request.partitions if request.partitions is not None else _all(image):
         try:
             topic, partition = _find(image, ref)
-            decide = _preferred if asked.preferred else _unclean
+            decide = _preferred if request.preferred else _unclean
             drafts.put(topic, partition, decide(image, topic, partition, availability))
         except TidemarkError as error:
-            if asked.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+            if request.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             results.append(PartitionResult(ref.topic, ref.partition, error.code, error.message))
         else:
@@ -173,13 +173,13 @@ def rebalance(cluster: Cluster) -> Change | None:
 
 
 def decide_shutdown(
-    cluster: Cluster, asked: ControlledShutdown
+    cluster: Cluster, request: ControlledShutdown
 ) -> tuple[Change | None, ShutdownProgress]:
     """Demote the broker where another can lead, and remove it from ISRs that have other members.
     Return the number of partitions that are still to be handed over.
     """
-    image, broker_id = cluster.image, asked.broker_id
-    check_broker_epoch(image, broker_id, asked.broker_epoch)
+    image, broker_id = cluster.image, request.broker_id
+    check_broker_epoch(image, broker_id, request.broker_epoch)
     broker = image.brokers[broker_id]
     availability = availability_of(image, frozenset())
     others = frozenset(availability.eligible) - {broker_id}

@@ -18,10 +18,10 @@ from controller.core.topic_rules import rules_of
 
 
 def decide_configs(
-    cluster: Cluster, asked: AlterConfigs
+    cluster: Cluster, request: AlterConfigs
 ) -> tuple[Change | None, tuple[ConfigResult, ...]]:
     """Decide as ``decide_alter_configs``, and clear the ELR of partitions whose minimum changes."""
-    change, results = decide_alter_configs(cluster, asked)
+    change, results = decide_alter_configs(cluster, request)
     if change is None:
         return None, results
     before, delta = cluster.image, change.delta

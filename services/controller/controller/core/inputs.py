@@ -22,7 +22,7 @@ Assignment = tuple[int, tuple[BrokerId, ...]]
 """Partition number and its replicas, preferred first."""
 
 
-class Request(NamedTuple):
+class RequestHeader(NamedTuple):
     """Id of a request, and the time after which its reply is of no use."""
 
     request_id: int
@@ -141,7 +141,7 @@ class RegisterBroker:
     the request came.
     """
 
-    request: Request
+    header: RequestHeader
     broker: BrokerImage
     cluster_id: str
     listing: LiveListing
@@ -168,7 +168,7 @@ class NewTopic:
 class CreateTopics:
     """Create topics. ``dice``, a random number, decides between equally suitable brokers."""
 
-    request: Request
+    header: RequestHeader
     topics: tuple[NewTopic, ...]
     dice: int
     validate_only: bool = False
@@ -185,7 +185,7 @@ class TopicRef(NamedTuple):
 class DeleteTopics:
     """Delete topics, each by name or by id."""
 
-    request: Request
+    header: RequestHeader
     topics: tuple[TopicRef, ...]
 
 
@@ -201,7 +201,7 @@ class MorePartitions(NamedTuple):
 class CreatePartitions:
     """Add partitions to topics."""
 
-    request: Request
+    header: RequestHeader
     topics: tuple[MorePartitions, ...]
     dice: int
     validate_only: bool = False
@@ -241,7 +241,7 @@ class ConfigResource(NamedTuple):
 class AlterConfigs:
     """Change dynamic configuration."""
 
-    request: Request
+    header: RequestHeader
     resources: tuple[ConfigResource, ...]
     validate_only: bool = False
 
@@ -260,7 +260,7 @@ class AllocateProducerIds:
     coordinator.
     """
 
-    request: Request
+    header: RequestHeader
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     coordinator: CoordinatorRef | None = None
@@ -273,7 +273,7 @@ class RegisterCoordinator:
     created its live znode; -1: there is none. ``listing`` was read after the request came.
     """
 
-    request: Request
+    header: RequestHeader
     coordinator: CoordinatorImage
     cluster_id: str
     listing: CoordinatorListing
@@ -283,7 +283,7 @@ class RegisterCoordinator:
 class AcquireShard:
     """Give the owner of a shard a new owner epoch, under which it loads and serves the shard."""
 
-    request: Request
+    header: RequestHeader
     coordinator: CoordinatorRef
     shard: int
 
@@ -309,7 +309,7 @@ class IsrChange(NamedTuple):
 class AlterPartitions:
     """Agree to ISRs that a leader proposes for its partitions (KIP-497, KIP-903)."""
 
-    request: Request
+    header: RequestHeader
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     changes: tuple[IsrChange, ...]
@@ -332,7 +332,7 @@ class ReportReplicas:
     none is a member.
     """
 
-    request: Request
+    header: RequestHeader
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     replicas: tuple[UnsoundReplica, ...]
@@ -351,7 +351,7 @@ class ElectLeaders:
     ``partitions`` None: all.
     """
 
-    request: Request
+    header: RequestHeader
     preferred: bool
     partitions: tuple[PartitionRef, ...] | None
 
@@ -368,7 +368,7 @@ class Move(NamedTuple):
 class AlterReassignments:
     """Move replicas (KIP-455)."""
 
-    request: Request
+    header: RequestHeader
     moves: tuple[Move, ...]
     allow_rf_change: bool = True
 
@@ -379,12 +379,12 @@ class ControlledShutdown:
     none that another could lead.
     """
 
-    request: Request
+    header: RequestHeader
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-Asked = (
+Request = (
     RegisterBroker
     | CreateTopics
     | DeleteTopics
@@ -410,5 +410,5 @@ Input = (
     | FeedLost
     | FeedRegained
     | Tick
-    | Asked
+    | Request
 )

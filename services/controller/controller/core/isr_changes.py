@@ -15,15 +15,15 @@ Drafts = dict[TopicId, dict[int, PartitionImage]]
 
 
 def decide_alter_partitions(
-    cluster: Cluster, asked: AlterPartitions
+    cluster: Cluster, request: AlterPartitions
 ) -> tuple[Change | None, AlteredPartitions]:
     """Decide on each partition alone. Raises TidemarkError STALE_BROKER_EPOCH if the proposer is
     not registered under its epoch.
     """
     image = cluster.image
-    check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
     drafts: Drafts = {}
-    results = [_decide(image, asked.broker_id, change, drafts) for change in asked.changes]
+    results = [_decide(image, request.broker_id, change, drafts) for change in request.changes]
     if not drafts:
         return None, AlteredPartitions(tuple(results))
     topics = with_partitions(image, drafts)

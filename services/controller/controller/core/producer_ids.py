@@ -13,43 +13,44 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 
 def decide_producer_ids(
-    cluster: Cluster, asked: AllocateProducerIds
+    cluster: Cluster, request: AllocateProducerIds
 ) -> tuple[Change | None, ProducerIds]:
     """Allocate the next block. Raises TidemarkError for a requester that is not registered, or that
     another process of its id has replaced.
     """
-    if asked.coordinator is None:
-        _check_broker(cluster.image, asked)
+    if request.coordinator is None:
+        _check_broker(cluster.image, request)
     else:
-        _check_coordinator(cluster.image, asked.coordinator)
+        _check_coordinator(cluster.image, request.coordinator)
     first = cluster.next_producer_id
     change = Change(ClusterDelta(), next_producer_id=first + PRODUCER_ID_BLOCK)
     return change, ProducerIds(first, PRODUCER_ID_BLOCK)
 
 
-def _check_broker(image: ClusterImage, asked: AllocateProducerIds) -> None:
-    broker = image.brokers.get(asked.broker_id)
+def _check_broker(image: ClusterImage, request: AllocateProducerIds) -> None:
+    broker = image.brokers.get(request.broker_id)
     if broker is None:
         raise TidemarkError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {asked.broker_id} found."
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {request.broker_id} found."
         )
-    if broker.broker_epoch != asked.broker_epoch:
+    if broker.broker_epoch != request.broker_epoch:
         raise TidemarkError(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {asked.broker_id} has epoch {broker.broker_epoch}, not {asked.broker_epoch}",
+            f"broker {request.broker_id} has epoch {broker.broker_epoch},"
+            f" not {request.broker_epoch}",
         )
 
 
-def _check_coordinator(image: ClusterImage, asked: CoordinatorRef) -> None:
-    registered = image.coordinators.get((asked.kind, asked.coordinator_id))
+def _check_coordinator(image: ClusterImage, coordinator: CoordinatorRef) -> None:
+    registered = image.coordinators.get((coordinator.kind, coordinator.coordinator_id))
     if registered is None:
         raise TidemarkError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"No {asked.kind} coordinator with id {asked.coordinator_id} found.",
+            f"No {coordinator.kind} coordinator with id {coordinator.coordinator_id} found.",
         )
-    if registered.incarnation_id != asked.incarnation_id:
+    if registered.incarnation_id != coordinator.incarnation_id:
         raise TidemarkError(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"{asked.kind} coordinator {asked.coordinator_id} is incarnation"
-            f" {registered.incarnation_id.hex()}, not {asked.incarnation_id.hex()}",
+            f"{coordinator.kind} coordinator {coordinator.coordinator_id} is incarnation"
+            f" {registered.incarnation_id.hex()}, not {coordinator.incarnation_id.hex()}",
         )

@@ -92,16 +92,16 @@ def completed(partition: PartitionImage) -> PartitionImage:
 
 
 def decide_reassignments(
-    cluster: Cluster, asked: AlterReassignments
+    cluster: Cluster, request: AlterReassignments
 ) -> tuple[Change | None, PartitionResults]:
     """Decide on each partition alone."""
     image = cluster.image
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     results: list[PartitionResult] = []
-    for move in asked.moves:
+    for move in request.moves:
         try:
             before = _find(image, move)
-            after = _moved(image, before, move, asked)
+            after = _moved(image, before, move, request)
         except TidemarkError as error:
             results.append(PartitionResult(move.topic, move.partition, error.code, error.message))
             continue
@@ -125,7 +125,7 @@ def _find(image: ClusterImage, move: Move) -> PartitionImage:
 
 
 def _moved(
-    image: ClusterImage, partition: PartitionImage, move: Move, asked: AlterReassignments
+    image: ClusterImage, partition: PartitionImage, move: Move, request: AlterReassignments
 ) -> PartitionImage:
     if move.replicas is None:
         if not partition.is_reassigning:
@@ -134,7 +134,7 @@ def _moved(
             )
         return cancelled(partition)
     check_assignment(move.replicas, dict(image.brokers), None)
-    if not asked.allow_rf_change and len(move.replicas) != len(original_of(partition)):
+    if not request.allow_rf_change and len(move.replicas) != len(original_of(partition)):
         raise TidemarkError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is {len(original_of(partition))}, and may not change to"

@@ -19,19 +19,19 @@ _NO_ZNODE = BrokerEpoch(-1)
 
 
 def decide_registration(
-    cluster: Cluster, asked: RegisterBroker, listing: LiveListing
+    cluster: Cluster, request: RegisterBroker, listing: LiveListing
 ) -> tuple[Change | None, Registered]:
     """Unfence a broker under its new epoch. It leads its partitions in the next leader epoch, and
     leaves ISR and ELR of partitions whose log it has not kept.
     """
-    image, broker = cluster.image, asked.broker
+    image, broker = cluster.image, request.broker
     last = image.brokers.get(broker.broker_id)
-    problem = _problem(image, asked, listing)
+    problem = _problem(image, request, listing)
     if problem is not None:
         raise problem
     registered = Registered(broker.broker_epoch, image.cluster_id)
     is_repeated = last == broker  # the first answer was lost
-    holdings = _holdings(last, asked)
+    holdings = _holdings(last, request)
     joined = replace(image, brokers={**image.brokers, broker.broker_id: broker})
     restarted = NO_BROKER if is_repeated else broker.broker_id
     availability = availability_of(joined, frozenset(), restarted=restarted)
@@ -57,41 +57,41 @@ def decide_registration(
     return Change(delta), registered
 
 
-def _holdings(last: BrokerImage | None, asked: RegisterBroker) -> Holdings:
+def _holdings(last: BrokerImage | None, request: RegisterBroker) -> Holdings:
     if last is None:
         return Holdings(None, nothing_kept=False, directory_gone=False)
-    if asked.held is None:
-        kept = has_kept_its_disks(last, asked)
+    if request.held is None:
+        kept = has_kept_its_disks(last, request)
         return Holdings(None, nothing_kept=not kept, directory_gone=False)
-    before, now = set(last.log_dir_ids), set(asked.broker.log_dir_ids)
+    before, now = set(last.log_dir_ids), set(request.broker.log_dir_ids)
     # A log in another directory may be outdated: an old disk that was put back, for example.
     all_others = bool(before) and before.isdisjoint(now)
     return Holdings(
-        asked.held,
-        nothing_kept=all_others or not has_kept_its_page_cache(last, asked),
+        request.held,
+        nothing_kept=all_others or not has_kept_its_page_cache(last, request),
         directory_gone=not before <= now,
         new_directories=frozenset(now - before if before else ()),
     )
 
 
-def has_kept_its_disks(last: BrokerImage, asked: RegisterBroker) -> bool:
+def has_kept_its_disks(last: BrokerImage, request: RegisterBroker) -> bool:
     """True if a broker that does not list its logs has all records that it acknowledged: it has the
     same log directories, with all that was in the page cache.
     """
-    broker = asked.broker
+    broker = request.broker
     same = not last.log_dir_ids or set(last.log_dir_ids) == set(broker.log_dir_ids)
     is_same_process = last.incarnation_id == broker.incarnation_id
-    return is_same_process or (same and has_kept_its_page_cache(last, asked))
+    return is_same_process or (same and has_kept_its_page_cache(last, request))
 
 
-def has_kept_its_page_cache(last: BrokerImage, asked: RegisterBroker) -> bool:
+def has_kept_its_page_cache(last: BrokerImage, request: RegisterBroker) -> bool:
     """True if all written records are in the page cache or on disk: after a clean stop, or under
     the same kernel, whose page cache survives any end of a process.
     """
-    broker = asked.broker
+    broker = request.broker
     if last.incarnation_id == broker.incarnation_id:
         return True
-    in_order = asked.clean_stop and asked.previous_broker_epoch == last.broker_epoch
+    in_order = request.clean_stop and request.previous_broker_epoch == last.broker_epoch
     return in_order or not last.boot_id or last.boot_id == broker.boot_id
 
 
@@ -113,13 +113,13 @@ def check_predecessor(last: BrokerImage | None, broker: BrokerImage, lease_left_
 
 
 def _problem(
-    image: ClusterImage, asked: RegisterBroker, listing: LiveListing
+    image: ClusterImage, request: RegisterBroker, listing: LiveListing
 ) -> TidemarkError | None:
-    broker = asked.broker
-    if asked.cluster_id not in ("", image.cluster_id):
+    broker = request.broker
+    if request.cluster_id not in ("", image.cluster_id):
         return TidemarkError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the disks of broker {broker.broker_id} belong to cluster {asked.cluster_id},"
+            f"the disks of broker {broker.broker_id} belong to cluster {request.cluster_id},"
             f" this is cluster {image.cluster_id}",
         )
     malformed = _malformed(broker)

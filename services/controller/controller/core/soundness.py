@@ -113,17 +113,17 @@ def without_unsound(
 
 
 def decide_report(
-    cluster: Cluster, asked: ReportReplicas
+    cluster: Cluster, request: ReportReplicas
 ) -> tuple[Change | None, ReportedReplicas]:
     """Decide on each replica alone. Raises TidemarkError STALE_BROKER_EPOCH if the broker is not
     registered under its epoch.
     """
-    image, broker_id = cluster.image, asked.broker_id
-    check_broker_epoch(image, broker_id, asked.broker_epoch)
+    image, broker_id = cluster.image, request.broker_id
+    check_broker_epoch(image, broker_id, request.broker_epoch)
     availability = availability_of(image, frozenset())
     drafts: _Drafts = {}
     rows = []
-    for one in asked.replicas:
+    for one in request.replicas:
         topic = image.topics_by_id.get(one.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
         if topic is not None:

@@ -38,7 +38,6 @@ from controller.core.inputs import (
     AlterConfigs,
     AlterPartitions,
     AlterReassignments,
-    Asked,
     ControlledShutdown,
     CreatePartitions,
     CreateTopics,
@@ -51,6 +50,7 @@ from controller.core.inputs import (
     RegisterBroker,
     RegisterCoordinator,
     ReportReplicas,
+    Request,
 )
 from controller.core.internal_topics import due_raise
 from controller.core.isr_changes import decide_alter_partitions
@@ -243,68 +243,68 @@ class ActiveTerm:
 
     # -- requests
 
-    def decide(self, asked: Asked, now: InstantMs) -> tuple[Change | None, Reply]:
+    def decide(self, request: Request, now: InstantMs) -> tuple[Change | None, Reply]:
         """Return the change that a request makes, if any, and the reply once it is written."""
-        request_id = asked.request.request_id
-        if now >= asked.request.deadline:
+        request_id = request.header.request_id
+        if now >= request.header.deadline:
             words = "the controller did not start the request in time"
             return None, Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         try:
-            change, result = self._dispatch(asked, now)
+            change, result = self._dispatch(request, now)
         except TidemarkError as error:
             return None, Reply(request_id, error.code, error.message)
         return change, Reply(request_id, result=result)
 
-    def _dispatch(self, asked: Asked, now: InstantMs) -> tuple[Change | None, Result]:
-        match asked:
+    def _dispatch(self, request: Request, now: InstantMs) -> tuple[Change | None, Result]:
+        match request:
             case CreateTopics():
-                return decide_create_topics(self._cluster, asked, self._defaults)
+                return decide_create_topics(self._cluster, request, self._defaults)
             case DeleteTopics():
-                return decide_delete_topics(self._cluster, asked)
+                return decide_delete_topics(self._cluster, request)
             case CreatePartitions():
-                return decide_create_partitions(self._cluster, asked, self._defaults)
+                return decide_create_partitions(self._cluster, request, self._defaults)
             case AlterConfigs():
-                return decide_configs(self._cluster, asked)
+                return decide_configs(self._cluster, request)
             case AllocateProducerIds():
-                return decide_producer_ids(self._cluster, asked)
+                return decide_producer_ids(self._cluster, request)
             case RegisterBroker():
-                return self._register(asked, now)
+                return self._register(request, now)
             case RegisterCoordinator():
-                listing = self._coordinators.listing(asked.listing.kind)
-                return decide_register_coordinator(self._cluster, asked, listing)
+                listing = self._coordinators.listing(request.listing.kind)
+                return decide_register_coordinator(self._cluster, request, listing)
             case AcquireShard():
-                return decide_acquire_shard(self._cluster, asked)
+                return decide_acquire_shard(self._cluster, request)
             case _:
-                return _dispatch_partitions(self._cluster, asked)
+                return _dispatch_partitions(self._cluster, request)
 
-    def _register(self, asked: RegisterBroker, now: InstantMs) -> tuple[Change | None, Result]:
+    def _register(self, request: RegisterBroker, now: InstantMs) -> tuple[Change | None, Result]:
         """Register a broker, unless another process of the same id may still lead."""
-        decided = decide_registration(self._cluster, asked, self._listing)
-        check_constants(self._constants, asked.broker)
-        last = self.image.brokers.get(asked.broker.broker_id)
+        decided = decide_registration(self._cluster, request, self._listing)
+        check_constants(self._constants, request.broker)
+        last = self.image.brokers.get(request.broker.broker_id)
         lease_left_ms = 0 if last is None else self._replacement.lease_left_ms(last, now)
-        check_predecessor(last, asked.broker, lease_left_ms)
+        check_predecessor(last, request.broker, lease_left_ms)
         return decided
 
 
 def _dispatch_partitions(
     cluster: Cluster,
-    asked: AlterPartitions
+    request: AlterPartitions
     | ReportReplicas
     | ElectLeaders
     | AlterReassignments
     | ControlledShutdown,
 ) -> tuple[Change | None, Result]:
-    match asked:
+    match request:
         case AlterPartitions():
-            return decide_alter_partitions(cluster, asked)
+            return decide_alter_partitions(cluster, request)
         case ReportReplicas():
-            return decide_report(cluster, asked)
+            return decide_report(cluster, request)
         case ElectLeaders():
-            return decide_elect_leaders(cluster, asked)
+            return decide_elect_leaders(cluster, request)
         case AlterReassignments():
-            return decide_reassignments(cluster, asked)
+            return decide_reassignments(cluster, request)
         case ControlledShutdown():
-            return decide_shutdown(cluster, asked)
+            return decide_shutdown(cluster, request)
         case _:
-            assert_never(asked)
+            assert_never(request)

@@ -117,15 +117,15 @@ def _change(topics: list[TopicImage], *, validate_only: bool) -> Change | None:
 
 
 def decide_create_topics(
-    cluster: Cluster, asked: CreateTopics, defaults: TopicDefaults
+    cluster: Cluster, request: CreateTopics, defaults: TopicDefaults
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
     """Return the change, if any, and the results to send once it is written."""
-    draft = _Draft(cluster, defaults, asked.dice)
-    twice = _twice(topic.name for topic in asked.topics)
+    draft = _Draft(cluster, defaults, request.dice)
+    twice = _twice(topic.name for topic in request.topics)
     created: list[TopicImage] = []
     results: list[TopicResult] = []
     taken: dict[str, str] = {}
-    for new in asked.topics:
+    for new in request.topics:
         if new.name in twice:
             results.append(_duplicate(new.name))
             continue
@@ -138,7 +138,7 @@ def decide_create_topics(
         taken[metric_name(new.name)] = new.name
         created.append(topic)
         results.append(_granted(topic))
-    return _change(created, validate_only=asked.validate_only), tuple(results)
+    return _change(created, validate_only=request.validate_only), tuple(results)
 
 
 def _metric(name: str) -> str:
@@ -248,10 +248,10 @@ def _check_replicas(draft: _Draft, assignment: list[Replicas]) -> None:
 
 
 def decide_delete_topics(
-    cluster: Cluster, asked: DeleteTopics
+    cluster: Cluster, request: DeleteTopics
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
     """Return the change, if any, and the results to send once it is written."""
-    named = [(ref, _find(cluster, ref)) for ref in asked.topics]
+    named = [(ref, _find(cluster, ref)) for ref in request.topics]
     twice = _twice(topic.name for _, topic in named if topic is not None)
     deleted: list[TopicImage] = []
     results: list[TopicResult] = []
@@ -304,14 +304,14 @@ def _unknown(ref: TopicRef) -> TopicResult:
 
 
 def decide_create_partitions(
-    cluster: Cluster, asked: CreatePartitions, defaults: TopicDefaults
+    cluster: Cluster, request: CreatePartitions, defaults: TopicDefaults
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
     """Return the change, if any, and the results to send once it is written."""
-    draft = _Draft(cluster, defaults, asked.dice)
-    twice = _twice(more.name for more in asked.topics)
+    draft = _Draft(cluster, defaults, request.dice)
+    twice = _twice(more.name for more in request.topics)
     grown: list[TopicImage] = []
     results: list[TopicResult] = []
-    for more in asked.topics:
+    for more in request.topics:
         if more.name in twice:
             results.append(_duplicate(more.name))
             continue
@@ -322,7 +322,7 @@ def decide_create_partitions(
             continue
         grown.append(topic)
         results.append(_granted(topic))
-    return _change(grown, validate_only=asked.validate_only), tuple(results)
+    return _change(grown, validate_only=request.validate_only), tuple(results)
 
 
 def _grow(draft: _Draft, more: MorePartitions) -> TopicImage:

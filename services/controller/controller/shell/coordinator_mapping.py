@@ -8,7 +8,7 @@ from tidemark.runtime.metadata_wire import write_position
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import CoordinatorRegistered, Reply, ShardAcquired
-from controller.core.inputs import AcquireShard, AllocateProducerIds, CoordinatorRef, Request
+from controller.core.inputs import AcquireShard, AllocateProducerIds, CoordinatorRef, RequestHeader
 
 
 def read_coordinator(request: pb.RegisterCoordinatorRequest) -> CoordinatorImage:
@@ -33,10 +33,10 @@ def acquirer_named(request: pb.AcquireShardRequest) -> list[str]:
     return [f"coordinator:{request.kind}:{request.coordinator_id}"]
 
 
-def read_acquisition(request: pb.AcquireShardRequest) -> Callable[[Request], AcquireShard]:
+def read_acquisition(request: pb.AcquireShardRequest) -> Callable[[RequestHeader], AcquireShard]:
     """A shard whose owner needs a new owner epoch."""
     coordinator, shard = read_acquirer(request), request.shard
-    return lambda asked: AcquireShard(asked, coordinator, shard)
+    return lambda header: AcquireShard(header, coordinator, shard)
 
 
 def asker_named(request: pb.AllocateProducerIdsRequest) -> list[str]:
@@ -48,11 +48,11 @@ def asker_named(request: pb.AllocateProducerIdsRequest) -> list[str]:
 
 def read_allocation(
     request: pb.AllocateProducerIdsRequest,
-) -> Callable[[Request], AllocateProducerIds]:
+) -> Callable[[RequestHeader], AllocateProducerIds]:
     """A block of producer ids for a broker or a coordinator."""
     coordinator = read_asker(request)
     broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
-    return lambda asked: AllocateProducerIds(asked, broker_id, broker_epoch, coordinator)
+    return lambda header: AllocateProducerIds(header, broker_id, broker_epoch, coordinator)
 
 
 def read_asker(request: pb.AllocateProducerIdsRequest) -> CoordinatorRef | None:

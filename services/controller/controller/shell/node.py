@@ -46,7 +46,6 @@ from controller.core.effects import (
     WriteStore,
 )
 from controller.core.inputs import (
-    Asked,
     Deposed,
     Elected,
     FeedAcknowledged,
@@ -56,6 +55,7 @@ from controller.core.inputs import (
     LiveBrokersChanged,
     LiveCoordinatorsChanged,
     Request,
+    RequestHeader,
     StoreFailed,
     StoreWritten,
     Tick,
@@ -375,21 +375,21 @@ class ControllerNode:
             self.stats.times_ms.observe(self._clock.now_ms() - self._write_began)
         self.stats.unclean.value += unclean
 
-    async def ask(self, make: Callable[[Request], Asked], timeout_ms: int) -> Reply:
+    async def ask(self, make: Callable[[RequestHeader], Request], timeout_ms: int) -> Reply:
         """Give the machine a request. Return its reply, after at most ``timeout_ms``."""
         now = self._clock.now_ms()
-        request = Request(next(self._request_ids), InstantMs(now + timeout_ms))
+        header = RequestHeader(next(self._request_ids), InstantMs(now + timeout_ms))
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._replies[request.request_id] = answer
+        self._replies[header.request_id] = answer
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                self.take(make(request))
+                self.take(make(header))
                 return await answer
         except TimeoutError:
             words = f"the controller did not finish within {timeout_ms} ms; it may still do so"
-            return Reply(request.request_id, ErrorCode.REQUEST_TIMED_OUT, words)
+            return Reply(header.request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         finally:
-            del self._replies[request.request_id]
+            del self._replies[header.request_id]
 
     def dice(self) -> int:
         """Return a random number for a decision."""

@@ -30,7 +30,7 @@ from controller.core.inputs import (
     Move,
     PartitionRef,
     RegisterBroker,
-    Request,
+    RequestHeader,
     UnsoundReplica,
 )
 from controller.core.liveness import LiveListing
@@ -56,33 +56,39 @@ def broker_named(request: FromBroker) -> list[str]:
     return [f"broker:{request.broker_id}"]
 
 
-def read_isr_proposals(request: pb.AlterPartitionsRequest) -> Callable[[Request], AlterPartitions]:
+def read_isr_proposals(
+    request: pb.AlterPartitionsRequest,
+) -> Callable[[RequestHeader], AlterPartitions]:
     """ISRs that a leader proposes."""
     broker_id, broker_epoch = read_broker_ref(request)
     changes = read_isr_changes(request)
-    return lambda asked: AlterPartitions(asked, broker_id, broker_epoch, changes)
+    return lambda header: AlterPartitions(header, broker_id, broker_epoch, changes)
 
 
-def read_shutdown(request: pb.ControlledShutdownRequest) -> Callable[[Request], ControlledShutdown]:
+def read_shutdown(
+    request: pb.ControlledShutdownRequest,
+) -> Callable[[RequestHeader], ControlledShutdown]:
     """A broker that is about to stop."""
     broker_id, broker_epoch = read_broker_ref(request)
-    return lambda asked: ControlledShutdown(asked, broker_id, broker_epoch)
+    return lambda header: ControlledShutdown(header, broker_id, broker_epoch)
 
 
-def read_elections(request: pb.ElectLeadersRequest) -> Callable[[Request], ElectLeaders] | None:
+def read_elections(
+    request: pb.ElectLeadersRequest,
+) -> Callable[[RequestHeader], ElectLeaders] | None:
     """Elections to hold; None when their type is unknown."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return None
     preferred, partitions = request.election_type == PREFERRED, read_election(request)
-    return lambda asked: ElectLeaders(asked, preferred, partitions)
+    return lambda header: ElectLeaders(header, preferred, partitions)
 
 
 def read_reassignments(
     request: pb.AlterReassignmentsRequest,
-) -> Callable[[Request], AlterReassignments]:
+) -> Callable[[RequestHeader], AlterReassignments]:
     """Moves of replicas to begin, replace or cancel."""
     moves, may_change_factor = read_moves(request), request.allow_replication_factor_change
-    return lambda asked: AlterReassignments(asked, moves, may_change_factor)
+    return lambda header: AlterReassignments(header, moves, may_change_factor)
 
 
 def read_reasons(request: pb.ReportReplicasRequest) -> list[str]:
@@ -137,7 +143,7 @@ def read_registration(
     broker: BrokerImage,
     broker_epoch: BrokerEpoch,
     listing: LiveListing,
-) -> Callable[[Request], RegisterBroker]:
+) -> Callable[[RequestHeader], RegisterBroker]:
     """A broker that was seen alive, with the epoch of its live znode."""
     entitled = replace(
         broker,
@@ -155,8 +161,8 @@ def read_registration(
     previous_epoch = BrokerEpoch(request.previous_broker_epoch)
     held = read_held(request.held) if request.HasField("held") else None
     cluster_id, clean_stop = request.cluster_id, request.clean_stop
-    return lambda asked: RegisterBroker(
-        asked,
+    return lambda header: RegisterBroker(
+        header,
         entitled,
         cluster_id,
         listing,

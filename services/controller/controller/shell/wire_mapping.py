@@ -22,7 +22,7 @@ from controller.core.inputs import (
     DeleteTopics,
     MorePartitions,
     NewTopic,
-    Request,
+    RequestHeader,
     TopicRef,
 )
 
@@ -110,18 +110,18 @@ def read_new_topics(
 
 def read_creation(
     request: pb.CreateTopicsRequest, topic_ids: Iterable[TopicId], dice: int
-) -> Callable[[Request], CreateTopics]:
+) -> Callable[[RequestHeader], CreateTopics]:
     """Request to create topics. ``topic_ids`` has one id for each."""
     topics, validate_only = read_new_topics(request, topic_ids), request.validate_only
-    return lambda asked: CreateTopics(asked, topics, dice, validate_only)
+    return lambda header: CreateTopics(header, topics, dice, validate_only)
 
 
 def read_growth(
     request: pb.CreatePartitionsRequest, dice: int
-) -> Callable[[Request], CreatePartitions]:
+) -> Callable[[RequestHeader], CreatePartitions]:
     """Topics whose partition counts are to be raised."""
     topics, validate_only = read_more_partitions(request), request.validate_only
-    return lambda asked: CreatePartitions(asked, topics, dice, validate_only)
+    return lambda header: CreatePartitions(header, topics, dice, validate_only)
 
 
 def _assignment(wire: pb.CreateTopicsRequest.Assignment) -> Assignment:
@@ -143,21 +143,21 @@ def read_more_partitions(request: pb.CreatePartitionsRequest) -> tuple[MoreParti
     )
 
 
-def read_deletion(request: pb.DeleteTopicsRequest) -> Callable[[Request], DeleteTopics]:
+def read_deletion(request: pb.DeleteTopicsRequest) -> Callable[[RequestHeader], DeleteTopics]:
     """Request to delete topics."""
     topics = read_topic_refs(request)
-    return lambda asked: DeleteTopics(asked, topics)
+    return lambda header: DeleteTopics(header, topics)
 
 
 def read_config_changes(
     request: pb.AlterConfigsRequest,
-) -> Callable[[Request], AlterConfigs] | None:
+) -> Callable[[RequestHeader], AlterConfigs] | None:
     """Changes of dynamic configuration; None when one has an unknown operation."""
     resources = read_config_resources(request)
     if resources is None:
         return None
     validate_only = request.validate_only
-    return lambda asked: AlterConfigs(asked, resources, validate_only)
+    return lambda header: AlterConfigs(header, resources, validate_only)
 
 
 def read_config_resources(request: pb.AlterConfigsRequest) -> tuple[ConfigResource, ...] | None:

@@ -34,7 +34,7 @@ OUTCOMES_KEPT: Final = 64
 WRITER_NAME_BYTES_MAX: Final = 255
 _MARKER_STEP: Final = 1
 """Distance from the epoch of a writer to the epoch of its markers."""
-_HANDOUT_STEP: Final = 1 + _MARKER_STEP
+_ASSIGNMENT_STEP: Final = 1 + _MARKER_STEP
 """Distance from the epoch of a slot in one transaction to that in the next, past its markers."""
 
 _BY_BATCH: Final = "enlist in its batches and finish them, or forget the sink first"
@@ -120,11 +120,11 @@ def enlist_open(
     assert txn.state is transaction.ONGOING, txn.record
     held = txn.slot_of_writer.get(request.writer)
     if held is not None and not txn.slots[held].partitions:
-        return _hand_out_again(txn.slots[held], request)
+        return _assign_again(txn.slots[held], request)
     if txn.enlisted_count >= settings.writers_max:
         message = f"a transaction has at most {settings.writers_max} writers"
         return Ruling(EnlistWriterReply(ErrorCode.POLICY_VIOLATION, message))
-    ruling = _hand_out_next(txn, request)
+    ruling = _assign_next(txn, request)
     if held is None or not ruling.records:
         return ruling
     superseded = replace(txn.slots[held], superseded=True)
@@ -237,17 +237,17 @@ def name_problem(writer: str) -> str | None:
     return f"a writer's name has from 1 to {WRITER_NAME_BYTES_MAX} bytes"
 
 
-def _hand_out_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
+def _assign_again(slot: WriterRecord, request: EnlistWriter) -> Ruling:
     """Assign a slot without data again. The next epoch fences its last holder."""
-    return _hand_out(slot, slot.producer_epoch + 1, request)
+    return _assign(slot, slot.producer_epoch + 1, request)
 
 
-def _hand_out_next(txn: MultiWriterTransaction, request: EnlistWriter) -> Ruling:
+def _assign_next(txn: MultiWriterTransaction, request: EnlistWriter) -> Ruling:
     assert txn.record is not None
-    return hand_out_at(txn, txn.enlisted_count, txn.record, request)
+    return assign_at(txn, txn.enlisted_count, txn.record, request)
 
 
-def hand_out_at(
+def assign_at(
     txn: MultiWriterTransaction | None, place: int, record: HandleRecord, request: EnlistWriter
 ) -> Ruling:
     """Assign the slot at ``place``, which has no writer in the transaction of ``record``."""
@@ -260,7 +260,7 @@ def hand_out_at(
             superseded=False,
             partitions=frozenset(),
         )
-        return _hand_out(vacant, slot.producer_epoch + _HANDOUT_STEP, request)
+        return _assign(vacant, slot.producer_epoch + _ASSIGNMENT_STEP, request)
     vacant = WriterRecord(
         record.transactional_id,
         place,
@@ -274,7 +274,7 @@ def hand_out_at(
     return Ruling(_enlisted(vacant), (vacant,))
 
 
-def _hand_out(slot: WriterRecord, producer_epoch: int, request: EnlistWriter) -> Ruling:
+def _assign(slot: WriterRecord, producer_epoch: int, request: EnlistWriter) -> Ruling:
     """Assign the slot with this epoch, or with a new producer id if the epochs are used up."""
     record = replace(slot, producer_epoch=producer_epoch)
     if producer_epoch + _MARKER_STEP > transaction.EPOCH_MAX:

@@ -274,7 +274,7 @@ def _open(
     """Open the batch with its first writer."""
     begun = _begun(txn, sink, request, request.transaction_timeout_ms, wall_ms)
     handle = multi_writer_rules.handle_of(begun)
-    ruling = multi_writer_rules.hand_out_at(txn, 0, begun, _as_enlist(request, handle))
+    ruling = multi_writer_rules.assign_at(txn, 0, begun, _as_enlist(request, handle))
     if not ruling.records:
         return _enlisted(ruling, sink, handle)
     return _enlisted(ruling._replace(records=(begun, *ruling.records)), sink, handle)

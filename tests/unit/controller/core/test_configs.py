@@ -7,7 +7,7 @@ from controller.core.inputs import (
     ConfigChange,
     ConfigOperation,
     ConfigResource,
-    Request,
+    RequestHeader,
 )
 from tidemark.model.errors import ErrorCode
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
@@ -22,7 +22,9 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 def alter(
     cluster: Cluster, *resources: ConfigResource, validate_only: bool = False
 ) -> tuple[Change | None, tuple[ConfigResult, ...]]:
-    return decide_alter_configs(cluster, AlterConfigs(Request(1, NEVER), resources, validate_only))
+    return decide_alter_configs(
+        cluster, AlterConfigs(RequestHeader(1, NEVER), resources, validate_only)
+    )
 
 
 def topic(*changes: ConfigChange, replace_all: bool = False) -> ConfigResource:

@@ -11,7 +11,7 @@ from controller.core.inputs import (
     FeedRegained,
     LiveBrokersChanged,
     RegisterBroker,
-    Request,
+    RequestHeader,
     StoreFailed,
     StoreWritten,
     Tick,
@@ -43,7 +43,7 @@ def vanish(world: World, broker_id: int) -> None:
 
 def registration(broker: BrokerImage, world: World, cluster_id: str = "") -> Reply:
     """Register a broker without a live znode."""
-    request = Request(1, NEVER)
+    request = RequestHeader(1, NEVER)
     return world.ask(RegisterBroker(request, broker, cluster_id, world.listing()))
 
 
@@ -84,8 +84,8 @@ def test_a_request_waits_for_the_one_before_and_sees_what_it_did() -> None:
 
 def test_a_request_past_its_deadline_is_not_begun() -> None:
     world = World(brokers=1)
-    asked = replace(create(new_topic("a")), request=Request(1, InstantMs(500)))
-    assert world.ask(asked).error is ErrorCode.REQUEST_TIMED_OUT
+    request = replace(create(new_topic("a")), header=RequestHeader(1, InstantMs(500)))
+    assert world.ask(request).error is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_requests_beyond_the_bound_are_refused_at_once() -> None:
@@ -206,7 +206,9 @@ def test_an_unnoticed_restart_gets_a_new_leader_epoch() -> None:
 
 def test_a_registration_repeated_after_a_lost_reply_changes_nothing() -> None:
     world = World(brokers=1)
-    effects = world.step(RegisterBroker(Request(2, NEVER), a_broker(1), "tide", world.listing()))
+    effects = world.step(
+        RegisterBroker(RequestHeader(2, NEVER), a_broker(1), "tide", world.listing())
+    )
     assert world.kinds(effects) == ["Reply"]
 
 
@@ -215,7 +217,7 @@ def test_a_second_broker_of_one_id_is_refused_while_the_first_lives() -> None:
     twin = a_broker(1, epoch=200)
     both = world.listing().live | {incarnation_of(twin)}
     listing = replace(world.listing(), live=both)
-    reply = world.ask(RegisterBroker(Request(2, NEVER), twin, "", listing))
+    reply = world.ask(RegisterBroker(RequestHeader(2, NEVER), twin, "", listing))
     assert reply.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
@@ -239,7 +241,7 @@ def test_a_listing_read_earlier_does_not_raise_the_dead() -> None:
     world = World(brokers=1)
     stale = world.listing()
     vanish(world, 1)
-    reply = world.ask(RegisterBroker(Request(2, NEVER), a_broker(1), "", stale))
+    reply = world.ask(RegisterBroker(RequestHeader(2, NEVER), a_broker(1), "", stale))
     assert reply.error is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
@@ -249,7 +251,7 @@ def test_a_listing_read_earlier_does_not_raise_the_dead() -> None:
 def test_blocks_of_producer_ids_never_overlap() -> None:
     world = World(brokers=2)
     blocks = [
-        world.ask(AllocateProducerIds(Request(n, NEVER), BrokerId(n), BrokerEpoch(100 + n)))
+        world.ask(AllocateProducerIds(RequestHeader(n, NEVER), BrokerId(n), BrokerEpoch(100 + n)))
         for n in (1, 2)
     ]
     assert [reply.result for reply in blocks] == [
@@ -266,8 +268,8 @@ def test_producer_ids_are_for_brokers_of_their_epoch(
     broker_id: int, epoch: int, code: ErrorCode
 ) -> None:
     world = World(brokers=1)
-    asked = AllocateProducerIds(Request(1, NEVER), BrokerId(broker_id), BrokerEpoch(epoch))
-    assert world.ask(asked).error is code
+    request = AllocateProducerIds(RequestHeader(1, NEVER), BrokerId(broker_id), BrokerEpoch(epoch))
+    assert world.ask(request).error is code
 
 
 def test_nothing_is_due_while_a_change_is_on_its_way() -> None:

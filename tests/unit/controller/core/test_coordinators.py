@@ -14,7 +14,7 @@ from controller.core.inputs import (
     FeedRegained,
     LiveCoordinatorsChanged,
     RegisterCoordinator,
-    Request,
+    RequestHeader,
     Tick,
 )
 from controller.core.limits import Limits
@@ -64,7 +64,7 @@ def epochs(world: World) -> list[int]:
 
 def acquire(one: CoordinatorImage, shard: int) -> AcquireShard:
     ref = CoordinatorRef(one.kind, one.coordinator_id, one.incarnation_id)
-    return AcquireShard(Request(1, NEVER), ref, shard)
+    return AcquireShard(RequestHeader(1, NEVER), ref, shard)
 
 
 def settle(world: World, now: int = NOW) -> int:
@@ -109,21 +109,21 @@ def test_an_invalid_coordinator_is_refused(changes: dict[str, object], code: Err
 
 def test_without_a_live_znode_there_is_no_registration() -> None:
     world, one = a_world(shards=0), a_coordinator(1)
-    asked = RegisterCoordinator(Request(1, NEVER), one, "", CoordinatorListing(TXN, 99))
-    assert world.ask(asked).error is ErrorCode.BROKER_ID_NOT_REGISTERED
+    request = RegisterCoordinator(RequestHeader(1, NEVER), one, "", CoordinatorListing(TXN, 99))
+    assert world.ask(request).error is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_a_coordinator_of_another_cluster_is_refused() -> None:
     world, one = a_world(shards=0), a_coordinator(1)
-    asked = RegisterCoordinator(Request(1, NEVER), one, "ebb", coordinator_listing(99, one))
-    assert world.ask(asked).error is ErrorCode.INCONSISTENT_CLUSTER_ID
+    request = RegisterCoordinator(RequestHeader(1, NEVER), one, "ebb", coordinator_listing(99, one))
+    assert world.ask(request).error is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_two_processes_of_one_id_do_not_take_turns() -> None:
     first, second = a_coordinator(1), a_coordinator(1, epoch=900)
     world = a_world(first)
     listing = coordinator_listing(99, first, second)
-    reply = world.ask(RegisterCoordinator(Request(1, NEVER), second, "", listing))
+    reply = world.ask(RegisterCoordinator(RequestHeader(1, NEVER), second, "", listing))
     assert reply.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert image_of(world).coordinators[TXN, 1] == first
 
@@ -133,7 +133,7 @@ def test_a_new_process_inherits_under_higher_epochs() -> None:
     world = a_world(first)
     listing = coordinator_listing(99, second)
     world.coordinators = {(TXN, 1): second}
-    assert world.ask(RegisterCoordinator(Request(1, NEVER), second, "", listing)).error == 0
+    assert world.ask(RegisterCoordinator(RequestHeader(1, NEVER), second, "", listing)).error == 0
     assert owners(world) == [1] * 4
     assert min(epochs(world)) > 1
 

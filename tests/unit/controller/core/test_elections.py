@@ -8,7 +8,7 @@ from controller.core.elections import (
     due_elections,
     rebalance,
 )
-from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, Request
+from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, RequestHeader
 from controller.core.leader_replacement import LeaderReplacement
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
@@ -27,16 +27,18 @@ def partition(cluster: Cluster, number: int = 0) -> PartitionImage:
 
 
 def shutdown(cluster: Cluster, broker: int) -> int:
-    asked = ControlledShutdown(Request(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker))
-    change, progress = decide_shutdown(cluster, asked)
+    request = ControlledShutdown(
+        RequestHeader(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker)
+    )
+    change, progress = decide_shutdown(cluster, request)
     if change is not None:
         applied(cluster, change)
     return progress.partitions_led
 
 
 def elect(cluster: Cluster, *, preferred: bool = True) -> ErrorCode:
-    asked = ElectLeaders(Request(1, NEVER), preferred, (PartitionRef("a", 0),))
-    change, results = decide_elect_leaders(cluster, asked)
+    request = ElectLeaders(RequestHeader(1, NEVER), preferred, (PartitionRef("a", 0),))
+    change, results = decide_elect_leaders(cluster, request)
     if change is not None:
         applied(cluster, change)
     return results.partitions[0].error

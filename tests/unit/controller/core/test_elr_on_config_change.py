@@ -6,7 +6,7 @@ from controller.core.inputs import (
     ConfigChange,
     ConfigOperation,
     ConfigResource,
-    Request,
+    RequestHeader,
 )
 from tidemark.model.ids import BrokerId
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
@@ -17,7 +17,7 @@ def test_another_minimum_clears_the_elr() -> None:
     below = replace(topic.partitions[0], isr=(BrokerId(1),), elr=(BrokerId(2),))
     cluster = a_cluster(replace(topic, partitions=(below,)))
     change = ConfigChange("min.insync.replicas", ConfigOperation.SET, "1")
-    asked = AlterConfigs(Request(1, NEVER), (ConfigResource(2, "a", (change,)),))
-    applied(cluster, decide_configs(cluster, asked)[0])
+    request = AlterConfigs(RequestHeader(1, NEVER), (ConfigResource(2, "a", (change,)),))
+    applied(cluster, decide_configs(cluster, request)[0])
     after = cluster.image.topics["a"].partitions[0]
     assert (after.elr, after.partition_epoch) == ((), 1)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from controller.core.cluster import Cluster
 from controller.core.effects import Reply
-from controller.core.inputs import AlterPartitions, IsrChange, IsrMember, Request
+from controller.core.inputs import AlterPartitions, IsrChange, IsrMember, RequestHeader
 from controller.core.internal_topics import MOVES_MAX, asked_for, due_raise, extended
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
@@ -106,8 +106,8 @@ def test_a_topic_as_configured_or_larger_is_left_alone() -> None:
 def test_the_least_that_a_living_broker_is_configured_for_counts() -> None:
     lower = broker(2, internal_topics=(InternalTopic(STATE, 1, 1),))
     silent, gone = broker(3, internal_topics=()), replace(lower, fenced=True)
-    asked = {one.name: one for one in asked_for([broker(1), lower, silent])}
-    assert asked[STATE] == InternalTopic(STATE, 1, 1)
+    request = {one.name: one for one in asked_for([broker(1), lower, silent])}
+    assert request[STATE] == InternalTopic(STATE, 1, 1)
     assert asked_for([broker(1), silent, gone]) == list(WANTED)
 
 
@@ -130,8 +130,10 @@ def propose_all(world: World) -> None:
         for one in topic.partitions
     )
     leader = image.brokers[BrokerId(1)]
-    asked = AlterPartitions(Request(9, NEVER), leader.broker_id, leader.broker_epoch, changes)
-    assert isinstance(world.ask(asked), Reply)
+    request = AlterPartitions(
+        RequestHeader(9, NEVER), leader.broker_id, leader.broker_epoch, changes
+    )
+    assert isinstance(world.ask(request), Reply)
 
 
 def test_brokers_that_come_later_raise_the_topics_of_the_first_one() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from controller.core.cluster import Cluster
 from controller.core.effects import AlteredPartition
-from controller.core.inputs import AlterPartitions, IsrChange, IsrMember, Request
+from controller.core.inputs import AlterPartitions, IsrChange, IsrMember, RequestHeader
 from controller.core.isr_changes import decide_alter_partitions
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
@@ -18,8 +18,10 @@ def propose(
 ) -> AlteredPartition:
     members = tuple(IsrMember(BrokerId(one), BrokerEpoch(100 + one)) for one in isr)
     change = IsrChange(topic_id("a"), 0, leader_epoch, partition_epoch, members)
-    asked = AlterPartitions(Request(1, NEVER), BrokerId(by), BrokerEpoch(100 + by), (change,))
-    made, results = decide_alter_partitions(cluster, asked)
+    request = AlterPartitions(
+        RequestHeader(1, NEVER), BrokerId(by), BrokerEpoch(100 + by), (change,)
+    )
+    made, results = decide_alter_partitions(cluster, request)
     if made is not None:
         applied(cluster, made)
     return results.partitions[0]
@@ -64,7 +66,7 @@ def test_an_isr_that_cannot_be_is_refused(isr: tuple[int, ...]) -> None:
 
 
 def test_a_proposer_of_another_epoch_is_refused_as_a_whole() -> None:
-    asked = AlterPartitions(Request(1, NEVER), BrokerId(1), BrokerEpoch(7), ())
+    request = AlterPartitions(RequestHeader(1, NEVER), BrokerId(1), BrokerEpoch(7), ())
     with pytest.raises(TidemarkError) as refused:
-        decide_alter_partitions(three(), asked)
+        decide_alter_partitions(three(), request)
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

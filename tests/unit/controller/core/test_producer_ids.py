@@ -1,5 +1,5 @@
 import pytest
-from controller.core.inputs import AllocateProducerIds, CoordinatorRef, Request
+from controller.core.inputs import AllocateProducerIds, CoordinatorRef, RequestHeader
 from controller.core.producer_ids import PRODUCER_ID_BLOCK, decide_producer_ids
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
@@ -9,16 +9,16 @@ from unit.controller.worlds import NEVER, a_cluster, a_coordinator, applied
 ONE = a_coordinator(1)
 
 
-def asked(coordinator: CoordinatorRef | None) -> AllocateProducerIds:
+def request(coordinator: CoordinatorRef | None) -> AllocateProducerIds:
     no_broker = BrokerId(-1), BrokerEpoch(-1)
-    return AllocateProducerIds(Request(1, NEVER), *no_broker, coordinator)
+    return AllocateProducerIds(RequestHeader(1, NEVER), *no_broker, coordinator)
 
 
 def test_a_coordinator_gets_a_block_of_its_own() -> None:
     cluster = a_cluster(coordinators=(ONE,))
     ref = CoordinatorRef(TXN, 1, ONE.incarnation_id)
-    change, first = decide_producer_ids(cluster, asked(ref))
-    _, second = decide_producer_ids(applied(cluster, change), asked(ref))
+    change, first = decide_producer_ids(cluster, request(ref))
+    _, second = decide_producer_ids(applied(cluster, change), request(ref))
     assert (first.first, first.count) == (0, PRODUCER_ID_BLOCK)
     assert second.first == PRODUCER_ID_BLOCK
 
@@ -33,5 +33,5 @@ def test_a_coordinator_gets_a_block_of_its_own() -> None:
 )
 def test_a_stranger_gets_none(ref: CoordinatorRef | None, code: ErrorCode) -> None:
     with pytest.raises(TidemarkError) as refused:
-        decide_producer_ids(a_cluster(coordinators=(ONE,)), asked(ref))
+        decide_producer_ids(a_cluster(coordinators=(ONE,)), request(ref))
     assert refused.value.code is code

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from controller.core.cluster import Cluster
 from controller.core.effects import PartitionResult
-from controller.core.inputs import AlterReassignments, Move, Request
+from controller.core.inputs import AlterReassignments, Move, RequestHeader
 from controller.core.reassignments import completed, decide_reassignments, moved_to, target_of
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId
@@ -23,8 +23,8 @@ def four() -> Cluster:
 
 def ask(cluster: Cluster, *replicas: int, cancel: bool = False, rf: bool = True) -> PartitionResult:
     move = Move("a", 0, None if cancel else ids(*replicas))
-    asked = AlterReassignments(Request(1, NEVER), (move,), allow_rf_change=rf)
-    change, results = decide_reassignments(cluster, asked)
+    request = AlterReassignments(RequestHeader(1, NEVER), (move,), allow_rf_change=rf)
+    change, results = decide_reassignments(cluster, request)
     if change is not None:
         applied(cluster, change)
     return results.partitions[0]

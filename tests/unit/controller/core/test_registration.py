@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import Cluster
-from controller.core.inputs import HeldLogs, RegisterBroker, Request
+from controller.core.inputs import HeldLogs, RegisterBroker, RequestHeader
 from controller.core.registration import decide_registration, has_kept_its_disks
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import BrokerImage, PartitionImage
@@ -12,8 +12,12 @@ DISKS = (b"d" * 16,)
 KNOWN = a_broker(1, boot_id="boot-1", log_dir_ids=DISKS, fenced=True)
 
 
-def asked(broker: BrokerImage, *, clean: bool = False, previous: int = -1) -> RegisterBroker:
-    return RegisterBroker(Request(1, NEVER), broker, "tide", listing(9, broker), clean, previous)
+def registration_request(
+    broker: BrokerImage, *, clean: bool = False, previous: int = -1
+) -> RegisterBroker:
+    return RegisterBroker(
+        RequestHeader(1, NEVER), broker, "tide", listing(9, broker), clean, previous
+    )
 
 
 def again(**changes: object) -> BrokerImage:
@@ -22,27 +26,29 @@ def again(**changes: object) -> BrokerImage:
 
 
 def test_kill_9_keeps_the_page_cache() -> None:
-    assert has_kept_its_disks(KNOWN, asked(again()))
+    assert has_kept_its_disks(KNOWN, registration_request(again()))
 
 
 @pytest.mark.feature("Y09")
 def test_another_boot_keeps_logs_only_after_a_clean_stop() -> None:
     other = again(boot_id="boot-2")
-    assert not has_kept_its_disks(KNOWN, asked(other))
-    assert not has_kept_its_disks(KNOWN, asked(other, clean=True, previous=7))
-    assert has_kept_its_disks(KNOWN, asked(other, clean=True, previous=KNOWN.broker_epoch))
+    assert not has_kept_its_disks(KNOWN, registration_request(other))
+    assert not has_kept_its_disks(KNOWN, registration_request(other, clean=True, previous=7))
+    assert has_kept_its_disks(
+        KNOWN, registration_request(other, clean=True, previous=KNOWN.broker_epoch)
+    )
 
 
 @pytest.mark.feature("Y09")
 def test_another_disk_has_nothing() -> None:
-    assert not has_kept_its_disks(KNOWN, asked(again(log_dir_ids=(b"e" * 16,))))
+    assert not has_kept_its_disks(KNOWN, registration_request(again(log_dir_ids=(b"e" * 16,))))
 
 
 @pytest.mark.feature("Y09")
 def test_a_broker_that_lost_its_disk_leaves_every_isr_before_it_counts_as_alive() -> None:
     cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1,)), brokers=(KNOWN, a_broker(2)))
     broker = again(boot_id="boot-2")
-    change, _ = decide_registration(cluster, asked(broker), listing(9, broker))
+    change, _ = decide_registration(cluster, registration_request(broker), listing(9, broker))
     applied(cluster, change)
     first, second, alone = cluster.image.topics["a"].partitions
     assert (first.leader, first.isr) == (NO_BROKER, (2,))
@@ -70,7 +76,7 @@ def used(*replicas: int, **changes: object) -> Cluster:
 def registered(cluster: Cluster, held: HeldLogs, **changes: object) -> PartitionImage:
     """The partition after broker 1 came back with these logs."""
     broker = again(**changes)
-    request = replace(asked(broker), held=held)
+    request = replace(registration_request(broker), held=held)
     change, _ = decide_registration(cluster, request, listing(9, broker))
     return applied(cluster, change).image.topics["a"].partitions[0]
 
@@ -157,7 +163,9 @@ def test_a_repeated_registration_counts_its_present_logs() -> None:
     cluster = used(1, 2, 3)
     registered(cluster, SOUND)
     assert (
-        decide_registration(cluster, replace(asked(again()), held=SOUND), listing(9, again()))[0]
+        decide_registration(
+            cluster, replace(registration_request(again()), held=SOUND), listing(9, again())
+        )[0]
         is None
     )
     after = registered(cluster, DAMAGED)

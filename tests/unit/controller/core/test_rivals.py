@@ -10,7 +10,7 @@ from controller.core.inputs import (
     FeedRegained,
     LiveBrokersChanged,
     RegisterBroker,
-    Request,
+    RequestHeader,
     Tick,
 )
 from tidemark.model.errors import ErrorCode
@@ -62,8 +62,8 @@ def partition(world: World) -> PartitionImage:
 def register(world: World, broker: BrokerImage, now: InstantMs) -> ErrorCode:
     """Create the live znode and register; then acknowledge the whole feed."""
     world.live[1] = broker
-    asked = RegisterBroker(Request(7, NEVER), broker, "", world.listing())
-    (reply,) = [one for one in world.step(asked, now) if isinstance(one, Reply)]
+    request = RegisterBroker(RequestHeader(7, NEVER), broker, "", world.listing())
+    (reply,) = [one for one in world.step(request, now) if isinstance(one, Reply)]
     assert world.machine.image is not None
     if reply.error is ErrorCode.NONE:
         world.step(FeedAcknowledged(broker.broker_epoch, world.machine.image.position), now)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import Cluster, check_partition
-from controller.core.inputs import HeldLogs, ReportReplicas, Request, UnsoundReplica
+from controller.core.inputs import HeldLogs, ReportReplicas, RequestHeader, UnsoundReplica
 from controller.core.soundness import Holdings, Soundness, decide_report
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,8 +28,10 @@ def report(
     cluster: Cluster, by: int, *, offline: bool = False, leader_epoch: int = 0
 ) -> tuple[ErrorCode, PartitionImage]:
     unsound = UnsoundReplica(ID, 0, leader_epoch, offline)
-    asked = ReportReplicas(Request(1, NEVER), BrokerId(by), BrokerEpoch(100 + by), (unsound,))
-    change, answer = decide_report(cluster, asked)
+    request = ReportReplicas(
+        RequestHeader(1, NEVER), BrokerId(by), BrokerEpoch(100 + by), (unsound,)
+    )
+    change, answer = decide_report(cluster, request)
     if change is not None:
         applied(cluster, change)
     return answer.replicas[0].error, cluster.image.topics["a"].partitions[0]
@@ -84,7 +86,7 @@ def test_a_fetch_that_was_under_way_does_not_bring_a_replica_back() -> None:
     cluster = three(isr=(1, 3))
     _, after = report(cluster, 2)
     assert (after.isr, after.leader, after.leader_epoch) == ((1, 3), 1, 1)
-    assert report(cluster, 2)[1] == after, "asked again: no fetch of it counts in this epoch"
+    assert report(cluster, 2)[1] == after, "request again: no fetch of it counts in this epoch"
 
 
 def test_only_replicas_that_exist_are_judged() -> None:
@@ -92,8 +94,10 @@ def test_only_replicas_that_exist_are_judged() -> None:
     assert report(cluster, 1)[0] is ErrorCode.NONE
     other = UnsoundReplica(topic_id("gone"), 0, 0, offline=True)
     beyond = UnsoundReplica(ID, 7, 0, offline=True)
-    asked = ReportReplicas(Request(1, NEVER), BrokerId(2), BrokerEpoch(102), (other, beyond))
-    _, answer = decide_report(cluster, asked)
+    request = ReportReplicas(
+        RequestHeader(1, NEVER), BrokerId(2), BrokerEpoch(102), (other, beyond)
+    )
+    _, answer = decide_report(cluster, request)
     assert [one.error for one in answer.replicas] == [
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -101,9 +105,9 @@ def test_only_replicas_that_exist_are_judged() -> None:
 
 
 def test_a_broker_that_is_not_registered_so_reports_nothing() -> None:
-    asked = ReportReplicas(Request(1, NEVER), BrokerId(1), BrokerEpoch(7), ())
+    request = ReportReplicas(RequestHeader(1, NEVER), BrokerId(1), BrokerEpoch(7), ())
     with pytest.raises(TidemarkError, match="registered under 101"):
-        decide_report(three(), asked)
+        decide_report(three(), request)
 
 
 def test_the_only_replica_stays() -> None:
@@ -114,8 +118,8 @@ def test_the_only_replica_stays() -> None:
 
 def test_the_machine_answers_once_it_is_written() -> None:
     world = World(brokers=2)
-    asked = ReportReplicas(Request(5, NEVER), BrokerId(1), BrokerEpoch(101), ())
-    assert world.ask(asked).error is ErrorCode.NONE
+    request = ReportReplicas(RequestHeader(5, NEVER), BrokerId(1), BrokerEpoch(101), ())
+    assert world.ask(request).error is ErrorCode.NONE
 
 
 MEMBERS = st.sets(st.sampled_from((1, 2, 3)))

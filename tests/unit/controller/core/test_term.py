@@ -1,6 +1,12 @@
 from controller.core.cluster import PutBroker, StoredCluster
 from controller.core.effects import RemoveLiveZnode
-from controller.core.inputs import AllocateProducerIds, Elected, FeedLost, FeedRegained, Request
+from controller.core.inputs import (
+    AllocateProducerIds,
+    Elected,
+    FeedLost,
+    FeedRegained,
+    RequestHeader,
+)
 from controller.core.limits import Limits
 from controller.core.term import ActiveTerm
 from controller.core.topics import TopicDefaults
@@ -63,12 +69,12 @@ def test_a_term_without_streams_ends_a_lease_later() -> None:
 
 
 def test_a_request_after_its_deadline_changes_nothing() -> None:
-    asked = AllocateProducerIds(Request(7, START), ONE.broker_id, ONE.broker_epoch)
-    change, reply = a_term().decide(asked, START)
+    request = AllocateProducerIds(RequestHeader(7, START), ONE.broker_id, ONE.broker_epoch)
+    change, reply = a_term().decide(request, START)
     assert (change, reply.request_id, reply.error) == (None, 7, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_a_refused_request_changes_nothing() -> None:
-    asked = AllocateProducerIds(Request(7, NEVER), a_broker(3).broker_id, ONE.broker_epoch)
-    change, reply = a_term().decide(asked, START)
+    request = AllocateProducerIds(RequestHeader(7, NEVER), a_broker(3).broker_id, ONE.broker_epoch)
+    change, reply = a_term().decide(request, START)
     assert (change, reply.error) == (None, ErrorCode.BROKER_ID_NOT_REGISTERED)

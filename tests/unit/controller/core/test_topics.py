@@ -6,9 +6,9 @@ from controller.core.inputs import (
     DeleteTopics,
     MorePartitions,
     NewTopic,
+    RequestHeader,
     TopicRef,
 )
-from controller.core.inputs import Request as Asked
 from controller.core.topics import (
     TopicDefaults,
     decide_create_partitions,
@@ -28,7 +28,7 @@ from unit.controller.worlds import (
     topic_id,
 )
 
-REQUEST = Asked(1, NEVER)
+REQUEST = RequestHeader(1, NEVER)
 DEFAULTS = TopicDefaults(partition_count=4, replication_factor=2, partitions_per_request_max=100)
 HAND = {"partition_count": -1, "replication_factor": -1}
 
@@ -96,8 +96,8 @@ def test_a_topic_has_a_bounded_number_of_replicas() -> None:
     small = TopicDefaults(replicas_per_topic_max=5)
     _, (result,) = decide_create_topics(a_cluster(), create(new_topic("a", 2, 3)), small)
     assert result.error is ErrorCode.POLICY_VIOLATION
-    asked = CreatePartitions(REQUEST, (MorePartitions("a", 6),), dice=0)
-    _, (result,) = decide_create_partitions(a_cluster(a_topic("a", (1,))), asked, small)
+    request = CreatePartitions(REQUEST, (MorePartitions("a", 6),), dice=0)
+    _, (result,) = decide_create_partitions(a_cluster(a_topic("a", (1,))), request, small)
     assert result.error is ErrorCode.POLICY_VIOLATION
 
 
@@ -145,8 +145,8 @@ def test_a_wrong_assignment_is_refused(topic: NewTopic, code: ErrorCode) -> None
 
 
 def test_topics_of_a_request_stand_or_fall_alone() -> None:
-    asked = create(new_topic("good"), new_topic("bad!"), new_topic("x.y"), new_topic("x_y"))
-    change, results = decide_create_topics(a_cluster(), asked, DEFAULTS)
+    request = create(new_topic("good"), new_topic("bad!"), new_topic("x.y"), new_topic("x_y"))
+    change, results = decide_create_topics(a_cluster(), request, DEFAULTS)
     good, bad = ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION
     assert [result.error for result in results] == [good, bad, good, bad]
     assert change is not None
@@ -154,15 +154,15 @@ def test_topics_of_a_request_stand_or_fall_alone() -> None:
 
 
 def test_a_name_twice_in_a_request_is_refused_both_times() -> None:
-    asked = create(new_topic("a"), new_topic("a"))
-    change, results = decide_create_topics(a_cluster(), asked, DEFAULTS)
+    request = create(new_topic("a"), new_topic("a"))
+    change, results = decide_create_topics(a_cluster(), request, DEFAULTS)
     assert change is None
     assert {result.error for result in results} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_validating_only_changes_nothing() -> None:
-    asked = create(new_topic("a", 3), validate_only=True)
-    change, (result,) = decide_create_topics(a_cluster(), asked, DEFAULTS)
+    request = create(new_topic("a", 3), validate_only=True)
+    change, (result,) = decide_create_topics(a_cluster(), request, DEFAULTS)
     assert (change, result.error, result.partition_count) == (None, ErrorCode.NONE, 3)
 
 
@@ -197,8 +197,8 @@ def test_a_topic_named_twice_is_not_deleted() -> None:
 @pytest.mark.feature("H06")
 def test_added_partitions_even_the_leaders_out() -> None:
     cluster = a_cluster(a_topic("a", (1,), (2,)))
-    asked = CreatePartitions(REQUEST, (MorePartitions("a", 6),), dice=0)
-    change, (result,) = decide_create_partitions(cluster, asked, DEFAULTS)
+    request = CreatePartitions(REQUEST, (MorePartitions("a", 6),), dice=0)
+    change, (result,) = decide_create_partitions(cluster, request, DEFAULTS)
     applied(cluster, change)
     leaders = [partition.leader for partition in cluster.image.topics["a"].partitions]
     assert leaders[:2] == [1, 2]
@@ -227,8 +227,8 @@ def test_partitions_that_cannot_be_added_are_refused(
     more: MorePartitions, code: ErrorCode, words: str
 ) -> None:
     cluster = a_cluster(a_topic("a", (1,), (2,)))
-    asked = CreatePartitions(REQUEST, (more,), dice=0)
-    change, (result,) = decide_create_partitions(cluster, asked, DEFAULTS)
+    request = CreatePartitions(REQUEST, (more,), dice=0)
+    change, (result,) = decide_create_partitions(cluster, request, DEFAULTS)
     assert (change, result.error) == (None, code)
     assert words in result.message
 

@@ -10,10 +10,10 @@ REF = CoordinatorRef("txn", 3, b"me")
 
 
 def test_a_coordinator_describes_itself_without_an_epoch() -> None:
-    asked = pb.RegisterCoordinatorRequest(
+    request = pb.RegisterCoordinatorRequest(
         kind="txn", coordinator_id=3, incarnation_id=b"me", grpc_endpoint="host:1"
     )
-    assert mapping.read_coordinator(asked) == CoordinatorImage("txn", 3, b"me", "host:1", -1)
+    assert mapping.read_coordinator(request) == CoordinatorImage("txn", 3, b"me", "host:1", -1)
 
 
 def test_the_coordinator_of_a_request_is_read() -> None:

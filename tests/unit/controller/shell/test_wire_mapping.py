@@ -11,10 +11,10 @@ Alter, Delete = pb.AlterConfigsRequest, pb.DeleteTopicsRequest
 
 
 @pytest.mark.parametrize(
-    ("asked", "granted"), [(0, 30_000), (-5, 30_000), (7, 7), (10**9, 300_000)]
+    ("timeout_ms", "granted"), [(0, 30_000), (-5, 30_000), (7, 7), (10**9, 300_000)]
 )
-def test_a_timeout_is_kept_within_bounds(asked: int, granted: int) -> None:
-    assert wire_mapping.read_timeout_ms(asked) == granted
+def test_a_timeout_is_kept_within_bounds(timeout_ms: int, granted: int) -> None:
+    assert wire_mapping.read_timeout_ms(timeout_ms) == granted
 
 
 def test_a_topic_is_named_or_identified() -> None:

@@ -7,7 +7,7 @@ import grpc.aio
 from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
-from controller.core.inputs import Asked, Request
+from controller.core.inputs import Request, RequestHeader
 from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.wire_mapping import hint_for, read_timeout_ms
@@ -19,12 +19,15 @@ NO_REQUEST = 0
 def budget_ms(context: Any, timeout_ms: int) -> int:
     """Return the timeout of the request, but at most what is left of the call's deadline."""
     left_s = context.time_remaining()
-    asked = read_timeout_ms(timeout_ms)
-    return asked if left_s is None else max(1, min(asked, int(left_s * 1000)))
+    longest_ms = read_timeout_ms(timeout_ms)
+    return longest_ms if left_s is None else max(1, min(longest_ms, int(left_s * 1000)))
 
 
 async def ask(
-    node: ControllerNode, context: Any, make: Callable[[Request], Asked], timeout_ms: int = 0
+    node: ControllerNode,
+    context: Any,
+    make: Callable[[RequestHeader], Request],
+    timeout_ms: int = 0,
 ) -> tuple[Reply, str]:
     """Return the machine's reply, and the hint to send with it."""
     reply = await node.ask(make, budget_ms(context, timeout_ms))

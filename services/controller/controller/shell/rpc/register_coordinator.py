@@ -36,6 +36,6 @@ async def handle(
     reply, hint = await ask(
         node,
         context,
-        lambda asked: RegisterCoordinator(asked, entitled, cluster_id, listing),
+        lambda header: RegisterCoordinator(header, entitled, cluster_id, listing),
     )
     return write_coordinator_registered(reply, hint)

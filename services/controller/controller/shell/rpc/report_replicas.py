@@ -32,7 +32,7 @@ async def handle(
     broker_id, broker_epoch = read_broker_ref(request)
     replicas = read_unsound(request)
     reply, hint = await ask(
-        node, context, lambda asked: ReportReplicas(asked, broker_id, broker_epoch, replicas)
+        node, context, lambda header: ReportReplicas(header, broker_id, broker_epoch, replicas)
     )
     if not reply.error:
         log.warning(

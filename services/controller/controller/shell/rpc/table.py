@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
-from controller.core.inputs import Asked, Request
+from controller.core.inputs import Request, RequestHeader
 from controller.shell.authorizer import Operation
 from controller.shell.coordinator_mapping import (
     acquirer_named,
@@ -67,7 +67,7 @@ def _of_cluster(request: object) -> Sequence[str]:
 def _from_client(
     operation: Operation,
     resources: Callable[[ClientRequestT], Sequence[str]],
-    read: Callable[[ClientRequestT], Callable[[Request], Asked] | None],
+    read: Callable[[ClientRequestT], Callable[[RequestHeader], Request] | None],
     write: Callable[[Reply, str], object],
 ) -> Handler:
     """Return the handler of requests that brokers relay. ``read`` may return None: the request is
@@ -89,7 +89,7 @@ def _from_client(
 
 def _from_member(
     resources: Callable[[RequestT], Sequence[str]],
-    read: Callable[[RequestT], Callable[[Request], Asked]],
+    read: Callable[[RequestT], Callable[[RequestHeader], Request]],
     write: Callable[[Reply, str], object],
 ) -> Handler:
     """Return the handler of requests of brokers and coordinators about themselves."""

@@ -20,12 +20,12 @@ async def handle(
     first = await anext(aiter(requests), None)
     if first is None:
         return
-    asked = read_subscriber(first)
+    subscriber = read_subscriber(first)
     with node.feed.subscribe(
-        asked.name,
-        asked.broker_epoch,
-        answers_heartbeats=asked.answers_heartbeats,
-        takes_partitions=asked.takes_partitions,
+        subscriber.name,
+        subscriber.broker_epoch,
+        answers_heartbeats=subscriber.answers_heartbeats,
+        takes_partitions=subscriber.takes_partitions,
     ) as subscription:
         async with asyncio.TaskGroup() as tasks:
             listener = tasks.create_task(_listen(node, requests, subscription))

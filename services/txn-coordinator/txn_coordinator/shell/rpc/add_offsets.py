@@ -23,7 +23,7 @@ async def handle(
         name = transaction_named(request)
         check_allowed(node, request, Operation.WRITE, name)
         # The number of partitions is in the metadata, which a shard does not have.
-        asked = as_partitions(read_add_offsets(request), await node.offsets_settings())
-        return as_offsets_reply(await ask(node, name, asked, AddPartitionsReply, context))
+        addition = as_partitions(read_add_offsets(request), await node.offsets_settings())
+        return as_offsets_reply(await ask(node, name, addition, AddPartitionsReply, context))
 
     return write_add_offsets(await answered(work(), AddOffsetsReply))

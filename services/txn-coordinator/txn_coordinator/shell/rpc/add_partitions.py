@@ -27,15 +27,15 @@ async def handle(
     async def work() -> AddPartitionsReply:
         name = transaction_named(request)
         check_allowed(node, request, Operation.WRITE, name)
-        asked = read_add_partitions(request)
+        addition = read_add_partitions(request)
         topic_ids = read_topic_ids(request)
         if not await node.shows_topics(topic_ids):
             return AddPartitionsReply(ErrorCode.REQUEST_TIMED_OUT, _not_shown(topic_ids))
-        if not asked.verify_only:
-            unknown = await node.unknown_partitions(asked.partitions)
+        if not addition.verify_only:
+            unknown = await node.unknown_partitions(addition.partitions)
             if unknown:
-                return _unknown(asked, unknown)
-        return await ask(node, name, asked, AddPartitionsReply, context)
+                return _unknown(addition, unknown)
+        return await ask(node, name, addition, AddPartitionsReply, context)
 
     return write_add_partitions(await answered(work(), AddPartitionsReply))
 
@@ -45,7 +45,7 @@ def _not_shown(topic_ids: Collection[tuple[str, TopicId]]) -> str:
     return f"the coordinator's metadata does not show the topics as their leader has them: {names}"
 
 
-def _unknown(asked: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPartitionsReply:
+def _unknown(addition: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPartitionsReply:
     """Refuse all partitions, as Kafka does, if one is unknown: no marker could be sent to it."""
     return AddPartitionsReply(
         ErrorCode.NONE,
@@ -56,6 +56,6 @@ def _unknown(asked: AddPartitions, unknown: frozenset[TopicPartition]) -> AddPar
                 if partition in unknown
                 else ErrorCode.OPERATION_NOT_ATTEMPTED,
             )
-            for partition in asked.partitions
+            for partition in addition.partitions
         ),
     )

@@ -22,8 +22,8 @@ async def handle(
     """Describe each transactional id, with an error of its own, in the order of the request."""
     by_shard: dict[int, list[str]] = {}
     views: dict[str, TransactionView] = {}
-    asked = read_described(request)
-    for name in dict.fromkeys(asked):
+    all_names = read_described(request)
+    for name in dict.fromkeys(all_names):
         try:
             check_allowed(node, request, Operation.DESCRIBE, name)
             by_shard.setdefault(node.shards.shard_of(name), []).append(name)
@@ -32,15 +32,15 @@ async def handle(
     for shard, names in by_shard.items():
         for view in await _describe(node, shard, tuple(names), context):
             views[view.transactional_id] = view
-    return write_described(views[name] for name in asked)
+    return write_described(views[name] for name in all_names)
 
 
 async def _describe(
     node: TxnCoordinatorNode, shard: int, names: tuple[str, ...], context: Any
 ) -> tuple[TransactionView, ...]:
-    asked = DescribeTransactions(names)
+    query = DescribeTransactions(names)
     try:
-        reply = await ask_shard(node, shard, asked, DescribeTransactionsReply, context)
+        reply = await ask_shard(node, shard, query, DescribeTransactionsReply, context)
     except TidemarkError as refused:
         return tuple(TransactionView(name, refused.code, refused.message) for name in names)
     return reply.transactions

@@ -18,9 +18,9 @@ async def handle(
     """
 
     async def work() -> ListTransactionsReply:
-        asked = read_list(request)
+        query = read_list(request)
         replies = [
-            await ask_shard(node, shard, asked, ListTransactionsReply, context)
+            await ask_shard(node, shard, query, ListTransactionsReply, context)
             for shard in node.shards.owned()
         ]
         return _merge(node, read_principal(request), replies)
