@@ -78,11 +78,11 @@ class BrokerServer:
         )
         self.metadata = make_metadata()
         self._pools = WorkerPools(_record_workers(config, seams), _record_workers(config, seams))
-        known = self.facts, self.metadata
-        counted = *known, self.counters
-        self.cluster = build_cluster(*counted, seams.controller)
+        self.cluster = build_cluster(self.facts, self.metadata, self.counters, seams.controller)
         self.partitions = build_partitions(
-            *counted,
+            self.facts,
+            self.metadata,
+            self.counters,
             self._pools,
             log_managers=log_managers,
             failed_directories=failed_directories,
@@ -90,12 +90,21 @@ class BrokerServer:
             has_lease=has_lease,
         )
         self.replication = build_replication(
-            *counted, self.cluster, self.partitions, seams.connect_leader
+            self.facts,
+            self.metadata,
+            self.counters,
+            self.cluster,
+            self.partitions,
+            seams.connect_leader,
         )
-        self.transactions = build_transactions(*known, self.cluster, seams.channels)
-        self.groups = build_groups(*known, self.partitions, self.transactions)
+        self.transactions = build_transactions(
+            self.facts, self.metadata, self.cluster, seams.channels
+        )
+        self.groups = build_groups(self.facts, self.metadata, self.partitions, self.transactions)
         self.upkeep = build_upkeep(
-            *counted,
+            self.facts,
+            self.metadata,
+            self.counters,
             self.cluster,
             self.partitions,
             self.replication,

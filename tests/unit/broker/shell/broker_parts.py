@@ -67,11 +67,13 @@ class BrokerParts:
         self.counters = BrokerCounters()
         self.metadata = make_metadata()
         self.limits = connection_limits(config)
-        known = self.facts, self.metadata
-        counted = *known, self.counters
-        self.cluster = build_cluster(*counted, controller or absent(ControllerClient))
+        self.cluster = build_cluster(
+            self.facts, self.metadata, self.counters, controller or absent(ControllerClient)
+        )
         self.partitions = build_partitions(
-            *counted,
+            self.facts,
+            self.metadata,
+            self.counters,
             WorkerPools(pool, pool),
             log_managers=log_managers,
             failed_directories=(),
@@ -79,10 +81,17 @@ class BrokerParts:
             has_lease=has_lease,
         )
         self.replication = build_replication(
-            *counted, self.cluster, self.partitions, connect_leader=_nobody
+            self.facts,
+            self.metadata,
+            self.counters,
+            self.cluster,
+            self.partitions,
+            connect_leader=_nobody,
         )
-        self.transactions = build_transactions(*known, self.cluster, ChannelPool())
-        self.groups = build_groups(*known, self.partitions, self.transactions)
+        self.transactions = build_transactions(
+            self.facts, self.metadata, self.cluster, ChannelPool()
+        )
+        self.groups = build_groups(self.facts, self.metadata, self.partitions, self.transactions)
 
     def router(self) -> RequestRouter:
         """Every handler, bound to the parts as they are now."""
