@@ -86,6 +86,8 @@ def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
     leader.start()
     leader.wait_ready()
     with Wire(leader.port) as wire:
+        # Its registration and its election are two changes: it may be ready between them.
+        wait_for(lambda: wire.offset("killed", 0, -1).offset == 20, "not served again")
         data = wire.fetch(("killed", 0, 0)).topics[0].partitions[0].records
         assert len(list(iterate_headers(data))) == 20
         repeated = wire.produce("killed", batch(b"19", base_sequence=19, **fields))
