@@ -18,7 +18,7 @@ SOURCES = ("lib/tidemark", "services", "spark-jobs")
 LEFT: dict[str, int] = {
     "services/broker/broker/core": 33,
     "services/broker/broker/core/groups": 0,
-    "services/broker/broker/shell": 11,
+    "services/broker/broker/shell": 5,
     "services/broker/broker/storage": 9,
 }
 """Docstrings that are left, by folder or file; the longest path that fits counts. A path without an
