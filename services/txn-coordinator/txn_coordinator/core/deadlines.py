@@ -28,7 +28,7 @@ class Deadlines:
         return key in self._due
 
     def keys(self) -> Iterable[str]:
-        """All keys with a deadline."""
+        """Return all keys with a deadline."""
         return self._due
 
     def put(self, key: str, due: InstantMs) -> None:

@@ -71,7 +71,7 @@ class MarkerLimits:
 
     targets_per_request_max: int = 5_000
     requests_in_flight_max: int = 8
-    """To one broker."""
+    """Requests in flight to one broker."""
     patience_ms: int = 100
     """A request without an answer for so long does not delay the next one."""
     backoff: Backoff = _BACKOFF
@@ -128,7 +128,7 @@ class _Queue:
         return taken
 
     def next_deadline(self, now: InstantMs, requests_max: int) -> InstantMs | None:
-        """Time of the next Tick that changes this queue; None: no passing of time changes it."""
+        """Return the time of the next Tick that changes this queue; None if none does."""
         if self.turn is not None:
             return max(now, self.turn.patience_ends)
         if not self.waiting or len(self.under_way) >= requests_max:
@@ -167,7 +167,7 @@ class MarkerQueue:
         return sum(len(part.partitions) for _, _, part in self._parked)
 
     def queued_counts(self) -> dict[BrokerId, int]:
-        """Markers that wait for the request in flight, by broker."""
+        """Return the numbers of markers that wait for the request in flight, by broker."""
         return {
             broker_id: sum(map(len, queue.waiting.values()))
             for broker_id, queue in self._queues.items()
@@ -363,7 +363,7 @@ class MarkerQueue:
                 self._ask(queue, parts)
 
     def _take_led(self, queue: _Queue) -> list[_Part]:
-        """Markers for the next request. Those whose leader changed are routed elsewhere."""
+        """Return the markers for the next request. Markers with another leader are rerouted."""
         kept: list[_Part] = []
         for ending, partitions in queue.take(self._limits.targets_per_request_max):
             if ending.is_over:
@@ -398,8 +398,8 @@ class MarkerQueue:
             self._end_turn(queue)
 
     def _end_turn(self, queue: _Queue) -> None:
-        """The next request may follow: after a failure with a pause, unless the metadata changed
-        in the meantime.
+        """Let the next request follow: after a failure with a pause, unless the metadata changed in
+        the meantime.
         """
         assert queue.turn is not None, "a turn ends once"
         if queue.failures:

@@ -107,11 +107,11 @@ class TxnTable:
     # -- transactions of either form
 
     def ids(self) -> set[str]:
-        """All transactional ids."""
+        """Return all transactional ids."""
         return self.records.keys() | self.multi_writer.keys()
 
     def transactions(self, transactional_id: str) -> Iterator[Transaction]:
-        """The transactions of an id, in each form that it was used in."""
+        """Yield the transactions of an id, in each form that it was used in."""
         record = self.records.get(transactional_id)
         if record is not None:
             yield self.transaction_of(record)
@@ -120,19 +120,19 @@ class TxnTable:
             yield MultiWriter(txn.record, txn)
 
     def transaction_of(self, record: TransactionRecord | HandleRecord) -> Transaction:
-        """The transaction as this record has it, which may still be to write."""
+        """Return the transaction of a record, which may still have to be written."""
         key = record.transactional_id
         if isinstance(record, TransactionRecord):
             return SingleWriter(record, self.outstanding.get(key, set()))
         return MultiWriter(record, self.multi_writer.get(key))
 
     def ongoing(self, transactional_id: str) -> Transaction:
-        """The transaction of an id that is Ongoing, as each id with a timeout has one."""
+        """Return the Ongoing transaction of an id. Every id with a timeout has one."""
         all_forms = self.transactions(transactional_id)
         return next(one for one in all_forms if one.record.state is transaction.ONGOING)
 
     def prepared(self) -> list[Transaction]:
-        """All transactions whose outcome is decided and not complete."""
+        """Return all transactions whose outcome is decided and not complete."""
         prepared: list[Transaction] = [
             self.transaction_of(record)
             for record in self.records.values()

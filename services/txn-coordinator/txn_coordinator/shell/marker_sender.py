@@ -52,11 +52,11 @@ class MarkerListener(Protocol):
     """Receiver of results. Both methods are called on the loop and must not wait."""
 
     def markers_written(self, shard: int, report: MarkersWritten) -> None:
-        """Every marker of one effect is written, or its partition is gone."""
+        """Called when every marker of one effect is written, or its partition is gone."""
         ...
 
     def fenced(self, shard: int, owner_epoch: int) -> None:
-        """A partition has markers of a later owner: this owner's are refused from now on."""
+        """Called when a partition has markers of a later owner, and refuses this owner's."""
         ...
 
 
@@ -99,7 +99,7 @@ class MarkerSender:
         return self._queue.parked_count
 
     def queued_counts(self) -> dict[BrokerId, int]:
-        """Markers that wait for the request in flight, by broker."""
+        """Return the numbers of markers that wait for the request in flight, by broker."""
         return self._queue.queued_counts()
 
     def send(self, shard: int, owner_epoch: int, effect: SendMarkers) -> None:
