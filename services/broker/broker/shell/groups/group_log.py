@@ -13,9 +13,9 @@ from tidemark.codec.record_batch import Buffer, iterate_headers
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.storage.disk import DiskError
 
+from broker.core.commit_wait import CommitWait
 from broker.core.partition import Role
 from broker.shell.partitions.appender import PartitionAppender
-from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_bytes import DamagedBatchError, VoidSliceError, read_and_check

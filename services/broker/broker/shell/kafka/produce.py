@@ -2,7 +2,7 @@
 committed.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemark.codec.record_batch import (
     COMPRESSION_MASK,
@@ -22,15 +22,16 @@ from tidemark.kafka.produce import (
 )
 from tidemark.kafka.produce_repeated import RepeatedProduce
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs, TopicId
+from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.authorizer import Operation, topic_resource
+from broker.core.commit_wait import CommitWait
+from broker.core.produce_request import ANSWER, CLOSE, HOLD, PARK, Action, PendingProduce, Step
 from broker.shell.kafka import leader_hints
 from broker.shell.kafka.produce_parts import ProduceParts
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.replies import Reply
-from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.inspection import InspectedAppend, must_inspect
 from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
@@ -51,7 +52,7 @@ _RECORD_REFUSED: Final = "the record has no key, which a compacted topic needs"
 def handle(
     parts: ProduceParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
-    """Append what the request brings and answer it, now or when it is committed."""
+    """Append the batches of the request, and answer now or when they are committed."""
     if parts.parked.requests.is_full and _may_wait(
         parts, read_produce_request(body, header.api_version)
     ):
@@ -73,7 +74,7 @@ def handle(
 
 
 def _may_wait(parts: ProduceParts, request: ProduceRequest) -> bool:
-    """Whether the answer may have to wait for what is not known before the append."""
+    """True if the answer may have to wait, as far as is known before the append."""
     for topic, topic_id, partitions in request.topics:
         for partition, _ in partitions:
             hosted = parts.table.find(topic, topic_id, partition)
@@ -105,7 +106,7 @@ def _handle_repeated(
     known: RepeatedProduce,
     records: memoryview,
 ) -> None:
-    """As ``_handle_request``, for one batch for a partition that was asked for before."""
+    """Do as ``_handle_request`` for one batch of a partition that a request has named before."""
     version, acks, timeout_ms, topic, topic_id, partition, _ = known
     hosted = parts.table.find(topic, topic_id, partition)
     if (
@@ -133,7 +134,7 @@ def _handle_repeated(
     if outcome is None or isinstance(hosted, ErrorCode):
         produce.take_unusual(hosted, partition, records, results)
     else:
-        produce.note(outcome, hosted, results)
+        produce.note(outcome, hosted, results, len(results))
         results.append(_result(outcome, partition))
     produce.finish(0)
 
@@ -147,7 +148,7 @@ def _handle_request(
 ) -> None:
     """Append every partition's batch, in the order of the request.
 
-    Usually every batch is appended and committed at once; what else may come is ``_Produce``'s.
+    Usually every batch is appended and committed at once; ``_Produce`` does the rest.
     """
     version = header.api_version
     acks, now_ms = request.acks, parts.facts.clock.wall_ms()
@@ -174,7 +175,7 @@ def _handle_request(
             error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
             if error_code or must_wait:
                 produce = produce or _Produce(parts, connection, header, request, topics)
-                produce.note(outcome, hosted, results)
+                produce.note(outcome, hosted, results, len(results))
             results.append(
                 ProducePartitionResult(
                     partition, error_code, base_offset, append_ms, log_start, message
@@ -188,7 +189,7 @@ def _handle_request(
 
 
 def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int) -> bool:
-    """Whether the batch may go straight into the log: almost always."""
+    """True if the batch may go straight into the log, as almost always."""
     return (
         records is not None
         and version >= ZSTD_FROM
@@ -205,34 +206,22 @@ def _throttle(parts: ProduceParts, connection: Connection, size_bytes: int) -> i
     return throttle_ms
 
 
-class _Wait(NamedTuple):
-    """An append that is not committed yet, and where its result stands."""
-
-    commit: CommitWait
-    results: list[ProducePartitionResult]
-    place: int
-
-    def fail(self, error_code: ErrorCode) -> None:
-        """Its result is an error."""
-        partition = self.results[self.place].partition
-        self.results[self.place] = ProducePartitionResult(partition, int(error_code))
+_Place = tuple[list[ProducePartitionResult], int]
+"""Results of a topic, and the index of one of them."""
 
 
 class _Produce:
-    """One request on its way to its answer: appended, then (``waits``) committed."""
+    """One request that may have to wait: ``PendingProduce`` with its bytes and awaits."""
 
     __slots__ = (
         "_connection",
-        "_due",
-        "_failed",
         "_header",
         "_parts",
+        "_pending",
         "_reply",
         "_request",
         "_throttle_ms",
         "_topics",
-        "_waits",
-        "_working",
     )
 
     def __init__(
@@ -249,11 +238,10 @@ class _Produce:
         self._request = request
         self._topics = topics
         self._reply: Reply | None = None
-        self._waits: list[_Wait] = []
-        self._due = InstantMs(parts.facts.clock.now_ms() + request.timeout_ms)
-        self._working = 0
-        self._failed = False
         self._throttle_ms = 0
+        self._pending: PendingProduce[HostedPartition, _Place] = PendingProduce(
+            request.acks, parts.facts.clock.now_ms(), request.timeout_ms
+        )
 
     def take_unusual(
         self,
@@ -262,15 +250,15 @@ class _Produce:
         records: memoryview | None,
         results: list[ProducePartitionResult],
     ) -> None:
-        """A partition that is not here, a batch that is refused, old or for a worker."""
+        """Take a partition that is not here, or a batch that is refused, old or for a worker."""
         if isinstance(hosted, ErrorCode):
-            self._failed = True
+            self._pending.refused()
             results.append(ProducePartitionResult(partition, int(hosted)))
             return
         hosted.counters.produces += 1
         problem = _records_refused(records, self._header.api_version)
         if problem is not None:
-            self._failed = True
+            self._pending.refused()
             hosted.counters.failed_produces += 1
             results.append(problem._replace(partition=partition))
             return
@@ -283,7 +271,7 @@ class _Produce:
         outcome = self._parts.appender.append_batch(
             hosted, records, self._request.acks, self._parts.facts.clock.wall_ms()
         )
-        self.note(outcome, hosted, results)
+        self.note(outcome, hosted, results, len(results))
         results.append(_result(outcome, partition))
 
     def note(
@@ -291,18 +279,19 @@ class _Produce:
         outcome: AppendOutcome,
         hosted: HostedPartition,
         results: list[ProducePartitionResult],
+        index: int,
     ) -> None:
-        """Remember a failure, or what must be waited for; its result is the next of ``results``."""
+        """Note the outcome of an append, whose result is ``results[index]``."""
         if outcome.error_code:
-            self._failed = True
+            self._pending.refused()
         elif outcome.must_wait:
-            self._waits.append(_Wait(CommitWait.of(hosted, outcome.end), results, len(results)))
+            self._pending.appended(CommitWait.of(hosted, outcome.end), (results, index))
 
     def _detour(
         self, hosted: HostedPartition, records: memoryview
     ) -> VerifiedAppend | InspectedAppend | None:
-        """An append that the coordinator or a worker must see first takes its turn now, in the
-        order of requests.
+        """Return the append of a batch that the coordinator or a worker must see first, or None.
+        It takes its turn now, in the order of requests.
         """
         acks, transactional_id = self._request.acks, self._request.transactional_id
         if transactional_id is not None and must_verify(hosted, records):
@@ -329,105 +318,83 @@ class _Produce:
         hosted: HostedPartition,
         results: list[ProducePartitionResult],
     ) -> None:
-        """A task does the work."""
-        self._working += 1
+        """Start a task that does the work."""
+        self._pending.detour_began()
         self._connection.order.append_began()
         index = len(results) - 1
 
         async def run() -> None:
             outcome = await work.run()
             results[index] = _result(outcome, results[index].partition)
-            self._failed = self._failed or outcome.error_code != ErrorCode.NONE
-            if outcome.must_wait:
-                self._waits.append(_Wait(CommitWait.of(hosted, outcome.end), results, index))
-            self._working -= 1
-            if not self._working:
-                self._settle()
+            self.note(outcome, hosted, results, index)
+            self._perform(self._pending.detour_ended(self._parts.facts.clock.now_ms()))
             self._connection.append_ended()
 
         self._connection.start(run())
 
     def finish(self, throttle_ms: int) -> None:
-        """Every partition was taken: answer, or hold the answer's place until it can be given."""
+        """Answer after every partition was taken, or take the answer's place until it can be
+        given.
+        """
         self._throttle_ms = throttle_ms
-        if self._failed:
+        pending = self._pending
+        if pending.has_failed:
             self._parts.counters.request_errors[ApiKey.PRODUCE] += 1
-        if self._working or self._waits:
+        step = pending.taken()
+        if step.action is HOLD or step.action is PARK:
             self._reply = self._connection.later(self._header)
-            if not self._working:
-                self._settle()
-        elif self._request.acks != 0:
-            self._connection.answer(self._header, self._body())
-        elif self._failed:
-            self._connection.close("a produce with acks=0 failed")
+        self._perform(step)
 
-    def _settle(self) -> None:
-        """All is appended: answer, or park until it is committed."""
-        self._judge_lost()
-        self._waits = [wait for wait in self._waits if not wait.commit.is_committed]
-        if self._request.acks == 0 or not self._waits or not self._park():
-            self._finish_waiting()
-
-    def _judge_lost(self) -> None:
-        """What was appended under a leadership that is over is not ours to acknowledge."""
-        for wait in self._waits:
-            if wait.commit.is_lost:
-                self._failed = True
-                wait.fail(wait.commit.failure())
-        self._waits = [wait for wait in self._waits if not wait.commit.is_lost]
-
-    def _park(self) -> bool:
-        """False when there is no room or no time left."""
-        parts = self._parts
-        now = parts.facts.clock.now_ms()
-        if now >= self._due:
-            return False
-        parked = parts.parked.requests.park_produce(
-            [(wait.commit.hosted, wait.commit.end) for wait in self._waits],
-            now=now,
-            wait_ms=self._due - now,
-            wake=self._woken,
+    def _perform(self, step: Step[HostedPartition, _Place]) -> None:
+        for (results, index), error_code in step.failures:
+            results[index] = ProducePartitionResult(results[index].partition, int(error_code))
+        if step.action is HOLD:
+            return
+        if step.action is not PARK:
+            self._end(step.action)
+            return
+        parked, reply = self._parts.parked.requests, self._reply
+        assert reply is not None, "only a pending request parks"
+        waiting = parked.park_produce(
+            step.ends, now=step.now, wait_ms=step.wait_ms, wake=self._woken
         )
-        if parked is not None and self._reply is not None:
-            self._reply.on_gone = lambda: parts.parked.requests.cancel(parked)
-        return parked is not None
+        if waiting is None:
+            self._perform(self._pending.not_parked())
+        else:
+            reply.on_gone = lambda: parked.cancel(waiting)
 
     def _woken(self, fulfilled: bool) -> None:  # noqa: FBT001 - Parked's callback
-        """Committed, too late, or one partition's leadership is lost: the others are waited for
-        on.
-        """
-        if fulfilled:
-            self._waits = []
-        self._judge_lost()
-        self._waits = [wait for wait in self._waits if not wait.commit.is_committed]
-        if not self._waits or self._connection.closed or not self._park():
-            self._finish_waiting()
-
-    def _finish_waiting(self) -> None:
-        for wait in self._waits:
-            wait.fail(wait.commit.failure())
-        self._send()
-
-    def _send(self) -> None:
-        assert self._reply is not None
         if self._connection.closed:
             return
-        if self._request.acks != 0:
-            self._reply.send([self._body()])
-        elif self._failed:
-            self._reply.close()
+        pending = self._pending
+        if fulfilled:
+            self._perform(pending.committed())
         else:
-            self._reply.send([])
+            self._perform(pending.woken(self._parts.facts.clock.now_ms()))
+
+    def _end(self, action: Action) -> None:
+        reply, connection = self._reply, self._connection
+        if connection.closed:
+            return
+        if action is ANSWER:
+            if reply is None:
+                connection.answer(self._header, self._body())
+            else:
+                reply.send([self._body()])
+        elif action is CLOSE:
+            connection.close("a produce with acks=0 failed")
+        elif reply is not None:
+            reply.send([])
 
     def _body(self) -> bytes:
         version = self._header.api_version
         nodes: list[NodeEndpoint] = []
-        if self._failed and version >= HINTS_FROM:
+        if self._pending.has_failed and version >= HINTS_FROM:
             nodes = self._add_hints()
         return write_produce_response(version, self._topics, self._throttle_ms, nodes)
 
     def _add_hints(self) -> list[NodeEndpoint]:
-        """Name the current leader where we are not it; answers where those leaders are."""
+        """Name the current leader where it is another broker. Return the endpoints of leaders."""
         leaders = set()
         for topic, topic_id, results in self._topics:
             for index, result in enumerate(results):
@@ -458,7 +425,7 @@ def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
 def _topic_refused(
     parts: ProduceParts, connection: Connection, topic: str, topic_id: bytes
 ) -> ErrorCode | None:
-    """What the whole topic hears before anything is looked at."""
+    """Return the error of a whole topic, if any, before its partitions are looked at."""
     if not topic:
         known = parts.metadata.image.topics_by_id.get(TopicId(topic_id))
         if known is None:
@@ -472,7 +439,9 @@ def _topic_refused(
 
 
 def _records_refused(records: memoryview | None, version: int) -> ProducePartitionResult | None:
-    """What the request's version forbids; all else the partition judges."""
+    """Return the refusal of a batch that the request's version forbids. All other rules are the
+    partition's.
+    """
     if records is None:
         return ProducePartitionResult(
             0, int(ErrorCode.INVALID_RECORD), error_message="a partition needs one record batch"

@@ -12,10 +12,10 @@ from tidemark.runtime.inbox import Inbox
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.authorizer import Operation
+from broker.core.commit_wait import CommitWait
 from broker.core.parked import INTERNAL, WRITE
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.appender import PartitionAppender
-from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.inspection import InspectedAppend, Inspection, must_inspect
 from broker.shell.partitions.parking_lot import ParkingLot
@@ -54,7 +54,7 @@ class PendingAnswer(NamedTuple):
     outcome: AppendOutcome
     throttle_ms: int
     committed: asyncio.Future[bool] | None
-    commit: CommitWait | None = None
+    commit: CommitWait[HostedPartition] | None = None
 
 
 class AppendStream:
@@ -187,7 +187,9 @@ class AppendStream:
             now_ms=self._parts.facts.clock.wall_ms(),
         )
 
-    def _park(self, commit: CommitWait, command: AppendCommand) -> asyncio.Future[bool]:
+    def _park(
+        self, commit: CommitWait[HostedPartition], command: AppendCommand
+    ) -> asyncio.Future[bool]:
         """Park the answer, before anything else may append."""
         committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 

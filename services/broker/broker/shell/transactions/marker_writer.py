@@ -11,8 +11,8 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
 from tidemark.runtime.clock import Clock
 
+from broker.core.commit_wait import CommitWait
 from broker.shell.partitions.appender import PartitionAppender
-from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
 
@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
     error_code: ErrorCode
     message: str
-    commit: CommitWait | None = None
+    commit: CommitWait[HostedPartition] | None = None
 
 
 class ReplaysMarkers(Protocol):

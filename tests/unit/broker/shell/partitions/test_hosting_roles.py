@@ -1,7 +1,7 @@
 """Which role an image gives a partition, and who hears of it."""
 
+from broker.core.commit_wait import CommitWait
 from broker.core.partition import Role
-from broker.shell.partitions.commit_wait import CommitWait
 from broker.shell.partitions.hosted import HostedPartition
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId

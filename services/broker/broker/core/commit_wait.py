@@ -1,22 +1,32 @@
 """CommitWait: an append that is not committed yet, and its outcome."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark.model.errors import ErrorCode
 
-from broker.core.partition import Role
-from broker.shell.partitions.hosted import HostedPartition
+from broker.core.partition import Partition, Role
 
 
-class CommitWait(NamedTuple):
+class HasPartition(Protocol):
+    """A partition with the shell's part of it. Parked requests wait for its identity."""
+
+    @property
+    def partition(self) -> Partition:
+        """Decisions of the replica."""
+
+
+HostedT = TypeVar("HostedT", bound=HasPartition)
+
+
+class CommitWait(NamedTuple, Generic[HostedT]):
     """Records below ``end``, appended by the leader of ``leader_epoch``."""
 
-    hosted: HostedPartition
+    hosted: HostedT
     end: int
     leader_epoch: int
 
     @classmethod
-    def of(cls, hosted: HostedPartition, end: int) -> "CommitWait":
+    def of(cls, hosted: HostedT, end: int) -> "CommitWait[HostedT]":
         """Return the wait for records that have just been appended."""
         return cls(hosted, end, hosted.partition.leader_epoch)
 
