@@ -61,8 +61,21 @@ class HostPort(NamedTuple):
             raise ValueError(f"expected host:port with a port from 0 to 65535, not {text!r}")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
+    @property
+    def is_wildcard(self) -> bool:
+        """True if the host stands for all addresses of the machine."""
+        return self.host in ("0.0.0.0", "::")
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def check_advertised(grpc_listen: str, grpc_advertised: str) -> None:
+    """Raise ValueError if a gRPC listener on a wildcard address has no advertised address."""
+    if not grpc_advertised and HostPort.parse(grpc_listen).is_wildcard:
+        raise ValueError(
+            f"grpc.listen is {grpc_listen}: set grpc.advertised to where brokers reach it"
+        )
 
 
 def _check_host_port(text: str) -> str:

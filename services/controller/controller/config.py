@@ -3,10 +3,9 @@
 from typing import Final, Self
 
 from pydantic import Field, model_validator
-from tidemark.runtime.service_config import Address, HostPort, ServiceConfig
+from tidemark.runtime.service_config import Address, ServiceConfig, check_advertised
 
 SERVICE: Final = "controller"
-_WILDCARDS: Final = ("0.0.0.0", "::")
 
 
 class ControllerConfig(ServiceConfig):
@@ -85,10 +84,6 @@ class ControllerConfig(ServiceConfig):
     )
 
     @model_validator(mode="after")
-    def _advertise_something(self) -> Self:
-        """Require an advertised address where the listener binds a wildcard address."""
-        if not self.grpc_advertised and HostPort.parse(self.grpc_listen).host in _WILDCARDS:
-            raise ValueError(
-                f"grpc.listen is {self.grpc_listen}: set grpc.advertised to where brokers reach it"
-            )
+    def _check_advertised(self) -> Self:
+        check_advertised(self.grpc_listen, self.grpc_advertised)
         return self

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from tidemark.model.authorization import Authorizer
 from tidemark.model.backoff import Dice
 from tidemark.model.ids import BrokerId
 from tidemark.runtime.clock import Clock
 
 from broker.config import BrokerConfig
-from broker.core.authorizer import Authorizer
 from broker.core.quotas import Quotas
 
 

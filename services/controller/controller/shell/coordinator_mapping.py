@@ -28,22 +28,10 @@ def read_acquirer(request: pb.AcquireShardRequest) -> CoordinatorRef:
     return CoordinatorRef(request.kind, request.coordinator_id, request.incarnation_id)
 
 
-def acquirer_named(request: pb.AcquireShardRequest) -> list[str]:
-    """Resource of a request for a shard."""
-    return [f"coordinator:{request.kind}:{request.coordinator_id}"]
-
-
 def read_acquisition(request: pb.AcquireShardRequest) -> Callable[[RequestHeader], AcquireShard]:
     """A shard whose owner needs a new owner epoch."""
     coordinator, shard = read_acquirer(request), request.shard
     return lambda header: AcquireShard(header, coordinator, shard)
-
-
-def asker_named(request: pb.AllocateProducerIdsRequest) -> list[str]:
-    """Resource of a request for producer ids."""
-    if request.coordinator_kind:
-        return [f"coordinator:{request.coordinator_kind}:{request.coordinator_id}"]
-    return [f"broker:{request.broker_id}"]
 
 
 def read_allocation(

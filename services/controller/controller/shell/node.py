@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from tidemark.model.authorization import Authorizer
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, ControllerId, InstantMs
 from tidemark.model.metadata import (
@@ -63,7 +64,6 @@ from controller.core.inputs import (
 from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing
 from controller.core.topics import TopicDefaults
-from controller.shell.authorizer import Authorizer
 from controller.shell.changes import ElectionStats, report
 from controller.shell.live_znodes import LiveZnodes
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed

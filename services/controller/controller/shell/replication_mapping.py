@@ -51,11 +51,6 @@ def read_broker_ref(request: FromBroker) -> tuple[BrokerId, BrokerEpoch]:
     return BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
 
 
-def broker_named(request: FromBroker) -> list[str]:
-    """Resource of a broker's request about itself."""
-    return [f"broker:{request.broker_id}"]
-
-
 def read_isr_proposals(
     request: pb.AlterPartitionsRequest,
 ) -> Callable[[RequestHeader], AlterPartitions]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from tidemark.model.authorization import CLUSTER, Resource, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidemark.model.metadata import FeedPosition
@@ -10,6 +11,7 @@ from tidemark.runtime.metadata_wire import read_position, write_position
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from controller.core.configs import GROUP_RESOURCE, TOPIC_RESOURCE
 from controller.core.effects import ConfigResult, ProducerIds, Registered, Reply, TopicResult
 from controller.core.inputs import (
     AlterConfigs,
@@ -71,20 +73,26 @@ class NamesTopics(Protocol):
         ...
 
 
-def topics_named(request: NamesTopics) -> list[str]:
+def topics_named(request: NamesTopics) -> list[Resource]:
     """Resources of a request about topics."""
-    return [f"topic:{topic.name}" for topic in request.topics]
+    return [topic_resource(topic.name) for topic in request.topics]
 
 
-def topics_to_delete(request: pb.DeleteTopicsRequest) -> list[str]:
+def topics_to_delete(request: pb.DeleteTopicsRequest) -> list[Resource]:
     """Resources of a request that names topics, or their ids."""
     topics = read_topic_refs(request)
-    return [f"topic:{topic.name or topic.topic_id.hex()}" for topic in topics]
+    return [topic_resource(topic.name or topic.topic_id.hex()) for topic in topics]
 
 
-def configs_named(request: pb.AlterConfigsRequest) -> list[str]:
+def configs_named(request: pb.AlterConfigsRequest) -> list[Resource]:
     """Resources of a request about configuration."""
-    return [f"{item.resource_type}:{item.resource_name}" for item in request.resources]
+    return [_config_resource(item.resource_type, item.resource_name) for item in request.resources]
+
+
+def _config_resource(resource_type: int, name: str) -> Resource:
+    if resource_type == TOPIC_RESOURCE:
+        return topic_resource(name)
+    return group_resource(name) if resource_type == GROUP_RESOURCE else CLUSTER
 
 
 def _replicas(wire: pb.CreateTopicsRequest.Assignment) -> tuple[BrokerId, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from tidemark.model.authorization import Authorizer
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
@@ -24,7 +25,6 @@ from tidemark.runtime.telemetry import fields
 from txn_coordinator.config import TxnCoordinatorConfig
 from txn_coordinator.core.marker_queue import MarkerLimits
 from txn_coordinator.core.settings import TxnSettings
-from txn_coordinator.shell.authorizer import Authorizer
 from txn_coordinator.shell.marker_sender import MarkerSender
 from txn_coordinator.shell.metrics import RequestStats, measure
 from txn_coordinator.shell.shard_life import ShardLife, ShardWorld

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.topics import CONSUMER_OFFSETS
 
-from broker.core.authorizer import Operation
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts

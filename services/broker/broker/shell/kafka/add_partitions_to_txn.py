@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, TopicPartition
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import error_for_version, may

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups

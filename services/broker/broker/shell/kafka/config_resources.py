@@ -6,10 +6,10 @@ from enum import IntEnum
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 

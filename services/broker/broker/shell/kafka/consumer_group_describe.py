@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.errors import ErrorCode, TidemarkError
-
-from broker.core.authorizer import (
+from tidemark.model.authorization import (
     OPERATIONS_NOT_REQUESTED,
     Operation,
     group_resource,
     topic_resource,
 )
+from tidemark.model.errors import ErrorCode, TidemarkError
+
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeReply,

@@ -8,10 +8,10 @@ from typing import Final
 from uuid import uuid4
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.groups.requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import Counter
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import topic_configs_shown

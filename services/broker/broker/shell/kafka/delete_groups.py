@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import DeleteGroup, DeleteGroupReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, may

@@ -8,12 +8,12 @@ import logging
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, Offset
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 

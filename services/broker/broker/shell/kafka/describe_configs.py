@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, group_resource, topic_resource
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import (
     CLUSTER_WIDE,

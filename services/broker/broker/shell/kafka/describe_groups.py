@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import OPERATIONS_NOT_REQUESTED, Operation, group_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 
-from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, group_resource
 from broker.core.groups.requests import DescribeGroup, DescribeGroupReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, may

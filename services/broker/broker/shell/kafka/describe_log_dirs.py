@@ -7,9 +7,9 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition

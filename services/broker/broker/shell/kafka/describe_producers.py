@@ -7,11 +7,11 @@ Any replica answers from its own log, as in Kafka: ``kafka-transactions.sh find-
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.model.topics import topic_name_problem
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.partition import Role
 from broker.core.producers import ProducerEntry
 from broker.shell.facts import BrokerFacts

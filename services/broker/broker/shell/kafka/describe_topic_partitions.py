@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import OPERATIONS_NOT_REQUESTED, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation, topic_resource
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 

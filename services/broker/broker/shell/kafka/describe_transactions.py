@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.txn_calls import may

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.cluster.controller_relay import ControllerRelay, by_topic, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -12,9 +12,9 @@ from tidemark.kafka.fetch import (
     write_fetch_response_parts,
 )
 from tidemark.kafka.headers import RequestHeader
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.core.fetch_sessions import FetchPlan
 from broker.shell.kafka.fetching import Fetch, FetchParts
 from broker.shell.kafka.replica_fetch import ReplicaFetch

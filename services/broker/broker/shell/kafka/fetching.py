@@ -11,11 +11,11 @@ from tidemark.kafka.fetch import (
     write_fetch_response_parts,
 )
 from tidemark.kafka.headers import RequestHeader
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.fetch_sessions import CachedPartition, FetchPlan, FetchSessions, PartitionKey
 from broker.core.parked import READ
 from broker.shell.counters import BrokerCounters

@@ -12,13 +12,13 @@ from typing import Final
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, group_resource, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation, group_resource, transactional_id_resource
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.cluster.live_brokers import LiveBrokers
 from broker.shell.facts import BrokerFacts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeVar
 
+from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation, group_resource, topic_resource
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -5,8 +5,8 @@ again.
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import Heartbeat, HeartbeatReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, refuse_unless

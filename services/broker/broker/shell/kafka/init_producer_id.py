@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_PRODUCER
 from tidemark.model.topics import TRANSACTION_STATE
 from tidemark.runtime.producer_ids import ProducerIds
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts

@@ -8,9 +8,9 @@ from typing import Final
 from uuid import uuid4
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import JoinGroup, JoinGroupReply, JoinProtocol
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, client_host, may

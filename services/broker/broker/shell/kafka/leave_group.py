@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import LeaveGroup, LeaveGroupReply, LeavingMember
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, refuse_unless

@@ -5,9 +5,9 @@ brokers.
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, may

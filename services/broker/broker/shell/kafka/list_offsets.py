@@ -12,10 +12,10 @@ from tidemark.kafka.list_offsets import (
     read_list_offsets_request,
     write_list_offsets_response,
 )
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.list_offsets import FoundOffset, at_mark, at_replica_mark
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.fetching import READ_COMMITTED

@@ -6,9 +6,9 @@ Tools ask every broker and merge the answers, so that each id must be in one of 
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.live_brokers import LiveBrokers
 from broker.shell.facts import BrokerFacts

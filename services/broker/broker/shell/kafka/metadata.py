@@ -17,13 +17,13 @@ from tidemark.kafka.metadata import (
     write_metadata_response,
 )
 from tidemark.kafka.primitives import NodeEndpoint
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.auto_creation import AutoCreation
 from broker.shell.facts import BrokerFacts
 from broker.shell.listener.connection import Connection

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import (
     OffsetCommit,
     OffsetCommitReply,

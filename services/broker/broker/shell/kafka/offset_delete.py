@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import OffsetDelete, OffsetDeleteReply, TopicPartitions
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import (

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import (
     FetchedOffset,
     FetchedTopic,

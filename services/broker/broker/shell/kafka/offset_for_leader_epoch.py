@@ -5,10 +5,10 @@ truncation (KIP-320), and for Kafka's followers (KIP-101).
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext

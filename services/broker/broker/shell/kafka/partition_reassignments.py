@@ -5,11 +5,11 @@ from this broker's metadata (KIP-455).
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import controller_pb2 as pb
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.cluster.controller_relay import ControllerRelay, by_topic, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -21,11 +21,11 @@ from tidemark.kafka.produce import (
     write_produce_response,
 )
 from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
-from broker.core.authorizer import Operation, topic_resource
 from broker.core.commit_wait import CommitWait
 from broker.core.produce_request import ANSWER, CLOSE, HOLD, PARK, Action, PendingProduce, Step
 from broker.shell.kafka import leader_hints

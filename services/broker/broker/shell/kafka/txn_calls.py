@@ -5,9 +5,9 @@ versions.
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 
-from broker.core.authorizer import Operation, transactional_id_resource
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import Producer

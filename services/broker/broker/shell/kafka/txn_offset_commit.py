@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.authorizer import Operation, transactional_id_resource
 from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, refuse_error, refuse_unless

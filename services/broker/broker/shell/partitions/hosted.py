@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from tidemark.model.authorization import topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS
 
-from broker.core.authorizer import topic_resource
 from broker.core.partition import Partition, Role
 from broker.shell.counters import TopicCounters
 from broker.storage.log import Log, LogRead

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import iterate_headers
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.inbox import Inbox
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation
 from broker.core.commit_wait import CommitWait
 from broker.core.parked import INTERNAL, WRITE
 from broker.shell.facts import BrokerFacts

@@ -5,6 +5,7 @@ The same answers as Kafka's Metadata and InitProducerId give, with gRPC addresse
 
 from typing import Final
 
+from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, NO_PRODUCER
 from tidemark.model.metadata import PartitionImage
@@ -13,7 +14,6 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.producer_ids import ProducerIds
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
-from broker.core.authorizer import CLUSTER, Operation, topic_resource
 from broker.shell.cluster.auto_creation import AutoCreation
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome

@@ -1,9 +1,9 @@
 """ListOffsets over gRPC: the same lookups as over Kafka's protocol."""
 
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2
 
-from broker.core.authorizer import Operation
 from broker.core.list_offsets import FoundOffset, at_mark
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.offset_lookup import OffsetLookup

@@ -3,10 +3,10 @@
 from typing import Final
 
 from tidemark.codec.control_record import OwnerRecord, build_owner
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.core.partition import ACKS_ALL, Refusal
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.appender import PartitionAppender

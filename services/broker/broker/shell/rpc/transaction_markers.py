@@ -8,10 +8,10 @@ from typing import Any, Final
 import grpc.aio
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.machine.shard import Writer
+from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
 
-from broker.core.authorizer import CLUSTER, Operation
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.streams import caller_of

@@ -11,17 +11,17 @@ from typing import Any, Final, TypeVar
 
 import grpc.aio
 from tidemark.codec import txn_handle
-from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
-from tidemark_wire.v1 import txn_pb2 as pb
-from tidemark_wire.v1 import txn_pb2_grpc
-
-from broker.core.authorizer import (
+from tidemark.model.authorization import (
     Operation,
     group_resource,
     topic_resource,
     transactional_id_resource,
 )
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from tidemark_wire.v1 import txn_pb2 as pb
+from tidemark_wire.v1 import txn_pb2_grpc
+
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext

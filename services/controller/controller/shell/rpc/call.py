@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import grpc.aio
+from tidemark.model.authorization import CLUSTER, Operation, Resource
 from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
 from controller.core.inputs import Request, RequestHeader
-from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.wire_mapping import hint_for, read_timeout_ms
 
@@ -35,10 +35,15 @@ async def ask(
 
 
 def refused(
-    node: ControllerNode, principal: str, operation: Operation, resources: Iterable[str]
+    node: ControllerNode, principal: str, operation: Operation, resources: Iterable[Resource]
 ) -> Reply | None:
     """Return the reply to a caller that is not allowed; None if it is."""
-    if all(node.authorizer.authorize(principal, operation, name) for name in resources):
+    if all(node.authorizer.authorize(principal, operation, one) for one in resources):
         return None
-    words = f"{principal or 'anonymous'} may not {operation.value}"
+    words = f"{principal or 'anonymous'} may not {operation.name}"
     return Reply(NO_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
+
+
+def refused_member(node: ControllerNode) -> Reply | None:
+    """Return a reply to a broker or coordinator whose request about itself is not allowed."""
+    return refused(node, "", Operation.CLUSTER_ACTION, (CLUSTER,))

@@ -2,10 +2,10 @@
 
 import secrets
 
+from tidemark.model.authorization import Operation
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark_wire.v1 import controller_pb2 as pb
 
-from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import Context, ask, refused
 from controller.shell.wire_mapping import (
@@ -27,10 +27,10 @@ async def handle(
     node: ControllerNode, request: pb.CreateTopicsRequest, context: Context
 ) -> pb.CreateTopicsResponse:
     """Create topics. Each topic succeeds or fails alone."""
-    names = topics_named(request)
-    if (denied := refused(node, read_principal(request), Operation.CREATE, names)) is not None:
+    topics = topics_named(request)
+    if (denied := refused(node, read_principal(request), Operation.CREATE, topics)) is not None:
         return write_created_topics(denied, "")
-    topic_ids = [_random_topic_id() for _ in names]
+    topic_ids = [_random_topic_id() for _ in topics]
     make = read_creation(request, topic_ids, node.dice())
     reply, hint = await ask(node, context, make, timeout_asked(request))
     return write_created_topics(reply, hint)

@@ -4,10 +4,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import Reply
-from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.replication_mapping import read_registering, read_registration
-from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
+from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused_member
 from controller.shell.wire_mapping import hint_for, write_registered
 
 
@@ -16,8 +15,7 @@ async def handle(
 ) -> pb.RegisterBrokerResponse:
     """Register a broker, once its live znode was read."""
     broker = read_registering(request)
-    resource = [f"broker:{broker.broker_id}"]
-    if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
+    if (denied := refused_member(node)) is not None:
         return write_registered(denied, "")
     live = await node.find_live(broker)
     if live is None:

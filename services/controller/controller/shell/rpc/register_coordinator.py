@@ -7,14 +7,13 @@ from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.effects import Reply
 from controller.core.inputs import RegisterCoordinator
-from controller.shell.authorizer import Operation
 from controller.shell.coordinator_mapping import (
     read_cluster_id,
     read_coordinator,
     write_coordinator_registered,
 )
 from controller.shell.node import ControllerNode
-from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
+from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused_member
 from controller.shell.wire_mapping import hint_for
 
 
@@ -23,8 +22,7 @@ async def handle(
 ) -> pb.RegisterCoordinatorResponse:
     """Register a coordinator replica, once its live znode was read."""
     coordinator = read_coordinator(request)
-    resource = [f"coordinator:{coordinator.kind}:{coordinator.coordinator_id}"]
-    if (denied := refused(node, "", Operation.CLUSTER_ACTION, resource)) is not None:
+    if (denied := refused_member(node)) is not None:
         return write_coordinator_registered(denied, "")
     live = await node.find_live_coordinator(coordinator)
     if live is None:

@@ -7,16 +7,14 @@ from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from controller.core.inputs import ReportReplicas
-from controller.shell.authorizer import Operation
 from controller.shell.node import ControllerNode
 from controller.shell.replication_mapping import (
-    broker_named,
     read_broker_ref,
     read_reasons,
     read_unsound,
     write_reported,
 )
-from controller.shell.rpc.call import Context, ask, refused
+from controller.shell.rpc.call import Context, ask, refused_member
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ async def handle(
     node: ControllerNode, request: pb.ReportReplicasRequest, context: Context
 ) -> pb.ReportReplicasResponse:
     """Remove replicas whose disk failed or lost bytes from ISR and ELR."""
-    if (denied := refused(node, "", Operation.CLUSTER_ACTION, broker_named(request))) is not None:
+    if (denied := refused_member(node)) is not None:
         return write_reported(denied, "")
     broker_id, broker_epoch = read_broker_ref(request)
     replicas = read_unsound(request)

@@ -8,21 +8,18 @@ own.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from tidemark.model.authorization import CLUSTER, Operation, Resource
 from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
 from controller.core.inputs import Request, RequestHeader
-from controller.shell.authorizer import Operation
 from controller.shell.coordinator_mapping import (
-    acquirer_named,
-    asker_named,
     read_acquisition,
     read_allocation,
     write_shard_acquired,
 )
 from controller.shell.node import ControllerNode
 from controller.shell.replication_mapping import (
-    broker_named,
     read_elections,
     read_isr_proposals,
     read_reassignments,
@@ -40,7 +37,7 @@ from controller.shell.rpc import (
     report_replicas,
     watch_metadata,
 )
-from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused
+from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused, refused_member
 from controller.shell.wire_mapping import (
     FromClient,
     configs_named,
@@ -59,14 +56,14 @@ ClientRequestT = TypeVar("ClientRequestT", bound=FromClient)
 Handler = Callable[[ControllerNode, Any, Context], Awaitable[Any]]
 
 
-def _of_cluster(request: object) -> Sequence[str]:
+def _of_cluster(request: object) -> Sequence[Resource]:
     del request
-    return ("cluster",)
+    return (CLUSTER,)
 
 
 def _from_client(
     operation: Operation,
-    resources: Callable[[ClientRequestT], Sequence[str]],
+    resources: Callable[[ClientRequestT], Sequence[Resource]],
     read: Callable[[ClientRequestT], Callable[[RequestHeader], Request] | None],
     write: Callable[[Reply, str], object],
 ) -> Handler:
@@ -88,14 +85,13 @@ def _from_client(
 
 
 def _from_member(
-    resources: Callable[[RequestT], Sequence[str]],
     read: Callable[[RequestT], Callable[[RequestHeader], Request]],
     write: Callable[[Reply, str], object],
 ) -> Handler:
     """Return the handler of requests of brokers and coordinators about themselves."""
 
     async def handle(node: ControllerNode, request: RequestT, context: Context) -> object:
-        denied = refused(node, "", Operation.CLUSTER_ACTION, resources(request))
+        denied = refused_member(node)
         if denied is not None:
             return write(denied, "")
         reply, hint = await ask(node, context, read(request))
@@ -118,9 +114,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
         Operation.ALTER_CONFIGS, configs_named, read_config_changes, write_altered_configs
     ),
     # A block of producer ids for one broker or coordinator, never given to another.
-    "AllocateProducerIds": _from_member(asker_named, read_allocation, write_producer_ids),
+    "AllocateProducerIds": _from_member(read_allocation, write_producer_ids),
     # Agreement to the ISRs that a leader proposes, each alone.
-    "AlterPartitions": _from_member(broker_named, read_isr_proposals, write_altered_partitions),
+    "AlterPartitions": _from_member(read_isr_proposals, write_altered_partitions),
     # Preferred leaders, or any replica for partitions without a leader, each partition alone.
     "ElectLeaders": _from_client(
         Operation.ALTER, _of_cluster, read_elections, write_elected_leaders
@@ -131,8 +127,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     ),
     "ReportReplicas": report_replicas.handle,
     # A stopping broker hands over its partitions, and repeats the request until it leads none.
-    "ControlledShutdown": _from_member(broker_named, read_shutdown, write_shutdown_progress),
+    "ControlledShutdown": _from_member(read_shutdown, write_shutdown_progress),
     "RegisterCoordinator": register_coordinator.handle,
     # A new owner epoch for a shard's present owner.
-    "AcquireShard": _from_member(acquirer_named, read_acquisition, write_shard_acquired),
+    "AcquireShard": _from_member(read_acquisition, write_shard_acquired),
 }

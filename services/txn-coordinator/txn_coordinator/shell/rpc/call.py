@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc.aio
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import ProducerId
 
 from txn_coordinator.core.requests import Request
-from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.wire_mapping import FromCaller, read_principal
 
@@ -41,11 +41,11 @@ def check_allowed(
 ) -> None:
     """Raise TidemarkError for a caller that is not allowed."""
     principal = read_principal(request)
-    resource = f"transactional-id:{transactional_id}"
+    resource = transactional_id_resource(transactional_id)
     if not node.authorizer.authorize(principal, operation, resource):
         raise TidemarkError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"{principal or 'anonymous'} may not {operation.value} {transactional_id}",
+            f"{principal or 'anonymous'} may not {operation.name} {transactional_id}",
         )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import TidemarkError
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -10,7 +11,6 @@ from txn_coordinator.core.requests import (
     DescribeTransactionsReply,
     TransactionView,
 )
-from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, ask_shard, check_allowed
 from txn_coordinator.shell.wire_mapping import read_described, write_described

@@ -1,10 +1,10 @@
 """ListTransactions."""
 
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import ListTransactionsReply, TransactionView
-from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc.call import Context, answered, ask_shard
 from txn_coordinator.shell.wire_mapping import read_list, read_principal, write_listed
@@ -36,7 +36,7 @@ def _merge(
         return failed
 
     def may_see(view: TransactionView) -> bool:
-        resource = f"transactional-id:{view.transactional_id}"
+        resource = transactional_id_resource(view.transactional_id)
         return node.authorizer.authorize(principal, Operation.DESCRIBE, resource)
 
     return ListTransactionsReply(

@@ -8,10 +8,10 @@ others have a module of their own.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 
 from txn_coordinator.core import requests as core
-from txn_coordinator.shell.authorizer import Operation
 from txn_coordinator.shell.metrics import RequestStats
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.rpc import (

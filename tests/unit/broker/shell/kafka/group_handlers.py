@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from broker.config import BrokerConfig
-from broker.core.authorizer import Authorizer, Operation, Resource
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
@@ -21,6 +20,7 @@ from broker.shell.transactions.marker_writer import MarkerWriter
 from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.model.authorization import Authorizer, Operation, Resource
 from tidemark.model.errors import TidemarkError
 from tidemark.model.metadata import ClusterImage, TopicImage
 from tidemark.runtime.metadata_cache import MetadataCache

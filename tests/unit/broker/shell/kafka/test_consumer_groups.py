@@ -7,13 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from broker.core.authorizer import (
-    OPERATIONS_NOT_REQUESTED,
-    Authorizer,
-    Operation,
-    Resource,
-    ResourceType,
-)
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeReply,
@@ -26,6 +19,13 @@ from broker.core.groups.requests import (
 from broker.shell.request_context import RequestContext
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.authorization import (
+    OPERATIONS_NOT_REQUESTED,
+    Authorizer,
+    Operation,
+    Resource,
+    ResourceType,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage

@@ -1,9 +1,9 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
 import pytest
-from broker.core.authorizer import OPERATIONS_NOT_REQUESTED, Operation
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import OPERATIONS_NOT_REQUESTED, Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.core.groups.group_worlds import commit, committed, left, stable
 from unit.broker.shell.kafka.group_handlers import GroupBroker, versions

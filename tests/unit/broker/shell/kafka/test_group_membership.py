@@ -1,9 +1,9 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: what versions add and leave out."""
 
 import pytest
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import JoinGroup
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.core.groups.group_worlds import stable, subscription
 from unit.broker.shell.kafka.group_handlers import GroupBroker, versions

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from broker.core.authorizer import Operation
 from broker.core.groups.requests import TxnOffsetCommit
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.core.groups.group_worlds import (
     ORDERS,

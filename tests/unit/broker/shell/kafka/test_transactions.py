@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from broker.core.authorizer import Authorizer, Operation, Resource, ResourceType
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.authorization import Authorizer, Operation, Resource, ResourceType
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime.coordinator_client import CoordinatorClient

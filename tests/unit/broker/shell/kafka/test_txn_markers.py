@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from broker.core.authorizer import Authorizer, Operation, Resource
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.authorization import Authorizer, Operation, Resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.kafka.conftest import AskOf

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
-from broker.core.authorizer import Authorizer, Operation, Resource, ResourceType
 from broker.shell.rpc.transaction_relay import transactional_id_of
+from tidemark.model.authorization import Authorizer, Operation, Resource, ResourceType
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.coordinator_client import CoordinatorClient

@@ -1,5 +1,5 @@
 import pytest
-from broker.core.authorizer import (
+from tidemark.model.authorization import (
     CLUSTER,
     SUPPORTED_OPERATIONS,
     Authorizer,
