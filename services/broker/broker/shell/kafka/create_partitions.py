@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation, topic_resource
@@ -12,10 +12,10 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
-    TopicRef,
     TopicResult,
     WiderTopic,
     write_create_partitions,
@@ -29,32 +29,18 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Return one result for each name, in the order of the request; a name given twice is refused
-    once.
-    """
-    times = Counter(topic.name for topic in request.topics)
-    answers: dict[str, TopicResult] = {}
-    wanted: list[WiderTopic] = []
-    for topic in request.topics:
-        refused = _refusal(facts, topic.name, times[topic.name], context)
-        answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
-        if refused is None:
-            wanted.append(_wider(metadata, topic))
-    if wanted:
-        message = write_create_partitions(
+    """Add partitions to topics. Each succeeds or fails alone."""
+    changes = TopicChanges(
+        "CreatePartitions",
+        refuse=lambda topic: _refusal(facts, topic.name, context),
+        read=lambda topic: _wider(metadata, topic),
+        write=partial(
+            write_create_partitions,
             caller_of(context),
-            wanted,
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
-        )
-        for result in await relay.topics(
-            "CreatePartitions",
-            message,
-            named=[TopicRef(topic.name) for topic in wanted],
-            timeout_ms=request.timeout,
-            validate_only=request.validate_only,
-        ):
-            answers[result.name] = result
+        ),
+    )
     return {
         "results": [
             {
@@ -62,16 +48,12 @@ async def handle(
                 "error_code": int(result.error_code),
                 "error_message": result.error_message,
             }
-            for result in answers.values()
+            for result in await relay_changes(relay, changes, request)
         ]
     }
 
 
-def _refusal(
-    facts: BrokerFacts, name: str, times: int, context: RequestContext
-) -> TopicResult | None:
-    if times > 1:
-        return TopicResult(name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+def _refusal(facts: BrokerFacts, name: str, context: RequestContext) -> TopicResult | None:
     if not facts.authorizer.authorize(context.principal, Operation.ALTER, topic_resource(name)):
         return TopicResult(
             name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."

@@ -4,7 +4,7 @@ topics.
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation, topic_resource
@@ -15,11 +15,11 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import topic_configs_shown
+from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
     PlannedPartition,
-    TopicRef,
     TopicResult,
     write_create_topics,
 )
@@ -32,38 +32,23 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Return one result for each name, in the order of the request; a name given twice is refused
-    once.
-    """
-    times = Counter(topic.name for topic in request.topics)
-    answers: dict[str, TopicResult] = {}
-    wanted: list[NewTopic] = []
-    for topic in request.topics:
-        refused = _refusal(facts, topic, times, context)
-        answers[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
-        if refused is None:
-            wanted.append(_new_topic(topic))
-    if wanted:
-        message = write_create_topics(
+    """Create topics. Each succeeds or fails alone."""
+    changes = TopicChanges(
+        "CreateTopics",
+        refuse=lambda topic: _refusal(facts, topic, context),
+        read=_new_topic,
+        write=partial(
+            write_create_topics,
             caller_of(context),
-            wanted,
             validate_only=request.validate_only,
             timeout_ms=request.timeout,
-        )
-        for result in await relay.topics(
-            "CreateTopics",
-            message,
-            named=[TopicRef(topic.name) for topic in wanted],
-            timeout_ms=request.timeout,
-            validate_only=request.validate_only,
-        ):
-            answers[result.name] = result
-    return {"topics": [_answer(facts, metadata, result, context) for result in answers.values()]}
+        ),
+    )
+    results = await relay_changes(relay, changes, request)
+    return {"topics": [_answer(facts, metadata, result, context) for result in results]}
 
 
-def _refusal(
-    facts: BrokerFacts, topic: Struct, times: Counter[str], context: RequestContext
-) -> TopicResult | None:
+def _refusal(facts: BrokerFacts, topic: Struct, context: RequestContext) -> TopicResult | None:
     """Return the error if this broker itself refuses the topic; the controller checks everything
     else.
     """
@@ -71,8 +56,6 @@ def _refusal(
     def refuse(error_code: ErrorCode, message: str) -> TopicResult:
         return TopicResult(topic.name, NO_TOPIC_ID, error_code, message)
 
-    if times[topic.name] > 1:
-        return refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     authorize = facts.authorizer.authorize
     if not authorize(context.principal, Operation.CREATE, CLUSTER) and not authorize(
         context.principal, Operation.CREATE, topic_resource(topic.name)

@@ -1,0 +1,60 @@
+"""Changes of topics that a request names: checked here, relayed to the controller, and answered
+once this broker's own metadata shows them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import NO_TOPIC_ID
+
+from broker.shell.cluster.controller_relay import ControllerRelay
+from broker.shell.wire_mapping import NewTopic, TopicRef, TopicResult, WiderTopic
+
+ChangeT = TypeVar("ChangeT", NewTopic, WiderTopic)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanges(Generic[ChangeT]):
+    """One kind of change: an RPC of the controller, and the checks of this broker before it."""
+
+    method: str
+    refuse: Callable[[Struct], TopicResult | None]
+    read: Callable[[Struct], ChangeT]
+    write: Callable[[Sequence[ChangeT]], Message]
+
+
+async def relay_changes(
+    relay: ControllerRelay, changes: TopicChanges[ChangeT], request: Struct
+) -> Collection[TopicResult]:
+    """Return one result for each name, in the order of the request; a name given twice is refused
+    once.
+    """
+    times = Counter(topic.name for topic in request.topics)
+    results: dict[str, TopicResult] = {}
+    wanted: list[ChangeT] = []
+    for topic in request.topics:
+        refused = _duplicate(topic.name) if times[topic.name] > 1 else changes.refuse(topic)
+        results[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
+        if refused is None:
+            wanted.append(changes.read(topic))
+    if wanted:
+        for result in await relay.topics(
+            changes.method,
+            changes.write(wanted),
+            named=[TopicRef(topic.name) for topic in wanted],
+            timeout_ms=request.timeout,
+            validate_only=request.validate_only,
+        ):
+            results[result.name] = result
+    return results.values()
+
+
+def _duplicate(name: str) -> TopicResult:
+    return TopicResult(name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
