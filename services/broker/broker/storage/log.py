@@ -24,7 +24,7 @@ from broker.storage.log_health import LogHealth
 from broker.storage.producer_history import ProducerHistory
 from broker.storage.recovery import Recovered
 from broker.storage.retention import removable_count, roll_ms
-from broker.storage.segment import RELATIVE_OFFSET_MAX, AppendInfo, Segment, SegmentView
+from broker.storage.segment import RELATIVE_OFFSET_MAX, AnyAppend, AppendInfo, Segment, SegmentView
 from broker.storage.segment_chain import SegmentChain
 from broker.storage.segment_map import EMPTY_READ, LogRead, LogSlice, OffsetOutOfRangeError
 
@@ -150,7 +150,7 @@ class Log:
 
     # -- append
 
-    def append(self, buffers: Sequence[Buffer], info: AppendInfo, now_ms: int) -> None:
+    def append(self, buffers: Sequence[Buffer], info: AnyAppend, now_ms: int) -> None:
         """Write one batch at the end, in one call. Raises DiskError, with nothing of it in the log.
 
         The directory is fenced then, unless it raises ExhaustedError: until space returns after
@@ -176,7 +176,7 @@ class Log:
         self._chain.write(segment, buffers, size_bytes)
         self._took(segment, info, now_ms)
 
-    def append_run(self, records: memoryview, infos: Sequence[AppendInfo], now_ms: int) -> int:
+    def append_run(self, records: memoryview, infos: Sequence[AnyAppend], now_ms: int) -> int:
         """Append the first of these batches, and in the same call those behind it that need nothing
         but to be written. Return how many. ``records`` has them one behind the other. Raises as
         ``append``.
@@ -192,7 +192,7 @@ class Log:
             self._took(segment, info, now_ms)
         return count
 
-    def _took(self, segment: Segment, info: AppendInfo, now_ms: int) -> None:
+    def _took(self, segment: Segment, info: AnyAppend, now_ms: int) -> None:
         first, last, max_timestamp, _, size_bytes, *_ = info
         self._segments.recent.append((first, last, segment.size_bytes))
         segment.grew(first, max_timestamp, size_bytes, self.config)
@@ -200,7 +200,7 @@ class Log:
         if not segment.dirty:
             self._chain.became_dirty(segment, now_ms)
 
-    def _prepare(self, info: AppendInfo, now_ms: int) -> Segment:
+    def _prepare(self, info: AnyAppend, now_ms: int) -> Segment:
         """Return the segment to append to, on the slow path of an append."""
         self._shared.raise_if_fenced()
         self.health.raise_if_tail_lost()
