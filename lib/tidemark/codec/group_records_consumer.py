@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tidemark.codec.coordinator_fields import FieldReader, FieldWriter, read_version
+from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.ids import TopicId
 
 GROUP_METADATA_KEY: Final = 3
@@ -23,13 +24,6 @@ REGULAR_EXPRESSION_KEY: Final = 16
 _VERSION: Final = 0
 _METADATA_HASH_TAG: Final = 0
 _CLASSIC_MEMBER_TAG: Final = 0
-
-
-class TopicIdPartitions(NamedTuple):
-    """Partitions of one topic, by topic id."""
-
-    topic_id: TopicId
-    partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

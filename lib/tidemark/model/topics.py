@@ -1,7 +1,10 @@
 """Topics and partitions by name, and Kafka's rule for a topic's name."""
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
+
+from tidemark.model.ids import TopicId
 
 TOPIC_NAME_CHARS_MAX: Final = 249
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -43,3 +46,28 @@ def topic_name_problem(name: str) -> str | None:
 def metric_name(name: str) -> str:
     """Return a topic's name in metrics. Of names that collide there only one may exist."""
     return name.replace(".", "_")
+
+
+class Topics(Protocol):
+    """Topics of the cluster, as of the latest metadata of a service."""
+
+    @property
+    def position(self) -> int:
+        """Feed position; rises whenever topics may have changed."""
+        ...
+
+    def topic_id_of(self, name: str) -> TopicId | None:
+        """Return the topic's id, or None if the metadata have no such topic."""
+        ...
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        """Return the topic's name, or None if the metadata have no such topic."""
+        ...
+
+    def partition_count(self, name: str) -> int:
+        """Return the topic's partition count; 0 if there is no such topic."""
+        ...
+
+    def names(self) -> Collection[str]:
+        """Return the names of all topics, internal ones included."""
+        ...

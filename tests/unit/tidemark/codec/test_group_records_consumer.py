@@ -17,9 +17,9 @@ from tidemark.codec.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     ConsumerRecord,
     RegularExpressionValue,
-    TopicIdPartitions,
     TopicMetadata,
 )
+from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.ids import TopicId
 
 UUID = "000102030405060708090a0b0c0d0e0f"

@@ -7,12 +7,12 @@ or refuses the request. Times are milliseconds. A reply's ``error_code`` concern
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from tidemark.codec.group_records_consumer import TopicIdPartitions as TopicIdPartitions
+from tidemark.model.assignment import TopicIdPartitions as TopicIdPartitions
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
+from tidemark.model.topics import Topics as Topics
 
 from broker.core.groups.settings import GroupSettings as GroupSettings
-from broker.core.groups.settings import Topics as Topics
 
 NO_GENERATION: Final = -1
 """Generation of an offset commit that names no member; accepted only while the group is empty."""

@@ -1,8 +1,7 @@
-"""Settings of the group coordinator, and its view of the cluster's topics."""
+"""Settings of the group coordinator."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.group_configs import (
@@ -12,32 +11,6 @@ from tidemark.model.group_configs import (
     check_pair,
     group_config,
 )
-from tidemark.model.ids import TopicId
-
-
-class Topics(Protocol):
-    """Topics of the cluster, as of this broker's latest metadata."""
-
-    @property
-    def position(self) -> int:
-        """Feed position; rises whenever topics may have changed."""
-        ...
-
-    def topic_id_of(self, name: str) -> TopicId | None:
-        """Return the topic's id, or None if this broker's metadata has no such topic."""
-        ...
-
-    def name_of(self, topic_id: TopicId) -> str | None:
-        """Return the topic's name, or None if this broker's metadata has no such topic."""
-        ...
-
-    def partition_count(self, name: str) -> int:
-        """Return the topic's partition count; 0 if there is no such topic."""
-        ...
-
-    def names(self) -> Collection[str]:
-        """Return the names of all topics, internal ones included."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

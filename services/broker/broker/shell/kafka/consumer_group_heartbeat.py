@@ -8,15 +8,12 @@ from typing import Final
 from uuid import uuid4
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 
-from broker.core.groups.requests import (
-    ConsumerGroupHeartbeat,
-    ConsumerGroupHeartbeatReply,
-    TopicIdPartitions,
-)
+from broker.core.groups.requests import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, client_host, may
 from broker.shell.request_context import RequestContext

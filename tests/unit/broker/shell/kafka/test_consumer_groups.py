@@ -13,12 +13,12 @@ from broker.core.groups.requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
     DescribedConsumer,
-    TopicIdPartitions,
     TopicPartitions,
 )
 from broker.shell.request_context import RequestContext
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.authorization import (
     OPERATIONS_NOT_REQUESTED,
     Authorizer,

@@ -4,19 +4,15 @@ Pure and deterministic: the same members, topics and previous target give the sa
 whatever order they come. An assignor returns a target; ``reconciliation`` moves the partitions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from tidemark.model.assignment import Assignment, by_topic, pairs
 from tidemark.model.ids import TopicId
 
 from broker.core.groups.consumer.uniform_assignor import assign_evenly
-
-Assignment = Mapping[TopicId, frozenset[int]]
-"""Partitions by topic; a topic without partitions is left out."""
-
-NOTHING: Final[Assignment] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +79,6 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"uniform": assign_uniform, "range": assign_range}
 )
 """Assignors by their names in Kafka."""
-
-
-def by_topic(partitions: Iterable[tuple[TopicId, int]]) -> Assignment:
-    """Return pairs of topic and partition as an assignment."""
-    numbers: dict[TopicId, set[int]] = {}
-    for topic_id, partition in partitions:
-        numbers.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(each) for topic_id, each in numbers.items()}
-
-
-def pairs(assignment: Assignment) -> Iterator[tuple[TopicId, int]]:
-    """Yield an assignment as pairs of topic and partition, in order."""
-    for topic_id in sorted(assignment):
-        for partition in sorted(assignment[topic_id]):
-            yield topic_id, partition
 
 
 def _kept(

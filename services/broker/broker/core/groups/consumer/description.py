@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from tidemark.model.assignment import Assignment
 from tidemark.model.errors import ErrorCode
 
-from broker.core.groups.consumer.assignors import ASSIGNORS, Assignment
+from broker.core.groups.consumer.assignors import ASSIGNORS
 from broker.core.groups.consumer.member import ConsumerMember
 from broker.core.groups.consumer.state import ConsumerGroupState
 from broker.core.groups.requests import (

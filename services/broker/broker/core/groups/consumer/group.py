@@ -18,12 +18,14 @@ from tidemark.codec.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     ConsumerRecord,
 )
+from tidemark.machine.member_timers import MemberTimers
 from tidemark.machine.shard import Moment
+from tidemark.model.assignment import Assignment, listed
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 
 from broker.core.groups.consumer.admission import Admitted, Refused, admit, request_problem
-from broker.core.groups.consumer.assignors import ASSIGNORS, Assignment, AssignorMember
+from broker.core.groups.consumer.assignors import ASSIGNORS, AssignorMember
 from broker.core.groups.consumer.description import described, preferred_assignor
 from broker.core.groups.consumer.member import (
     JOINS,
@@ -31,7 +33,6 @@ from broker.core.groups.consumer.member import (
     NOT_SAID,
     ConsumerMember,
     MemberState,
-    listed,
     owned_by,
 )
 from broker.core.groups.consumer.reconciliation import Goal, reconcile
@@ -44,7 +45,6 @@ from broker.core.groups.consumer.state import (
     metadata_record,
     target_record,
 )
-from broker.core.groups.consumer.timers import MemberTimers
 from broker.core.groups.requests import (
     ConsumerGroupDescribeReply,
     ConsumerGroupHeartbeat,

@@ -1,6 +1,5 @@
 """A member of a KIP-848 group: its own details, its partitions, and its valid epochs."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
@@ -9,10 +8,9 @@ from tidemark.codec.group_records_consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
-from tidemark.model.ids import TopicId
+from tidemark.model.assignment import Assignment, assignment_of, by_topic, listed, pairs
 
-from broker.core.groups.consumer.assignors import Assignment, by_topic, pairs
-from broker.core.groups.requests import ConsumerGroupHeartbeat, TopicIdPartitions
+from broker.core.groups.requests import ConsumerGroupHeartbeat
 from broker.core.groups.subscriptions.resolver import Subscription
 
 JOINS: Final = 0
@@ -155,24 +153,6 @@ def is_within(part: Assignment, whole: Assignment) -> bool:
     """True if every partition of ``part`` is in ``whole``."""
     nothing = frozenset[int]()
     return all(numbers <= whole.get(topic_id, nothing) for topic_id, numbers in part.items())
-
-
-def assignment_of(topics: Iterable[TopicIdPartitions]) -> Assignment:
-    """Return an assignment from its form on the wire and in the log; repeated topics are merged."""
-    assignment: dict[TopicId, frozenset[int]] = {}
-    for topic_id, partitions in topics:
-        numbers = assignment.get(topic_id, frozenset()) | frozenset(partitions)
-        if numbers:
-            assignment[topic_id] = numbers
-    return assignment
-
-
-def listed(assignment: Assignment) -> tuple[TopicIdPartitions, ...]:
-    """Return an assignment in its form on the wire and in the log, in order."""
-    return tuple(
-        TopicIdPartitions(topic_id, tuple(sorted(assignment[topic_id])))
-        for topic_id in sorted(assignment)
-    )
 
 
 def owned_by(request: ConsumerGroupHeartbeat) -> Assignment | None:

@@ -12,9 +12,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from tidemark.model.assignment import Assignment, by_topic, pairs
 from tidemark.model.ids import TopicId
 
-from broker.core.groups.consumer.assignors import Assignment, by_topic, pairs
 from broker.core.groups.consumer.member import ConsumerMember, MemberState
 
 STABLE: Final = MemberState.STABLE

@@ -16,14 +16,10 @@ from tidemark.codec.group_records_consumer import (
     ConsumerRecord,
     TopicMetadata,
 )
+from tidemark.model.assignment import NOTHING, Assignment, assignment_of, listed, pairs
 from tidemark.model.ids import TopicId
 
-from broker.core.groups.consumer.assignors import NOTHING, Assignment, pairs
-from broker.core.groups.consumer.member import (
-    ConsumerMember,
-    assignment_of,
-    listed,
-)
+from broker.core.groups.consumer.member import ConsumerMember
 
 
 class GroupState(StrEnum):

@@ -3,16 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
-from broker.core.groups.consumer.assignors import (
-    ASSIGNORS,
-    Assignment,
-    AssignorMember,
-    assign_range,
-    by_topic,
-    pairs,
-)
+from broker.core.groups.consumer.assignors import ASSIGNORS, AssignorMember, assign_range
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidemark.model.assignment import Assignment, by_topic, pairs
 from tidemark.model.ids import TopicId
 from unit.broker.core.groups.consumer.worlds import topic_id
 

@@ -1,18 +1,15 @@
 """A member's details, and its valid epochs."""
 
 import pytest
-from broker.core.groups.consumer.assignors import Assignment
 from broker.core.groups.consumer.member import (
     ConsumerMember,
     MemberState,
-    assignment_of,
     epoch_problem,
     is_within,
-    listed,
     owned_by,
 )
-from broker.core.groups.requests import TopicIdPartitions
 from tidemark.codec.group_records_consumer import ConsumerGroupCurrentMemberAssignmentValue
+from tidemark.model.assignment import Assignment, TopicIdPartitions, assignment_of, listed
 from unit.broker.core.groups.consumer.worlds import heartbeat, topic_id
 
 A, B = topic_id(1), topic_id(2)

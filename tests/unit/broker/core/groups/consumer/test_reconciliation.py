@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from broker.core.groups.consumer.assignors import Assignment
 from broker.core.groups.consumer.member import ConsumerMember, MemberState
 from broker.core.groups.consumer.reconciliation import (
     NEXT_STATE,
@@ -17,6 +16,7 @@ from broker.core.groups.consumer.reconciliation import (
     reconcile,
     still_owns,
 )
+from tidemark.model.assignment import Assignment
 from tidemark.model.ids import TopicId
 from unit.broker.core.groups.consumer.worlds import topic_id
 

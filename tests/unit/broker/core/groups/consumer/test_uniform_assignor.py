@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
-from broker.core.groups.consumer.assignors import AssignorMember, assign_uniform, by_topic, pairs
+from broker.core.groups.consumer.assignors import AssignorMember, assign_uniform
 from broker.core.groups.consumer.uniform_assignor import Partition, assign_evenly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidemark.model.assignment import by_topic, pairs
 from tidemark.model.ids import TopicId
 from unit.broker.core.groups.consumer.worlds import topic_id
 

@@ -7,11 +7,11 @@ from broker.core.groups.requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
     GroupSettings,
-    TopicIdPartitions,
 )
 from tidemark.codec.group_records import decode, encode
 from tidemark.codec.group_records_consumer import ConsumerRecord
 from tidemark.machine.shard import Moment
+from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
 

@@ -1,8 +1,8 @@
 """One deadline for each member, moved again and again."""
 
-from broker.core.groups.consumer.timers import MemberTimers
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemark.machine.member_timers import MemberTimers
 from tidemark.model.ids import InstantMs
 
 NAMES = st.sampled_from("abc")
