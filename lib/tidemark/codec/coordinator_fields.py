@@ -49,6 +49,10 @@ class FieldWriter:
         """Write one signed byte."""
         self._parts.append(_INT8.pack(value))
 
+    def int16(self, value: int) -> None:
+        """Write two bytes, big-endian."""
+        self._parts.append(_INT16.pack(value))
+
     def int32(self, value: int) -> None:
         """Write four bytes, big-endian."""
         self._parts.append(_INT32.pack(value))

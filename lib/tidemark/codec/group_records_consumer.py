@@ -180,7 +180,9 @@ def _value(write: Callable[[FieldWriter], Mapping[int, bytes] | None]) -> bytes:
     return writer.done()
 
 
-def _write_topics(writer: FieldWriter, topics: tuple[TopicIdPartitions, ...]) -> None:
+def write_topics(writer: FieldWriter, topics: tuple[TopicIdPartitions, ...]) -> None:
+    """Write partitions by topic id."""
+
     def write_one(topic: TopicIdPartitions) -> None:
         writer.uuid(topic.topic_id)
         writer.array(topic.partitions, writer.int32)
@@ -248,8 +250,8 @@ def _write_current_assignment(
     writer.int32(value.member_epoch)
     writer.int32(value.previous_member_epoch)
     writer.int8(value.state)
-    _write_topics(writer, value.assigned_partitions)
-    _write_topics(writer, value.partitions_pending_revocation)
+    write_topics(writer, value.assigned_partitions)
+    write_topics(writer, value.partitions_pending_revocation)
 
 
 def _write_regular_expression(writer: FieldWriter, value: RegularExpressionValue) -> None:
@@ -267,7 +269,7 @@ _WRITERS: Final[Mapping[type, tuple[int, Callable[[FieldWriter, Any], Any]]]] = 
             TARGET_ASSIGNMENT_METADATA_KEY,
             FieldWriter.int32,
         ),
-        ConsumerGroupTargetAssignmentMemberRecord: (TARGET_ASSIGNMENT_MEMBER_KEY, _write_topics),
+        ConsumerGroupTargetAssignmentMemberRecord: (TARGET_ASSIGNMENT_MEMBER_KEY, write_topics),
         ConsumerGroupCurrentMemberAssignmentRecord: (
             CURRENT_MEMBER_ASSIGNMENT_KEY,
             _write_current_assignment,
@@ -304,7 +306,9 @@ def _names_of(record: ConsumerRecord) -> tuple[str, ...]:
 # -- reading
 
 
-def _read_topics(reader: FieldReader) -> tuple[TopicIdPartitions, ...]:
+def read_topics(reader: FieldReader) -> tuple[TopicIdPartitions, ...]:
+    """Read partitions by topic id."""
+
     def read_one() -> TopicIdPartitions:
         topic = TopicIdPartitions(TopicId(reader.uuid()), reader.array(reader.int32))
         reader.tags()
@@ -368,7 +372,7 @@ def _read_classic_member(data: bytes) -> ClassicMemberMetadata | None:
 
 def _read_current_assignment(reader: FieldReader) -> ConsumerGroupCurrentMemberAssignmentValue:
     return ConsumerGroupCurrentMemberAssignmentValue(
-        reader.int32(), reader.int32(), reader.int8(), _read_topics(reader), _read_topics(reader)
+        reader.int32(), reader.int32(), reader.int8(), read_topics(reader), read_topics(reader)
     )
 
 
@@ -386,7 +390,7 @@ _READERS: Final[Mapping[int, tuple[Any, int, Callable[[FieldReader], Any]]]] = M
             1,
             FieldReader.int32,
         ),
-        TARGET_ASSIGNMENT_MEMBER_KEY: (ConsumerGroupTargetAssignmentMemberRecord, 2, _read_topics),
+        TARGET_ASSIGNMENT_MEMBER_KEY: (ConsumerGroupTargetAssignmentMemberRecord, 2, read_topics),
         CURRENT_MEMBER_ASSIGNMENT_KEY: (
             ConsumerGroupCurrentMemberAssignmentRecord,
             2,
