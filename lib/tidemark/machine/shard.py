@@ -10,13 +10,14 @@ therefore be state that the protocol allows to lose.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs, WallMs
+from tidemark.model.ids import InstantMs, Offset, WallMs
 
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 RecordT = TypeVar("RecordT")
+RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 EffectT_co = TypeVar("EffectT_co", covariant=True)
 
 CLIENT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -90,4 +91,17 @@ class Shard(Protocol[RequestT_contra, RecordT, EffectT_co]):
 
     def check(self) -> None:
         """Assert every invariant. Tests and the simulator call it after each step."""
+        ...
+
+
+@runtime_checkable
+class KnowsOffsets(Protocol[RecordT_contra]):
+    """A shard that needs the offsets of its records: its log is not compacted, but deleted from its
+    beginning up to an offset that the shard chooses.
+    """
+
+    def located(self, record: RecordT_contra, offset: Offset) -> None:
+        """A record that was replayed is committed at this offset. In log order, those that a load
+        replays included.
+        """
         ...

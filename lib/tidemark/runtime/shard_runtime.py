@@ -19,8 +19,16 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from tidemark.codec.control_record import EndTxnMarker, read_control
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, Buffer, read_header
 from tidemark.codec.records import build_batch, read_records
-from tidemark.machine.shard import CLIENT_ERRORS, Decision, Moment, Shard, Writer
+from tidemark.machine.shard import (
+    CLIENT_ERRORS,
+    Decision,
+    KnowsOffsets,
+    Moment,
+    Shard,
+    Writer,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import Offset
 from tidemark.runtime.clock import Clock
 
 RequestT = TypeVar("RequestT")
@@ -101,6 +109,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._in_flight_max = in_flight_max
         self._on_loaded = on_loaded
         self._shard: Shard[RequestT, RecordT, EffectT] | None = None
+        self._located: Callable[[RecordT, Offset], None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] | None = None
         self._dropped_by = ErrorCode.NOT_COORDINATOR
@@ -146,6 +155,9 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
 
     async def _load(self) -> Shard[RequestT, RecordT, EffectT]:
         shard = self._make_shard()
+        if isinstance(shard, KnowsOffsets):
+            assert self._in_flight_max == 1, "offsets are counted back from the end of an append"
+            self._located = shard.located
         end = await self._log.take_over()
         async with contextlib.aclosing(_closable(self._log.read(end))) as batches:
             turn_ends = self._clock.now_ms() + LOAD_TURN_MS
@@ -172,6 +184,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
                 record = self._decode(one.key, one.value)
                 if record is not None:
                     shard.replay(record, writer if header.is_transactional else None)
+                    if self._located is not None:
+                        self._located(record, Offset(one.offset))
 
     def _drop(self) -> None:
         """Drop the state and fail all waiting requests."""
@@ -297,7 +311,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     async def _settle(self, part: _Part[RecordT, EffectT], committed: Awaitable[int]) -> None:
         """Wait until a part is committed; perform its effects, and append the gathered records."""
         try:
-            await committed
+            end = await committed
         except TidemarkError as failure:
             self._break(failure)
             return
@@ -306,9 +320,18 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         # Earlier parts are committed too: they are below it in the log.
         at = self._in_flight.index(part)
         done, self._in_flight = self._in_flight[: at + 1], self._in_flight[at + 1 :]
+        if self._located is not None:
+            self._locate(part, end)
         for one in done:
             self._release(one.effects)
         self._flush()
+
+    def _locate(self, part: _Part[RecordT, EffectT], end: int) -> None:
+        """Say where the records of a part are: the last of them is the one before ``end``."""
+        assert self._located is not None, "only a shard that asks for it"
+        records = [record for _, run in part.runs for record in run]
+        for offset, record in enumerate(records, end - len(records)):
+            self._located(record, Offset(offset))
 
     def _release(self, effects: Sequence[EffectT]) -> None:
         for effect in effects:

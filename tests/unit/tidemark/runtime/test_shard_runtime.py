@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, build_marker, build_owner
@@ -10,7 +11,7 @@ from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch, read_records
 from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import InstantMs, Offset
 from tidemark.runtime.shard_runtime import ShardRuntime
 from virtual_time import LoopClock, run_virtual
 
@@ -320,3 +321,72 @@ def test_an_end_told_to_a_local_log_holds_answers_back_until_it_is_committed() -
             committed.set_result(9)
 
     served(log, work, in_flight_max=100)
+
+
+class Located(Register):
+    """A register that needs to know where its records are."""
+
+    found: ClassVar[list[tuple[str, int]]] = []
+
+    def located(self, record: Put, offset: Offset) -> None:
+        self.found.append((record[0], offset))
+
+
+class OffsetLog(HeldLog):
+    """Batches have offsets, as in a partition; a control batch comes before each append."""
+
+    end = 0
+
+    def append(self, batches: bytes) -> Awaitable[int]:
+        first = len(self.batches)
+        self.batches.append(build_owner(OwnerRecord(1), timestamp=0))
+        committed = super().append(batches)
+        for at in range(first, len(self.batches)):
+            batch = self.batches[at]
+            (_, header), *_ = iterate_headers(batch)
+            self.batches[at] = self.end.to_bytes(8, "big") + batch[8:]
+            self.end += header.last_offset_delta + 1
+        if self.holds:
+            return committed
+        ready = asyncio.get_running_loop().create_future()
+        ready.set_result(self.end)
+        return ready
+
+    def release(self) -> None:
+        self.held.pop(0).set_result(self.end)
+
+
+def held_puts(log: OffsetLog) -> Callable[[Runtime], Awaitable[None]]:
+    """Puts a, and then b and c together; they are committed one append after the other."""
+
+    async def put(runtime: Runtime) -> None:
+        log.holds = True
+        async with asyncio.TaskGroup() as tasks:
+            for key in "abc":
+                tasks.create_task(runtime.ask(f"{key}=1"))
+            await settle()
+            assert Located.found == [("loaded", 1)]  # nothing is committed yet
+            log.release()
+            await settle()
+            log.release()
+        log.holds = False
+
+    return put
+
+
+async def nothing(_: Runtime) -> None:
+    return
+
+
+def test_a_shard_that_asks_for_it_is_told_where_its_records_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "Register", Located)
+    log = OffsetLog()
+    Located.found.clear()
+    served(log, held_puts(log))
+    known = [("loaded", 1), ("a", 3), ("b", 5), ("c", 6)]
+    assert Located.found == known
+    Located.found.clear()
+    served(log, nothing)
+    assert Located.found == [*known, ("loaded", 8)]
