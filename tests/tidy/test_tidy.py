@@ -20,6 +20,7 @@ SERVICES = {
     "broker": "services/broker/broker",
     "controller": "services/controller/controller",
     "txn_coordinator": "services/txn-coordinator/txn_coordinator",
+    "share_coordinator": "services/share-coordinator/share_coordinator",
 }
 SOURCES = ("lib/tidemark", *SERVICES.values(), "spark-jobs", "tools")
 FUNCTION_LINES_MAX = 70

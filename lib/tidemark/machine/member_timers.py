@@ -57,6 +57,11 @@ class MemberTimers:
         expired = [(due, member_id) for member_id, due in self._due.items() if due <= now]
         return [member_id for _, member_id in sorted(expired)]
 
+    def first_expired(self, now: InstantMs) -> str | None:
+        """Return the member whose deadline was reached first, which it keeps; None: none was."""
+        first = self.next()
+        return self._queue[0][1] if first is not None and first <= now else None
+
     def check(self) -> None:
         """Assert the invariant."""
         for member_id, due in self._due.items():

@@ -38,6 +38,16 @@ def test_expired_are_those_whose_time_has_come_first_ones_first() -> None:
     assert timers.expired(InstantMs(20)) == ["b", "c"]
 
 
+@given(dues=st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)), now=st.integers(0, 9))
+def test_the_first_of_those_is_found_by_itself(dues: dict[str, int], now: int) -> None:
+    timers = MemberTimers()
+    for name, due in dues.items():
+        timers.start(name, InstantMs(due + 5))
+        timers.start(name, InstantMs(due))
+    expired = timers.expired(InstantMs(now))
+    assert timers.first_expired(InstantMs(now)) == (expired[0] if expired else None)
+
+
 def test_a_deadline_moved_on_is_not_reached() -> None:
     timers = MemberTimers()
     timers.start("a", InstantMs(10))

@@ -1,0 +1,160 @@
+"""Configuration of a share-coordinator. Keys have Kafka's names where Kafka has one."""
+
+from typing import Any, Final, Self
+
+from pydantic import Field, field_validator, model_validator
+from tidemark.model.share_group_configs import ShareGroupOptions
+from tidemark.runtime.service_config import Address, HostPort, ServiceConfig
+
+from share_coordinator.core.assignors import ASSIGNORS
+from share_coordinator.core.settings import ShareSettings
+
+SERVICE: Final = "share-coordinator"
+_WILDCARDS: Final = ("0.0.0.0", "::")
+
+
+class ShareCoordinatorConfig(ServiceConfig):
+    """All options of a share-coordinator, with unit, bounds, default and meaning."""
+
+    coordinator_id: int = Field(
+        ..., ge=0, le=2**31 - 1, description="number of this coordinator, unique in the cluster"
+    )
+    grpc_listen: Address = Field("127.0.0.1:19290", description="address of the gRPC server")
+    grpc_advertised: str = Field(
+        "", description="host:port that brokers and clients use for gRPC; default: grpc.listen"
+    )
+    group_share_session_timeout_ms: int = Field(
+        45_000,
+        ge=1,
+        description="a member without a heartbeat for this long is removed, unless its group sets"
+        " share.session.timeout.ms",
+    )
+    group_share_min_session_timeout_ms: int = Field(
+        45_000, ge=1, description="least share.session.timeout.ms that a group may set"
+    )
+    group_share_max_session_timeout_ms: int = Field(
+        60_000, ge=1, description="greatest share.session.timeout.ms that a group may set"
+    )
+    group_share_heartbeat_interval_ms: int = Field(
+        5_000,
+        ge=1,
+        description="heartbeat interval of members, unless their group sets"
+        " share.heartbeat.interval.ms; less than the session timeout",
+    )
+    group_share_min_heartbeat_interval_ms: int = Field(
+        5_000, ge=1, description="least share.heartbeat.interval.ms that a group may set"
+    )
+    group_share_max_heartbeat_interval_ms: int = Field(
+        15_000, ge=1, description="greatest share.heartbeat.interval.ms that a group may set"
+    )
+    group_share_max_size: int = Field(
+        200, ge=1, le=1_000, description="maximum number of members of a share group"
+    )
+    group_share_assignors: str = Field(
+        "simple",
+        description="assignors of share groups, separated by commas, of which the first one is"
+        " used: simple (evenly over members) or load (more members where the share lag is)",
+    )
+    group_share_assignment_interval_ms: int = Field(
+        1_000,
+        ge=1,
+        le=60_000,
+        description="least time between two assignments of a group: members that join together"
+        " cost one",
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = Field(
+        500,
+        ge=1,
+        le=10_000,
+        description="number of updates of a share-partition after which its whole state is written",
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = Field(
+        300_000,
+        ge=1_000,
+        description="interval of the checks for old records that keep the rest of the state topic"
+        " from being deleted; they are written again",
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = Field(
+        300_000,
+        ge=1_000,
+        description="interval at which records of the state topic that are no longer needed are"
+        " deleted",
+    )
+    share_coordinator_write_timeout_ms: int = Field(
+        5_000,
+        ge=1,
+        description="a write to __share_group_state that is not committed after this time fails,"
+        " and its shard is loaded again",
+    )
+    share_coordinator_append_linger_ms: int = Field(
+        0,
+        ge=0,
+        le=1_000,
+        description="time to wait for further writes to append together; 0: an append holds only"
+        " the writes that arrived during the one before it",
+    )
+    shard_requests_waiting_max: int = Field(
+        4_096,
+        ge=1,
+        description="maximum number of requests that wait at a shard; further ones are refused",
+    )
+    zookeeper_connect_timeout_ms: int = Field(
+        30_000, ge=100, description="time to wait for ZooKeeper at the start"
+    )
+
+    @field_validator("group_share_assignors")
+    @classmethod
+    def _know_the_assignors(cls, text: str) -> str:
+        """Refuse an unknown assignor by name."""
+        names = _names(text)
+        unknown = [name for name in names if name not in ASSIGNORS]
+        if unknown or not names:
+            known = ", ".join(ASSIGNORS)
+            raise ValueError(f"{unknown[0] if unknown else text!r}: the assignors are {known}")
+        return text
+
+    @model_validator(mode="after")
+    def _advertise_something(self) -> Self:
+        """Require an advertised address where the listener binds a wildcard address."""
+        if not self.grpc_advertised and HostPort.parse(self.grpc_listen).host in _WILDCARDS:
+            raise ValueError(
+                f"grpc.listen is {self.grpc_listen}: set grpc.advertised to where brokers reach it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hold_together(self) -> Self:
+        """Require that sessions outlast heartbeat intervals, and bounds in order."""
+        if self.group_share_heartbeat_interval_ms >= self.group_share_session_timeout_ms:
+            raise ValueError(
+                "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms"
+            )
+        for name in ("session_timeout_ms", "heartbeat_interval_ms"):
+            low = getattr(self, f"group_share_min_{name}")
+            high = getattr(self, f"group_share_max_{name}")
+            if low > high:
+                key = name.replace("_", ".")
+                raise ValueError(f"group.share.min.{key} is greater than group.share.max.{key}")
+        return self
+
+    def settings(self) -> ShareSettings:
+        """Settings of a shard, from these options."""
+        options = {
+            name: getattr(self, name)
+            for name in ShareGroupOptions.__dataclass_fields__
+            if name in ShareCoordinatorConfig.model_fields
+        }
+        own: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ShareSettings.__dataclass_fields__
+            if name in ShareCoordinatorConfig.model_fields and name != "group_share_assignors"
+        }
+        return ShareSettings(
+            options=ShareGroupOptions(**options),
+            group_share_assignors=_names(self.group_share_assignors),
+            **own,
+        )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

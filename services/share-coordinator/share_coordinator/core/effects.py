@@ -1,0 +1,52 @@
+"""Actions that the shell performs for a shard of share groups, once its log is committed."""
+
+from dataclasses import dataclass
+
+from tidemark.model.ids import Offset
+from tidemark.model.share_state import SharePartitionKey
+
+from share_coordinator.core.requests import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``to`` is the ``request_id`` given to ``decide``."""
+
+    to: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveGroupId:
+    """Reserve this id for a share group at the group coordinator, so that no group of another type
+    takes it, and report the result with ``GroupIdReserved``, failures included. May be repeated for
+    an id that is reserved.
+    """
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseGroupId:
+    """The group is deleted: its id may be used by a group of any type."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropWindows:
+    """The state of these share-partitions began again or was deleted: their leaders should drop
+    their windows. A leader that is not reached is fenced at its next write.
+    """
+
+    keys: tuple[SharePartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLog:
+    """Delete the records of the state topic's partition below this offset."""
+
+    before: Offset
+
+
+Effect = Answer | ReserveGroupId | ReleaseGroupId | DropWindows | PruneLog
