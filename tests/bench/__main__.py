@@ -26,6 +26,7 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.share_core import bench_share_core
 from bench.spark import bench_spark
 from bench.transactions import bench_highest, bench_steady
 from bench.transactions_cluster import TransactionalCluster, transactional
@@ -36,6 +37,7 @@ REPLICATED = ("replication", "acks", "catchup", "failover")
 COORDINATED = ("transactions", "highest", "smalltxns", "groups", "spark")
 GROUPS = (
     *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k", "deltas"),
+    "sharecore",
     *REPLICATED,
     *COORDINATED,
 )
@@ -120,6 +122,8 @@ def run_groups(
         groups.append(bench_memory_and_restart(directory / "memory", total=min(total, 1 << 30)))
     if "deltas" in only and where == "tmpfs":
         groups.append(bench_deltas())
+    if "sharecore" in only and where == "tmpfs":
+        groups.append(bench_share_core())
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
     return groups
