@@ -1,0 +1,200 @@
+"""What a member says of the records that it holds: checked as a whole, then applied as a whole."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs, Offset
+
+from broker.core.share.settings import ShareSettings
+from broker.core.share.states import ACQUIRED, NEXT_DELIVERY, Cause
+from broker.core.share.window import READY, Lock, Range, Transition, Window
+
+
+class AcknowledgeType(IntEnum):
+    """``AcknowledgeTypes`` of ShareFetch and ShareAcknowledge requests."""
+
+    GAP = 0
+    """The offset has no record."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """Start the lock's time again."""
+
+
+class AcknowledgementBatch(NamedTuple):
+    """Consecutive offsets of one share-partition, with one type for all or a type for each."""
+
+    first_offset: Offset
+    last_offset: Offset
+    types: Sequence[int]
+    delay_ms: int = 0
+    """Delay before released records are delivered again; 0: as the group's configuration says."""
+
+
+class Answer(NamedTuple):
+    """Acknowledge error of one share-partition."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+class Applied(NamedTuple):
+    """Ranges whose transition is to be written, and ranges whose lock was renewed."""
+
+    moved: list[Range]
+    renewed: list[Range]
+
+
+class _Run(NamedTuple):
+    """Consecutive offsets of one type, none below the window's start."""
+
+    first: Offset
+    last: Offset
+    type: AcknowledgeType
+    delay_ms: int
+
+
+DONE: Final = Answer(ErrorCode.NONE)
+_KNOWN_TYPES: Final = frozenset(AcknowledgeType)
+_NOT_ACQUIRED: Final = "not acquired"
+_NOT_OWNER: Final = "acquired by another member"
+_UNDER_WAY: Final = "being acknowledged already"
+
+
+def malformed(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
+    """INVALID_REQUEST for batches that no state could make right; None for good ones."""
+    before = -1
+    for first, last, types, delay_ms in batches:
+        if first < 0 or last < first:
+            return _invalid(
+                f"batch {first}-{last}: the first offset is after the last, or negative"
+            )
+        if first <= before:
+            return _invalid(f"batch {first}-{last} does not come after offset {before}")
+        if len(types) not in (1, last - first + 1):
+            return _invalid(
+                f"batch {first}-{last} has {len(types)} acknowledge types; send one for the batch,"
+                f" or one for each of its {last - first + 1} offsets"
+            )
+        unknown = set(types) - _KNOWN_TYPES
+        if unknown:
+            return _invalid(f"batch {first}-{last}: no acknowledge type {min(unknown)}")
+        if delay_ms < 0:
+            return _invalid(f"batch {first}-{last}: a delay of {delay_ms} ms is negative")
+        before = last
+    return None
+
+
+def _invalid(message: str) -> Answer:
+    return Answer(ErrorCode.INVALID_REQUEST, message)
+
+
+def acknowledge(
+    window: Window,
+    settings: ShareSettings,
+    member: str,
+    batches: Sequence[AcknowledgementBatch],
+    now: InstantMs,
+) -> Applied | Answer:
+    """Apply all batches, or answer why none is applied. Offsets below the window's start are
+    finished; what is said of them is ignored.
+    """
+    refused = malformed(batches)
+    if refused is not None:
+        return refused
+    runs = [run for batch in batches for run in _runs(batch, window.start)]
+    for run in runs:
+        refused = _refused(window, settings, member, run)
+        if refused is not None:
+            return refused
+    applied = Applied([], [])
+    for run in runs:
+        _apply(window, settings, run, applied, now)
+    return applied
+
+
+def _runs(batch: AcknowledgementBatch, start: Offset) -> list[_Run]:
+    first, last, types, delay_ms = batch
+    if last < start:
+        return []
+    if len(types) == 1:
+        return [_Run(max(first, start), last, AcknowledgeType(types[0]), delay_ms)]
+    runs: list[_Run] = []
+    offset = first
+    for number, group in groupby(types):
+        end = offset + sum(1 for _ in group)
+        if end > start:
+            run_first = max(offset, start)
+            run_last = Offset(end - 1)
+            runs.append(_Run(run_first, run_last, AcknowledgeType(number), delay_ms))
+        offset = Offset(end)
+    return runs
+
+
+def _refused(window: Window, settings: ShareSettings, member: str, run: _Run) -> Answer | None:
+    first, last, kind, _ = run
+    if last >= window.end:
+        if not len(window):
+            return _bad_state(first, last, _NOT_ACQUIRED)
+        return _invalid(f"offsets {first}-{last}: none is acquired from {window.end} on")
+    if kind is AcknowledgeType.RENEW and not settings.is_renew_enabled:
+        return _bad_state(first, last, "share.renew.acknowledge.enable is false")
+    for one in window.over(first, last):
+        if one.lock is None:
+            return _bad_state(max(first, one.first), min(last, one.last), _NOT_ACQUIRED)
+        if one.transition is not None:
+            return _bad_state(max(first, one.first), min(last, one.last), _UNDER_WAY)
+        if one.lock.member != member:
+            return _bad_state(max(first, one.first), min(last, one.last), _NOT_OWNER)
+    return None
+
+
+def _bad_state(first: Offset, last: Offset, why: str) -> Answer:
+    return Answer(ErrorCode.INVALID_RECORD_STATE, f"offsets {first}-{last}: {why}")
+
+
+def _apply(
+    window: Window, settings: ShareSettings, run: _Run, applied: Applied, now: InstantMs
+) -> None:
+    pieces = window.carve(run.first, run.last)
+    if run.type is AcknowledgeType.RENEW:
+        applied.renewed.extend(pieces)
+        return
+    for piece in pieces:
+        piece.transition = _transition(settings, run, piece.count, now)
+    applied.moved.extend(pieces)
+
+
+def _transition(
+    settings: ShareSettings, run: _Run, delivery_count: int, now: InstantMs
+) -> Transition:
+    match run.type:
+        case AcknowledgeType.ACCEPT:
+            cause = Cause.ACCEPTED
+        case AcknowledgeType.GAP:
+            cause = Cause.NO_RECORD
+        case AcknowledgeType.REJECT:
+            cause = settings.rejected
+        case _ if delivery_count >= settings.deliveries_max:
+            cause = settings.exhausted
+        case _:
+            delay_ms = settings.delay_ms(run.delay_ms, delivery_count)
+            ready_at = InstantMs(now + delay_ms) if delay_ms else READY
+            state = NEXT_DELIVERY[ACQUIRED, Cause.RELEASED]
+            return Transition(state, delivery_count, ready_at)
+    return Transition(NEXT_DELIVERY[ACQUIRED, cause], delivery_count)
+
+
+def renew(window: Window, renewed: Sequence[Range], lock: Lock) -> None:
+    """Let these ranges be held by another lock of the same member."""
+    for one in renewed:
+        assert one.lock is not None, "what is renewed is acquired"
+        one.lock.records -= one.records
+        one.lock = lock
+        lock.hold(one.first, one.last)
+    for one in renewed:
+        window.join(one)

@@ -1,0 +1,213 @@
+"""Share sessions: which partitions a member reads from this broker, kept between its requests.
+
+The epoch of a ShareFetch request says what it is:
+
+    epoch  0 (initial)  opens a session with all partitions that it names; replaces the member's
+    epoch >= 1          changes to the member's session, which must be at exactly that epoch
+    epoch -1 (final)    closes it: the shell gives back what the member holds
+
+A session belongs to one connection. When that is lost, its session is over. There is no eviction:
+a session that is full of locks must not end because another member arrives.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import TopicId
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+
+PartitionKey = tuple[TopicId, int]
+
+
+class SessionKey(NamedTuple):
+    """A member of a share group."""
+
+    group_id: str
+    member_id: str
+
+
+class SessionRequest(NamedTuple):
+    """What a ShareFetch request says of its session."""
+
+    key: SessionKey
+    epoch: int
+    connection: Hashable
+    added: tuple[PartitionKey, ...] = ()
+    forgotten: tuple[PartitionKey, ...] = ()
+    has_acknowledgements: bool = False
+
+
+class SessionRefusal(NamedTuple):
+    """Error of a whole request; nothing has changed."""
+
+    error_code: ErrorCode
+    message: str
+
+
+class ShareSession:
+    """One member's partitions, in the order in which they are served."""
+
+    __slots__ = ("connection", "epoch", "is_closing", "key", "partitions")
+
+    def __init__(self, key: SessionKey, connection: Hashable) -> None:
+        self.key = key
+        self.connection = connection
+        self.epoch = INITIAL_EPOCH + 1
+        self.is_closing = False
+        """The request at hand is its last."""
+        self.partitions: dict[PartitionKey, None] = {}
+
+    def served(self, keys: Iterable[PartitionKey]) -> None:
+        """Partitions that gave records go to the end: the next request serves the others first."""
+        for key in keys:
+            if key in self.partitions:
+                del self.partitions[key]
+                self.partitions[key] = None
+
+    def next_epoch(self) -> None:
+        """Expect the next request."""
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+
+class ShareSessions:
+    """All sessions of a broker. Invariant: a session is found by its key and by its connection;
+    sessions and partitions are within their bounds.
+    """
+
+    def __init__(self, *, sessions_max: int = 2_000, partitions_max: int = 200_000) -> None:
+        self.sessions_max = sessions_max
+        self.partitions_max = partitions_max
+        self.partition_count = 0
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._by_connection: dict[Hashable, dict[SessionKey, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def fetch(self, request: SessionRequest) -> ShareSession | SessionRefusal:
+        """The session of a ShareFetch request, with its changes applied."""
+        if request.epoch == INITIAL_EPOCH:
+            return self._open(request)
+        session = self._find(request.key, request.epoch, request.connection)
+        if isinstance(session, SessionRefusal):
+            return session
+        if request.epoch == FINAL_EPOCH:
+            if request.added:
+                return _invalid("a request that closes a share session must not add partitions")
+            session.is_closing = True
+            return session
+        added = len(set(request.added) - session.partitions.keys())
+        if self.partition_count + added > self.partitions_max:
+            return self._too_many_partitions()
+        self._change(session, request)
+        session.next_epoch()
+        return session
+
+    def acknowledge(
+        self, key: SessionKey, epoch: int, connection: Hashable
+    ) -> ShareSession | SessionRefusal:
+        """The session of a ShareAcknowledge request, which never opens one."""
+        if epoch == INITIAL_EPOCH:
+            return SessionRefusal(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                "ShareAcknowledge cannot open a share session",
+            )
+        session = self._find(key, epoch, connection)
+        if isinstance(session, ShareSession):
+            if epoch == FINAL_EPOCH:
+                session.is_closing = True
+            else:
+                session.next_epoch()
+        return session
+
+    def close(self, session: ShareSession) -> None:
+        """End a session."""
+        if self._sessions.get(session.key) is not session:
+            return
+        del self._sessions[session.key]
+        self.partition_count -= len(session.partitions)
+        keys = self._by_connection[session.connection]
+        del keys[session.key]
+        if not keys:
+            del self._by_connection[session.connection]
+
+    def connection_lost(self, connection: Hashable) -> list[ShareSession]:
+        """Sessions that end with a connection: what their members hold is given back."""
+        lost = [self._sessions[key] for key in self._by_connection.get(connection, ())]
+        for session in lost:
+            self.close(session)
+        return lost
+
+    def _open(self, request: SessionRequest) -> ShareSession | SessionRefusal:
+        if request.has_acknowledgements:
+            return _invalid("a request that opens a share session must not acknowledge records")
+        before = self._sessions.get(request.key)
+        if before is None and len(self) >= self.sessions_max:
+            return SessionRefusal(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"this broker has {self.sessions_max} share sessions"
+                " (group.share.max.share.sessions); try again later",
+            )
+        freed = 0 if before is None else len(before.partitions)
+        if self.partition_count - freed + len(set(request.added)) > self.partitions_max:
+            return self._too_many_partitions()
+        if before is not None:
+            self.close(before)
+        session = ShareSession(request.key, request.connection)
+        self._sessions[request.key] = session
+        self._by_connection.setdefault(request.connection, {})[request.key] = None
+        self._change(session, request)
+        return session
+
+    def _too_many_partitions(self) -> SessionRefusal:
+        return SessionRefusal(
+            ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+            f"share sessions of this broker have {self.partitions_max} partitions; try again later",
+        )
+
+    def _find(
+        self, key: SessionKey, epoch: int, connection: Hashable
+    ) -> ShareSession | SessionRefusal:
+        session = self._sessions.get(key)
+        if session is None or session.connection != connection:
+            return SessionRefusal(
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                f"member {key.member_id} of group {key.group_id} has no share session on this"
+                " connection; open one with epoch 0",
+            )
+        if epoch not in (FINAL_EPOCH, session.epoch):
+            return SessionRefusal(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                f"share session of member {key.member_id} is at epoch {session.epoch}, the request"
+                f" has {epoch}",
+            )
+        return session
+
+    def _change(self, session: ShareSession, request: SessionRequest) -> None:
+        before = len(session.partitions)
+        for key in request.forgotten:
+            session.partitions.pop(key, None)
+        for key in request.added:
+            session.partitions.setdefault(key, None)
+        self.partition_count += len(session.partitions) - before
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert len(self) <= self.sessions_max
+        counted = sum(len(session.partitions) for session in self._sessions.values())
+        assert counted == self.partition_count, (counted, self.partition_count)
+        assert self.partition_count <= self.partitions_max
+        by_connection = {
+            key: connection for connection, keys in self._by_connection.items() for key in keys
+        }
+        by_key = {key: session.connection for key, session in self._sessions.items()}
+        assert by_connection == by_key, "found both ways"
+        assert all(self._by_connection.values()), "no connection without a session"
+
+
+def _invalid(message: str) -> SessionRefusal:
+    return SessionRefusal(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,451 @@
+"""SharePartition: one share group's view of one partition, at the partition's leader (KIP-932).
+
+The life of a record is four calls, all plain and in the turn of the request that causes them:
+
+    plan = share.plan_read(now)                 from where the log is to be read; changes nothing
+    share.acquire(read, wanted, now)            locks what a member gets
+    share.acknowledge(member, batches, ...)     applied, and answered once it is written
+    share.next_write(now), share.written(...)   one write for all that a turn changed
+
+Time passes by ``tick``, at ``next_deadline`` or later. ``take_wakeup`` says whether fetches that
+wait for this share-partition may now get something.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
+from tidemark.model.share_state import (
+    FIRST_STATE_EPOCH,
+    UNKNOWN_START,
+    ReadState,
+    SharePartitionKey,
+    StateRead,
+    WriteState,
+)
+
+from broker.core.share.acknowledgement import (
+    DONE,
+    AcknowledgementBatch,
+    Answer,
+    acknowledge,
+    renew,
+)
+from broker.core.share.acquisition import AcquiredRecords, Acquisition, LogRead, Wanted
+from broker.core.share.lock_timers import LockTimers
+from broker.core.share.recovery import recovered_window
+from broker.core.share.settings import ShareSettings
+from broker.core.share.state_writes import Pending, Span, StateOwner, StateWrites
+from broker.core.share.states import (
+    ACQUIRED,
+    ARCHIVING,
+    AVAILABLE,
+    NEXT_DELIVERY,
+    NEXT_PHASE,
+    Cause,
+    Phase,
+    PhaseCause,
+)
+from broker.core.share.window import Lock, Range, Transition, Window
+
+
+class ReadPlan(NamedTuple):
+    """Part of the log that has what may be acquired."""
+
+    first_offset: Offset
+    end: Offset | None
+    """Exclusive; None: as far as the request's limits allow."""
+
+
+class Settled(NamedTuple):
+    """Answer to requests that waited for a write."""
+
+    answer: Answer
+    requests: tuple[Hashable, ...]
+
+
+_OVERTAKEN_BY: Final = frozenset(
+    {
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_MAY_PASS: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_FENCED_ANSWERS: Final = {
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+_NOT_READY: Final = {
+    Phase.EMPTY: Answer(ErrorCode.LEADER_NOT_AVAILABLE, "the share-partition is being loaded"),
+    Phase.INITIALIZING: Answer(
+        ErrorCode.LEADER_NOT_AVAILABLE, "the share-partition is being loaded"
+    ),
+    Phase.FAILED: Answer(
+        ErrorCode.UNKNOWN_SERVER_ERROR, "the state of the share-partition could not be read"
+    ),
+    Phase.FENCED: Answer(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, "the share-partition was taken over or reset"
+    ),
+}
+
+
+def client_error(error_code: ErrorCode) -> ErrorCode:
+    """What a client is told of an error that the share-coordinator answered."""
+    if error_code in _MAY_PASS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error_code in _OVERTAKEN_BY:
+        return _FENCED_ANSWERS.get(error_code, error_code)
+    return ErrorCode.NONE if error_code is ErrorCode.NONE else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class SharePartition:
+    """Invariant: a range has a transition only while a write waits or is under way with it; locks
+    that hold records and are not over have a timer; nothing is acquired unless ACTIVE; after each
+    call the window's first range is not finished.
+    """
+
+    def __init__(
+        self, key: SharePartitionKey, leader_epoch: LeaderEpoch, settings: ShareSettings
+    ) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.settings = settings
+        self.phase = Phase.EMPTY
+        self.window = Window(Offset(0), settings.isolated_from)
+        self._state_epoch = FIRST_STATE_EPOCH
+        self._timers = LockTimers()
+        self._writes = StateWrites()
+        self._is_woken = False
+        self._dead_letters: list[Span] = []
+
+    def __str__(self) -> str:
+        """One line: ``billing:00..07-3 Active e4 100/_300 available 5 acquired 195``."""
+        window = self.window
+        return (
+            f"{self.key} {self.phase.value} e{self.leader_epoch} {window.start}/_{window.end}"
+            f" available {window.counts[AVAILABLE]} acquired {window.counts[ACQUIRED]}"
+        )
+
+    def configure(self, settings: ShareSettings) -> None:
+        """Use other settings from now on; locks that are held keep their time."""
+        self.settings = settings
+        self.window.isolated_from = settings.isolated_from
+        self._is_woken = True
+
+    # -- the state at the share-coordinator
+
+    def begin_load(self) -> ReadState:
+        """Read the state. Valid while EMPTY."""
+        self._move(PhaseCause.READ)
+        return ReadState(self.key, self.leader_epoch)
+
+    def loaded(self, read: StateRead, *, log_start: Offset, reset_start: Offset) -> Answer:
+        """The state was read, or could not be. ``reset_start`` is where a group begins that has no
+        start offset yet: such a start is written before anything is acquired, so that the next
+        leader does not choose another one.
+        """
+        if self.phase is not Phase.INITIALIZING:
+            return _NOT_READY[Phase.FENCED]  # fenced in the meantime
+        if read.error_code is not ErrorCode.NONE:
+            return self._unread(read)
+        is_new = read.start_offset == UNKNOWN_START
+        start = reset_start if is_new else read.start_offset
+        window = recovered_window(max(start, log_start), read.batches, self.settings.isolated_from)
+        if isinstance(window, str):
+            self._move(PhaseCause.UNREADABLE)
+            return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
+        self.window = window
+        self._state_epoch = read.state_epoch
+        self._dead_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
+        if is_new:
+            self._writes.next.start = window.start
+            return DONE
+        self._move(PhaseCause.LOADED)
+        self._is_woken = True
+        return DONE
+
+    def _unread(self, read: StateRead) -> Answer:
+        if read.error_code in _OVERTAKEN_BY:
+            self._move(PhaseCause.OVERTAKEN)
+        elif read.error_code in _MAY_PASS:
+            self._move(PhaseCause.UNREAD)
+        else:
+            self._move(PhaseCause.UNREADABLE)
+        return Answer(client_error(read.error_code), read.error_message)
+
+    def fence(self) -> Settled:
+        """This broker leads the partition no longer, or the group's state was deleted or reset.
+        Everything is dropped; what was acquired here is available at the next leader.
+        """
+        self._move(PhaseCause.OVERTAKEN)
+        self._is_woken = True
+        self.window = Window(self.window.start, self.settings.isolated_from)
+        self._timers = LockTimers()
+        self._dead_letters = []
+        return Settled(_NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
+
+    def next_write(self, now: InstantMs) -> WriteState | None:
+        """What the share-coordinator is to be told now; None if there is nothing, or the write
+        before has no answer. To be asked once at the end of a turn.
+        """
+        if not self._writes.is_due(now):
+            return None
+        owner = StateOwner(self.key, self._state_epoch, self.leader_epoch)
+        return self._writes.begin(owner, self.window)
+
+    def written(self, error_code: ErrorCode, now: InstantMs, message: str | None = None) -> Settled:
+        """The answer to the write under way, also one that did not come in time
+        (REQUEST_TIMED_OUT): commit its transitions, or roll them back.
+        """
+        if self._writes.under_way is None:
+            return Settled(DONE, ())  # fenced in the meantime
+        if error_code in _OVERTAKEN_BY:
+            answer = Answer(client_error(error_code), message)
+            return self.fence()._replace(answer=answer)
+        is_written = error_code is ErrorCode.NONE
+        retry_at = InstantMs(now + self.settings.write_retry_ms)
+        ended = self._writes.end(is_written=is_written, retry_at=retry_at)
+        if is_written:
+            self._commit(ended)
+        else:
+            self._roll_back(ended.moved)
+        return Settled(Answer(client_error(error_code), message), tuple(ended.waiting))
+
+    def _commit(self, ended: Pending) -> None:
+        window = self.window
+        for one in ended.moved:
+            if one.transition is not None:  # else the log dropped it
+                self._finish(one, one.transition)
+        self._dead_letters += ended.archiving
+        window.advance()
+        for one in ended.moved:
+            window.join(one)
+        self._is_woken = True
+        if self.phase is Phase.INITIALIZING:
+            self._move(PhaseCause.LOADED)
+
+    def _finish(self, one: Range, transition: Transition) -> None:
+        one.transition = None
+        one.count = transition.delivery_count
+        one.ready_at = transition.ready_at
+        if transition.ready_at:
+            self._timers.delay(one.first, transition.ready_at)
+        self.window.become(one, transition.state)
+
+    def _roll_back(self, moved: Sequence[Range]) -> None:
+        """What was acknowledged is acquired again, unless its lock is over."""
+        given_back: list[Range] = []
+        for one in moved:
+            if one.transition is None:
+                continue
+            one.transition = None
+            if one.lock is not None and one.lock.is_over:
+                given_back.append(one)
+        self._give_back(given_back)
+        for one in moved:
+            self.window.join(one)
+
+    # -- members
+
+    def answer_unless_active(self) -> Answer | None:
+        """What a request is told while nothing can be acquired or acknowledged; None if it can."""
+        return None if self.phase is Phase.ACTIVE else _NOT_READY[self.phase]
+
+    def plan_read(self, now: InstantMs) -> ReadPlan | None:
+        """From where the log is to be read for the next member; None if nothing is available, or
+        the window is full.
+        """
+        if self.phase is not Phase.ACTIVE:
+            return None
+        window = self.window
+        has_room = window.records < self.settings.records_max
+        run = window.available_run(now)
+        if run is not None:
+            first, last = run
+            is_open = last + 1 == window.end and has_room
+            return ReadPlan(first, None if is_open else Offset(last + 1))
+        return ReadPlan(window.end, None) if has_room else None
+
+    def acquire(self, read: LogRead, wanted: Wanted, now: InstantMs) -> list[AcquiredRecords]:
+        """Lock for a member what a read has of available records, in order of offsets."""
+        if self.phase is not Phase.ACTIVE or wanted.records_max <= 0:
+            return []
+        self.tick(now)
+        lock = Lock(wanted.member, InstantMs(now + self.settings.lock_ms))
+        acquisition = Acquisition(self.window, self.settings, wanted, lock, now)
+        acquisition.run(read)
+        acquired = acquisition.acquired()
+        if acquired:
+            self._timers.start(lock)
+        for one in acquisition.archived:
+            self._writes.next.unwritten.append((one.first, one.last))
+        self.window.advance()
+        return acquired
+
+    def acknowledge(
+        self,
+        member: str,
+        batches: Sequence[AcknowledgementBatch],
+        request: Hashable,
+        now: InstantMs,
+    ) -> Answer | None:
+        """Apply what one request says of this share-partition: all of it or nothing. None: the
+        request is answered by the write that it goes with.
+        """
+        if self.phase is not Phase.ACTIVE:
+            return _NOT_READY[self.phase]
+        self.tick(now)
+        applied = acknowledge(self.window, self.settings, member, batches, now)
+        if isinstance(applied, Answer):
+            return applied
+        if applied.renewed:
+            lock = Lock(member, InstantMs(now + self.settings.lock_ms))
+            renew(self.window, applied.renewed, lock)
+            self._timers.start(lock)
+        if not applied.moved:
+            return DONE
+        self._writes.next.moved += applied.moved
+        self._writes.next.waiting.append(request)
+        return None
+
+    def release(self, member: str, now: InstantMs, unseen: Sequence[Span] = ()) -> None:
+        """A member's session ended: give back what it holds. Records of ``unseen`` never reached
+        its application and do not count as delivered.
+        """
+        if self.phase is not Phase.ACTIVE:
+            return
+        self.tick(now)
+        self._forget_deliveries(member, unseen)
+        held: list[Range] = []
+        for one in self.window:
+            if one.lock is not None and one.lock.member == member:
+                one.lock.is_over = True
+                if one.transition is None:
+                    held.append(one)
+        self._give_back(held)
+
+    def _forget_deliveries(self, member: str, unseen: Sequence[Span]) -> None:
+        window = self.window
+        for span_first, span_last in unseen:
+            first, last = max(span_first, window.start), min(span_last, Offset(window.end - 1))
+            for one in window.over(first, last) if first <= last else ():
+                if one.lock is None or one.lock.member != member or one.transition is not None:
+                    continue
+                for piece in window.carve(max(first, one.first), min(last, one.last)):
+                    piece.count -= 1
+
+    def _give_back(self, held: Sequence[Range]) -> None:
+        """End the locks of acquired ranges. That holds at once: their members may not come back."""
+        window = self.window
+        for one in held:
+            is_exhausted = one.count >= self.settings.deliveries_max
+            cause = self.settings.exhausted if is_exhausted else Cause.LOCK_ENDED
+            window.become(one, NEXT_DELIVERY[ACQUIRED, cause])
+            self._writes.next.unwritten.append((one.first, one.last))
+        if not held:
+            return
+        window.advance()
+        for one in held:
+            window.join(one)
+        self._is_woken = True
+
+    # -- the log and time
+
+    def log_start_moved(self, log_start: Offset, now: InstantMs) -> None:
+        """The log has no record below this offset any more."""
+        if self.phase is not Phase.ACTIVE or log_start <= self.window.start:
+            return
+        self.tick(now)
+        self.window.cut_below(log_start)
+        self.window.advance()
+        self._is_woken = True
+
+    def tick(self, now: InstantMs) -> None:
+        """End the locks and delays whose time has come."""
+        for lock in self._timers.ended(now):
+            self._end(lock)
+        ready = self._timers.ready(now)
+        if ready is not None:
+            self.window.look_again_from(ready)
+            self._is_woken = True
+
+    def _end(self, lock: Lock) -> None:
+        lock.is_over = True
+        assert lock.span is not None, "a lock that is watched holds something"
+        first, last = max(lock.span[0], self.window.start), lock.span[1]
+        held = [
+            one
+            for one in self.window.over(first, last)
+            if one.lock is lock and one.transition is None
+        ]
+        self._give_back(held)
+
+    def next_deadline(self) -> InstantMs | None:
+        """When ``tick`` and ``next_write`` are to be called next; None: no passing of time changes
+        anything.
+        """
+        dues = (self._timers.next_deadline(), self._writes.next_deadline())
+        return min((due for due in dues if due is not None), default=None)
+
+    def take_wakeup(self) -> bool:
+        """Whether parked fetches may get something, or an answer, since this was last asked."""
+        is_woken, self._is_woken = self._is_woken, False
+        return is_woken
+
+    # -- dead letters
+
+    def take_dead_letters(self) -> list[Span]:
+        """Records to be copied to the dead-letter queue; each is named once. Their state is
+        written: whoever leads next finds them.
+        """
+        letters, self._dead_letters = self._dead_letters, []
+        start = self.window.start
+        return [(max(first, start), last) for first, last in letters if last >= start]
+
+    def copied(self, first: Offset, last: Offset) -> None:
+        """The queue has these records, and the share-coordinator has archived them, both by one
+        transaction. Those that the log has dropped meanwhile are ignored.
+        """
+        window = self.window
+        first = max(first, window.start)
+        if self.phase is not Phase.ACTIVE or first > last:
+            return
+        for one in window.over(first, last):
+            if one.state is not ARCHIVING:
+                continue
+            (piece,) = window.carve(max(first, one.first), min(last, one.last))
+            window.become(piece, NEXT_DELIVERY[ARCHIVING, Cause.COPIED])
+            window.join(piece)
+        if window.advance():
+            self._is_woken = True
+
+    def _move(self, cause: PhaseCause) -> None:
+        self.phase = NEXT_PHASE[self.phase, cause]
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.window.check()
+        pending = (self._writes.next, self._writes.under_way or Pending())
+        moved = [one for part in pending for one in part.moved if one.transition is not None]
+        in_window = [one for one in self.window if one.transition is not None]
+        assert sorted(map(id, moved)) == sorted(map(id, in_window)), "a transition is being written"
+        for one in self.window:
+            assert not one.is_finished or one is not next(iter(self.window)), "the start is behind"
+        held: dict[int, int] = {}
+        for one in self.window:
+            if one.lock is not None:
+                held[id(one.lock)] = held.get(id(one.lock), 0) + one.records
+                assert one.lock.records > 0, "a lock counts what it holds"
+        for one in self.window:
+            assert one.lock is None or held[id(one.lock)] == one.lock.records, str(one)

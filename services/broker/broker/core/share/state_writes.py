@@ -1,0 +1,197 @@
+"""What the share-coordinator is to keep of a share-partition: one write at a time.
+
+A write has every acknowledgement since the last one, which holds once the write does, and every
+change that holds already (expired locks, released sessions), which is written again until it is.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
+from tidemark.model.share_state import (
+    TERMINAL_STATES,
+    SharePartitionKey,
+    StateBatch,
+    StateEpoch,
+    WriteState,
+)
+
+from broker.core.share.states import ACQUIRED, ARCHIVING, AVAILABLE
+from broker.core.share.window import Range, Window
+
+Span = tuple[Offset, Offset]
+"""First and last offset."""
+
+
+class StateOwner(NamedTuple):
+    """The share-partition and the epochs that a write names."""
+
+    key: SharePartitionKey
+    state_epoch: StateEpoch
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(slots=True)
+class Pending:
+    """What goes with one write."""
+
+    moved: list[Range] = field(default_factory=list)
+    """Ranges with a transition."""
+    unwritten: list[Span] = field(default_factory=list)
+    """Offsets that changed and hold already."""
+    waiting: list[Hashable] = field(default_factory=list)
+    """Requests that are answered with the write's result."""
+    archiving: list[Span] = field(default_factory=list)
+    """Dead letters that it makes durable."""
+    start: Offset | None = None
+    """Start offset that was not written yet, although nothing else changed."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.moved and not self.unwritten and self.start is None
+
+
+class StateWrites:
+    """Invariant: at most one write is under way; a range with a transition is part of it, or of
+    the next one.
+    """
+
+    def __init__(self) -> None:
+        self.next = Pending()
+        self.under_way: Pending | None = None
+        self.retry_at: InstantMs | None = None
+        """After a failure: when what holds already is written again. What a member waits for is
+        written at once.
+        """
+
+    def is_due(self, now: InstantMs) -> bool:
+        """Whether a write may begin."""
+        if self.under_way is not None or self.next.is_empty:
+            return False
+        return bool(self.next.moved) or self.retry_at is None or self.retry_at <= now
+
+    def next_deadline(self) -> InstantMs | None:
+        """When a failed write is tried again; None if nothing waits for that."""
+        if self.under_way is not None or self.next.is_empty or self.next.moved:
+            return None
+        return self.retry_at
+
+    def begin(self, owner: StateOwner, window: Window) -> WriteState:
+        """The next write; it is under way until ``end``."""
+        assert self.under_way is None, "one write at a time"
+        pending, self.next = self.next, Pending()
+        self.under_way = pending
+        pending.unwritten = spans_joined(pending.unwritten, window)
+        start = start_after(window)
+        finished = window.finished_records - (start - window.start) + _finishing(pending.moved)
+        moved = _moved_batches(pending.moved)
+        batches = state_batches((*moved, *_unwritten_batches(pending.unwritten, window)), start)
+        pending.archiving = [
+            (first, last) for first, last, state, _ in batches if state is ARCHIVING
+        ]
+        return WriteState(
+            owner.key, owner.state_epoch, owner.leader_epoch, start, batches, finished
+        )
+
+    def end(self, *, is_written: bool, retry_at: InstantMs) -> Pending:
+        """The write that was under way. What holds already is written again after a failure."""
+        assert self.under_way is not None, "an answer belongs to a write"
+        ended, self.under_way = self.under_way, None
+        if is_written:
+            self.retry_at = None
+            return ended
+        self.retry_at = retry_at
+        self.next.unwritten = ended.unwritten + self.next.unwritten
+        self.next.start = ended.start if self.next.start is None else self.next.start
+        return ended
+
+    def abandon(self) -> list[Hashable]:
+        """Drop all; requests that waited."""
+        waiting = self.next.waiting
+        if self.under_way is not None:
+            waiting = self.under_way.waiting + waiting
+        self.next, self.under_way = Pending(), None
+        return waiting
+
+
+def start_after(window: Window) -> Offset:
+    """Start of the window once all its transitions hold: a write that makes them hold can say so
+    at once, and need not name what is below.
+    """
+    for one in window:
+        is_finishing = one.transition is not None and one.transition.state in TERMINAL_STATES
+        if not is_finishing and not one.is_finished:
+            return one.first
+    return window.end
+
+
+def spans_joined(spans: Iterable[Span], window: Window) -> list[Span]:
+    """Spans in order, without overlap, and none below the window."""
+    joined: list[Span] = []
+    for first, last in sorted(spans):
+        if last < window.start:
+            continue
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((max(first, window.start), last))
+    return joined
+
+
+def state_batches(batches: Iterable[StateBatch], start: Offset) -> tuple[StateBatch, ...]:
+    """Batches in order, neighbours of one state and count as one, and none below ``start``.
+
+    start               S
+    batch    [--A--]    |             below: dropped
+    batch           [--B|--]          keeps [S, last]
+    batch               |  [C][C]     joined
+    """
+    joined: list[StateBatch] = []
+    for first, last, state, delivery_count in sorted(batches):
+        if last < start:
+            continue
+        if joined:
+            before = joined[-1]
+            assert before.last_offset < first, "an offset has one state"
+            if (
+                before.last_offset + 1 == first
+                and before.delivery_state is state
+                and before.delivery_count == delivery_count
+            ):
+                joined[-1] = before._replace(last_offset=last)
+                continue
+        joined.append(StateBatch(max(first, start), last, state, delivery_count))
+    return tuple(joined)
+
+
+def _finishing(moved: Sequence[Range]) -> int:
+    return sum(
+        one.records
+        for one in moved
+        if one.transition is not None and one.transition.state in TERMINAL_STATES
+    )
+
+
+def _moved_batches(moved: Sequence[Range]) -> Iterable[StateBatch]:
+    for one in moved:
+        if one.transition is not None:
+            state, delivery_count, _ = one.transition
+            yield StateBatch(one.first, one.last, state, delivery_count)
+
+
+def _unwritten_batches(spans: Sequence[Span], window: Window) -> Iterable[StateBatch]:
+    """State of what changed, as far as it holds. A record that was acquired since is available
+    for whoever reads the state, and was delivered once less.
+    """
+    for first, last in spans:
+        for one in window.over(first, last):
+            if one.transition is not None:
+                continue
+            state, delivery_count = one.state, one.count
+            if state is ACQUIRED:
+                state, delivery_count = AVAILABLE, delivery_count - 1
+            if delivery_count or state is not AVAILABLE:
+                piece_first, piece_last = max(first, one.first), min(last, one.last)
+                yield StateBatch(piece_first, piece_last, state, delivery_count)

@@ -1,0 +1,294 @@
+"""The plain twin of a share-partition: record by record, slow and obvious."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from broker.core.share.acknowledgement import AcknowledgementBatch
+from broker.core.share.acquisition import AcquiredRecords, AcquireMode, LogRead, Wanted
+from broker.core.share.settings import ShareSettings
+from tidemark.model.share_state import DeliveryState, StateBatch, WriteState
+
+AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
+ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+FINISHED = (ACKNOWLEDGED, ARCHIVED)
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+Written = tuple[DeliveryState, int]
+
+
+@dataclass
+class Record:
+    state: DeliveryState = AVAILABLE
+    count: int = 0
+    member: str = ""
+    deadline: int = 0
+    is_over: bool = False
+    ready_at: int = 0
+    target: tuple[DeliveryState, int] | None = None
+
+    def end(self, state: DeliveryState) -> None:
+        self.state, self.member, self.deadline, self.is_over = state, "", 0, False
+
+
+@dataclass
+class PlainSharePartition:
+    settings: ShareSettings
+    start: int
+    records: dict[int, Record] = field(default_factory=dict)
+    unwritten: set[int] = field(default_factory=set)
+    moving: set[int] = field(default_factory=set)
+    """With a transition in the write under way."""
+    writing: set[int] = field(default_factory=set)
+    """Changed already, and in the write under way."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+    def load(self, batches: Sequence[StateBatch]) -> None:
+        for first, last, state, count in batches:
+            for offset in range(self.start + len(self.records), first):
+                self.records[offset] = Record()
+            for offset in range(max(first, self.start), last + 1):
+                self.records[offset] = Record(state, count)
+        self.advance()
+
+    def advance(self) -> None:
+        while self.records and self.records[self.start].state in FINISHED:
+            del self.records[self.start]
+            self.start += 1
+
+    def next_available(self, now: int) -> int | None:
+        ready = (o for o, one in self.records.items() if self.is_ready(one, now))
+        return min(ready, default=None)
+
+    @staticmethod
+    def is_ready(one: Record, now: int) -> bool:
+        return one.state is AVAILABLE and one.ready_at <= now
+
+    # -- acquire
+
+    def acquire(
+        self, read: LogRead, wanted: Wanted, now: int, told: Sequence[AcquiredRecords]
+    ) -> list[tuple[int, int]]:
+        """Offsets and counts that the member gets. ``told`` says only how many records go together
+        where a batch is isolated.
+        """
+        self.tick(now)
+        taken: list[tuple[int, int]] = []
+        cursor = max(read.first_offset, self.start)
+        for first, last, has_records in read.batches:
+            if last < cursor:
+                continue
+            self.leave_out(range(cursor, first))
+            cursor = max(cursor, first)
+            if len(taken) >= wanted.records_max:
+                break
+            if has_records:
+                if not self.take(range(cursor, last + 1), first, wanted, now, taken, told):
+                    break
+            else:
+                self.leave_out(range(cursor, last + 1))
+            cursor = last + 1
+        else:
+            self.leave_out(range(cursor, read.end))
+        self.advance()
+        return taken
+
+    def leave_out(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            one = self.records.setdefault(offset, Record())
+            if one.state is AVAILABLE:
+                one.state = ARCHIVED
+
+    def take(
+        self,
+        offsets: range,
+        batch_first: int,
+        wanted: Wanted,
+        now: int,
+        taken: list[tuple[int, int]],
+        told: Sequence[AcquiredRecords],
+    ) -> bool:
+        """False if nothing follows."""
+        is_strict = wanted.mode is AcquireMode.RECORD_LIMIT
+        bound = self.settings.records_max
+        ends_at = max(bound, len(self.records))
+        if not is_strict and offsets.stop - batch_first <= bound and len(self.records) < bound:
+            ends_at = bound + len(offsets)  # a whole batch may pass the bound
+        lone = 0
+        for offset in offsets:
+            if is_strict and len(taken) >= wanted.records_max:
+                return False
+            one = self.records.get(offset) or self.add(offset, ends_at, is_alone=bool(lone))
+            if one is None or (lone and not self.is_ready(one, now)):
+                return False
+            if not self.is_ready(one, now) or self.gives_up(offset):
+                continue
+            if one.count >= self.settings.isolated_from and not lone:
+                if taken:
+                    return False
+                lone = told[0].last_offset - told[0].first_offset + 1
+                last_attempt = one.count == self.settings.deliveries_max - 1
+                assert lone == 1 or not last_attempt, "the last attempt is alone"
+            assert not lone or one.count == told[0].delivery_count - 1, "isolated together"
+            one.state, one.count, one.ready_at = ACQUIRED, one.count + 1, 0
+            one.member, one.deadline = wanted.member, now + self.settings.lock_ms
+            taken.append((offset, one.count))
+            if len(taken) == lone:
+                return False
+        return not lone
+
+    def add(self, offset: int, ends_at: int, *, is_alone: bool) -> Record | None:
+        """A record that was never read; None if the window has no room for it."""
+        if is_alone or len(self.records) >= ends_at:
+            return None
+        return self.records.setdefault(offset, Record())
+
+    def gives_up(self, offset: int) -> bool:
+        if self.records[offset].count < self.settings.deliveries_max:
+            return False
+        self.records[offset].state = self.rejected()
+        self.unwritten.add(offset)
+        return True
+
+    # -- acknowledge, release, time
+
+    def acknowledge(
+        self, member: str, batches: Sequence[AcknowledgementBatch], now: int
+    ) -> list[int] | None:
+        """Offsets that are to be written; None if all is refused."""
+        self.tick(now)
+        said = {
+            first + index: (types[index] if len(types) > 1 else types[0], delay_ms)
+            for first, last, types, delay_ms in batches
+            for index in range(last - first + 1)
+            if first + index >= self.start
+        }
+        for offset in said:
+            one = self.records.get(offset)
+            if one is None or one.state is not ACQUIRED or one.target or one.member != member:
+                return None
+        for offset, (kind, delay_ms) in said.items():
+            self.say(self.records[offset], kind, delay_ms, now)
+        return [offset for offset, (kind, _) in said.items() if kind != RENEW]
+
+    def say(self, one: Record, kind: int, delay_ms: int, now: int) -> None:
+        if kind == RENEW:
+            one.deadline = now + self.settings.lock_ms
+        elif kind == ACCEPT:
+            one.target = (ACKNOWLEDGED, 0)
+        elif kind == GAP:
+            one.target = (ARCHIVED, 0)
+        elif kind == REJECT or one.count >= self.settings.deliveries_max:
+            one.target = (self.rejected(), 0)
+        else:
+            delay = self.settings.delay_ms(delay_ms, one.count)
+            one.target = (AVAILABLE, now + delay if delay else 0)
+
+    def rejected(self) -> DeliveryState:
+        return DeliveryState.ARCHIVING if self.settings.has_dead_letters else ARCHIVED
+
+    def give_back(self, offset: int) -> None:
+        one = self.records[offset]
+        one.target = None
+        is_exhausted = one.count >= self.settings.deliveries_max
+        one.end(self.rejected() if is_exhausted else AVAILABLE)
+        self.unwritten.add(offset)
+
+    def release(self, member: str, now: int, unseen: set[int]) -> None:
+        self.tick(now)
+        for offset, one in self.records.items():
+            if one.state is ACQUIRED and one.member == member:
+                one.is_over = True
+                if one.target is None:
+                    one.count -= offset in unseen
+                    self.give_back(offset)
+        self.advance()
+
+    def tick(self, now: int) -> None:
+        for offset, one in self.records.items():
+            if one.state is ACQUIRED and one.deadline <= now:
+                one.is_over = True
+                if one.target is None:
+                    self.give_back(offset)
+        self.advance()
+
+    def log_start_moved(self, log_start: int, now: int) -> None:
+        if log_start <= self.start:
+            return
+        self.tick(now)
+        log_start = max(log_start, self.start)
+        self.records = {o: one for o, one in self.records.items() if o >= log_start}
+        self.start = log_start
+        self.advance()
+
+    def copied(self, first: int, last: int) -> None:
+        for offset in range(max(first, self.start), last + 1):
+            if self.records[offset].state is DeliveryState.ARCHIVING:
+                self.records[offset].state = ARCHIVED
+        self.advance()
+
+    # -- writes
+
+    def next_write(self) -> tuple[int, int, dict[int, Written]]:
+        """Start, finished records and states by offset."""
+        after = {offset: self.after(one) for offset, one in self.records.items()}
+        start = self.start
+        while start in after and after[start][0] in FINISHED:
+            start += 1
+        finished = sum(o >= start and one[0] in FINISHED for o, one in after.items())
+        changed = {
+            offset
+            for offset, one in self.records.items()
+            if one.target is not None
+            or (offset in self.unwritten and after[offset] != (AVAILABLE, 0))
+        }
+        self.moving = {offset for offset, one in self.records.items() if one.target is not None}
+        self.writing, self.unwritten = self.unwritten, set()
+        return start, finished, {o: after[o] for o in sorted(changed) if o >= start}
+
+    @staticmethod
+    def after(one: Record) -> Written:
+        if one.target is not None:
+            return one.target[0], one.count
+        if one.state is ACQUIRED:
+            return AVAILABLE, one.count - 1
+        return one.state, one.count
+
+    def written(self, *, is_written: bool) -> None:
+        self.unwritten |= set() if is_written else self.writing
+        for offset in self.moving & self.records.keys():
+            one = self.records[offset]
+            target, one.target = one.target, None
+            if is_written and target is not None:
+                one.end(target[0])
+                one.ready_at = target[1] if target[0] is AVAILABLE else 0
+            elif one.is_over:
+                self.give_back(offset)
+        self.moving, self.writing = set(), set()
+        self.advance()
+
+
+@dataclass
+class PlainCoordinator:
+    """State of one share-partition, offset by offset."""
+
+    start: int = 0
+    states: dict[int, Written] = field(default_factory=dict)
+
+    def write(self, write: WriteState) -> None:
+        for first, last, state, count in write.batches:
+            for offset in range(first, last + 1):
+                before = self.states.get(offset, (AVAILABLE, -1))
+                self.states[offset] = max(before, (state, count), key=lambda one: (one[1], one[0]))
+        self.start = max(self.start, write.start_offset)
+        self.states = {o: one for o, one in self.states.items() if o >= self.start}
+
+    def batches(self) -> tuple[StateBatch, ...]:
+        kept: list[StateBatch] = []
+        for offset, (state, count) in sorted(self.states.items()):
+            if kept and kept[-1][1:] == (offset - 1, state, count):
+                kept[-1] = kept[-1]._replace(last_offset=offset)  # type: ignore[arg-type]
+            else:
+                kept.append(StateBatch(offset, offset, state, count))  # type: ignore[arg-type]
+        return tuple(kept)
