@@ -2,8 +2,6 @@
 expired locks, lost sessions, changes of leader; and the promises of share groups over all of them.
 """
 
-from collections.abc import Iterator
-
 from broker.core.share.acknowledgement import AcknowledgementBatch
 from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, Wanted
 from broker.core.share.settings import ShareSettings
@@ -33,7 +31,15 @@ KEY = SharePartitionKey("billing", TopicId(bytes(16)), 0)
 MEMBERS = ("m1", "m2", "m3")
 members = strategies.sampled_from(MEMBERS)
 kinds = strategies.sampled_from((ACCEPT, ACCEPT, RELEASE, REJECT, RENEW, GAP))
-FAILURES = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR)
+fates = strategies.sampled_from(
+    (
+        "written",
+        "open",
+        "refused",
+        "written, but the answer is lost",
+        "written later, and the answer is lost",
+    )
+)
 
 
 class ShareWorld(RuleBasedStateMachine):
@@ -74,6 +80,8 @@ class ShareWorld(RuleBasedStateMachine):
             has_dead_letters=has_dead_letters,
             write_retry_ms=5,
         )
+        for records in (3, 1, 10, 5):
+            self.append(records=records, hole=0, has_records=True)
         self.load()
 
     # -- the world around
@@ -160,16 +168,20 @@ class ShareWorld(RuleBasedStateMachine):
         end = found[-1].last_offset + 1 if found else first
         return LogRead(Offset(first), Offset(end), found)
 
-    def held(self, member: str) -> Iterator[int]:
+    def held(self) -> dict[str, list[int]]:
+        """By member: offsets that it may acknowledge."""
+        held: dict[str, list[int]] = {}
         for offset, one in self.plain.records.items():
-            if one.member == member and one.target is None:
-                yield offset
+            if one.member and one.target is None:
+                held.setdefault(one.member, []).append(offset)
+        return held
 
-    @rule(member=members, kind=kinds, data=strategies.data())
-    def acknowledge_what_is_held(self, member: str, kind: int, data: strategies.DataObject) -> None:
-        held = list(self.held(member))
-        if not held:
-            return
+    @precondition(lambda self: self.held())
+    @rule(kind=kinds, data=strategies.data())
+    def acknowledge_what_is_held(self, kind: int, data: strategies.DataObject) -> None:
+        by_member = self.held()
+        member = data.draw(strategies.sampled_from(sorted(by_member)))
+        held = by_member[member]
         first = data.draw(strategies.sampled_from(held))
         last = first
         longest = data.draw(strategies.integers(1, 12))
@@ -228,8 +240,9 @@ class ShareWorld(RuleBasedStateMachine):
 
     # -- writes
 
-    @rule()
-    def write(self) -> None:
+    @precondition(lambda self: self.under_way is None)
+    @rule(fate=fates)
+    def write(self, fate: str) -> None:
         write = self.share.next_write(InstantMs(self.now))
         if write is None:
             return
@@ -243,26 +256,23 @@ class ShareWorld(RuleBasedStateMachine):
             for first, last, state, count in write.batches
             for offset in range(first, last + 1)
         }
+        self.answer_write(fate)
 
     @precondition(lambda self: self.under_way is not None)
-    @rule()
-    def answer_write(self) -> None:
-        assert self.under_way is not None
-        self.coordinator.write(self.under_way)
-        self.settle(ErrorCode.NONE)
+    @rule(fate=fates)
+    def answer_write_later(self, fate: str) -> None:
+        self.answer_write(fate)
 
-    @precondition(lambda self: self.under_way is not None)
-    @rule(
-        code=strategies.sampled_from(FAILURES),
-        fate=strategies.sampled_from(["lost", "late", "done"]),
-    )
-    def fail_write(self, code: ErrorCode, fate: str) -> None:
+    def answer_write(self, fate: str) -> None:
         assert self.under_way is not None
-        if fate == "done":
+        if fate in ("written", "written, but the answer is lost"):
             self.coordinator.write(self.under_way)
-        elif fate == "late":
+        elif fate == "written later, and the answer is lost":
             self.late.append(self.under_way)
-        self.settle(code)
+        if fate == "written":
+            self.settle(ErrorCode.NONE)
+        elif fate != "open":
+            self.settle(ErrorCode.REQUEST_TIMED_OUT)
 
     @precondition(lambda self: self.late)
     @rule()
@@ -361,9 +371,9 @@ class ShareWorld(RuleBasedStateMachine):
                 owners = {self.plain.records[first].member}
                 batch = AcknowledgementBatch(first, last, [ACCEPT])
                 self.acknowledge(owners.pop(), [batch])
-            self.write()
             if self.under_way is not None:
-                self.answer_write()
+                self.answer_write("written")
+            self.write("written")
             for offset in list(self.letters):
                 self.share.copied(Offset(offset), Offset(offset))
                 self.plain.copied(offset, offset)
