@@ -4,12 +4,13 @@ Records go in batches of the log: whole ones with ``BATCH_OPTIMIZED``, which may
 that the member asked for, any part of one with ``RECORD_LIMIT``. Nothing here looks into a batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from tidemark.model.ids import InstantMs, Offset
 
+from broker.core.share.key_order import KeyOrder
 from broker.core.share.settings import ShareSettings
 from broker.core.share.states import (
     ACQUIRED,
@@ -18,7 +19,7 @@ from broker.core.share.states import (
     NEXT_DELIVERY,
     Cause,
 )
-from broker.core.share.window import Lock, Range, Window
+from broker.core.share.window import READY, Lock, Range, Window
 
 
 class AcquireMode(Enum):
@@ -35,6 +36,10 @@ class LogBatch(NamedTuple):
     last_offset: Offset
     has_records: bool = True
     """False: a control batch, or one of an aborted transaction that the group may not read."""
+    keys: Mapping[Offset, int | None] | None = None
+    """Hash of the key of each record, None for a record without a key; offsets that are missing
+    have no record. Needed where the group orders records by key, and not looked at elsewhere.
+    """
 
 
 class LogRead(NamedTuple):
@@ -97,26 +102,26 @@ class Acquisition:
         cursor = max(read.first_offset, window.start)
         if cursor > window.end:
             return  # another leader's window: never leave a gap
-        for first, last, has_records in read.batches:
+        for first, last, has_records, keys in read.batches:
             if last < cursor:
                 continue
             if first > cursor:
                 self._pass(cursor, Offset(first - 1))
                 cursor = first
-            if self._is_full():
+            if self._records >= self._wanted.records_max:
                 return
             if not has_records:
                 self._pass(cursor, last)
-            else:
+            elif window.order is None:
                 self._take_batch(cursor, last, last - first + 1)
-                if self._is_over:
-                    return
+            else:
+                assert keys is not None, "an order by key needs keys"
+                self._take_by_key(window.order, cursor, last, keys)
+            if self._is_over:
+                return
             cursor = Offset(last + 1)
         if read.end > cursor:
             self._pass(cursor, Offset(read.end - 1))
-
-    def _is_full(self) -> bool:
-        return self._is_over or self._records >= self._wanted.records_max
 
     def _pass(self, first: Offset, last: Offset) -> None:
         """Offsets without a record for the group. That is found again after a change of leader:
@@ -156,14 +161,21 @@ class Acquisition:
         if not records:
             self._is_over = True
             return
-        (piece,) = self._window.carve(first, Offset(first + records - 1))
+        self._acquire(first, Offset(first + records - 1))
+        self._is_over = is_isolated or self._has_all()
+
+    def _acquire(self, first: Offset, last: Offset) -> None:
+        (piece,) = self._window.carve(first, last)
         piece.count += 1
-        piece.ready_at = InstantMs(0)
+        piece.ready_at = READY
         self._window.become(piece, NEXT_DELIVERY[AVAILABLE, Cause.FETCHED])
         piece.lock = self._lock
-        self._lock.hold(piece.first, piece.last)
+        self._lock.hold(first, last)
         self._note(piece)
-        self._is_over = is_isolated or (self._is_strict and self._is_full())
+
+    def _has_all(self) -> bool:
+        """Whether the member has exactly what it asked for."""
+        return self._is_strict and self._records >= self._wanted.records_max
 
     def _portion(self, one: Range, records: int) -> int:
         """How many of ``records`` are delivered. A batch that fails again and again is halved with
@@ -203,13 +215,13 @@ class Acquisition:
             self._is_over = True
         if self._may_extend(first):
             self._window.extend(last)
-            self._records += last - first + 1
-            return
-        added = Range(first, last, ACQUIRED, _FIRST_DELIVERY, self._lock)
-        self._lock.hold(first, last)
-        self._window.append(added)
-        self.taken.append(added)
+        else:
+            added = Range(first, last, ACQUIRED, _FIRST_DELIVERY, self._lock)
+            self._lock.hold(first, last)
+            self._window.append(added)
+            self.taken.append(added)
         self._records += last - first + 1
+        self._is_over = self._is_over or self._has_all()
 
     def _may_extend(self, first: Offset) -> bool:
         if not self.taken:
@@ -220,6 +232,77 @@ class Acquisition:
             and before.count == _FIRST_DELIVERY
             and before.records < self._wanted.batch_records_max
         )
+
+    # -- by key
+
+    def _take_by_key(
+        self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
+    ) -> None:
+        """Records of one batch, each as far as the earlier ones of its key allow. Those that must
+        wait become part of the window, which here is bounded exactly.
+        """
+        window = self._window
+        if last >= window.end:
+            room = self._settings.records_max - window.records
+            known_last = min(last, Offset(window.end + max(0, room) - 1))
+            if known_last >= window.end:
+                window.append(Range(window.end, known_last, AVAILABLE, 0))
+            is_cut, last = known_last < last, known_last
+        else:
+            is_cut = False
+        for one in window.over(first, last) if first <= last else ():
+            if one.state is AVAILABLE:
+                one_first, one_last = max(first, one.first), min(last, one.last)
+                self._learn(order, one_first, one_last, keys)
+                if one.ready_at <= self._now:
+                    self._take_range_by_key(order, one_first, one_last, keys)
+            if self._is_over:
+                return
+        self._is_over = is_cut
+
+    def _learn(
+        self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
+    ) -> None:
+        for number in range(first, last + 1):
+            key_hash = keys.get(Offset(number))
+            if key_hash is not None:
+                order.learn(Offset(number), key_hash)
+
+    def _take_range_by_key(
+        self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
+    ) -> None:
+        """Runs of records that the member may have, out of one available range."""
+        if self._window.at(first).count >= self._settings.deliveries_max:
+            self._give_up(first, last)
+            return
+        is_isolated = self._window.at(first).count >= self._settings.isolated_from
+        offset = first
+        while offset <= last and not self._is_over:
+            if offset not in keys:
+                self._pass(offset, offset)
+            elif order.may_take(offset, self._wanted.member):
+                records = self._portion(self._window.at(offset), last - offset + 1)
+                if not records:
+                    self._is_over = True
+                    return
+                run_last = self._take_run(order, offset, Offset(offset + records - 1), keys)
+                self._acquire(offset, run_last)
+                self._is_over = is_isolated or self._has_all()
+                offset = run_last
+            offset = Offset(offset + 1)
+
+    def _take_run(
+        self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
+    ) -> Offset:
+        """Last offset of the consecutive records from ``first`` on that the member may have."""
+        member = self._wanted.member
+        offset = first
+        while True:
+            order.take(offset, member)
+            following = Offset(offset + 1)
+            if following > last or following not in keys or not order.may_take(following, member):
+                return offset
+            offset = following
 
     def _note(self, piece: Range) -> None:
         """Report a range, together with the one before where they are alike."""

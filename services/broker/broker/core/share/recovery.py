@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from tidemark.model.ids import Offset
 from tidemark.model.share_state import PERSISTED_STATES, StateBatch
 
+from broker.core.share.key_order import KeyOrder
 from broker.core.share.states import AVAILABLE
 from broker.core.share.window import Range, Window
 
 
 def recovered_window(
-    start: Offset, batches: Sequence[StateBatch], isolated_from: int
+    start: Offset,
+    batches: Sequence[StateBatch],
+    isolated_from: int,
+    order: KeyOrder | None = None,
 ) -> Window | str:
     """The window, or what is wrong with its state. What a former leader left out between batches
     was acquired there or has no record: it is available, and looked at again.
@@ -18,7 +22,7 @@ def recovered_window(
     kept       [--A--]      [--B--]
     window     |  A  | c. 0 |  B  |
     """
-    window = Window(start, isolated_from)
+    window = Window(start, isolated_from, order)
     offset = start
     before = -1
     for batch in batches:

@@ -28,6 +28,10 @@ class ShareSettings:
     """``share.release.backoff.max.ms``: also bounds the delay that a member asks for."""
     has_dead_letters: bool = False
     """Whether rejected and exhausted records are copied to a queue before they are archived."""
+    is_key_ordered: bool = False
+    """``share.record.order=key``. Holds from the loading of a share-partition on: a change takes
+    effect once it is loaded again.
+    """
     write_retry_ms: int = 1_000
     """Delay of the next write after a failed one, unless a member waits for it."""
 

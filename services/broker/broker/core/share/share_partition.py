@@ -33,6 +33,7 @@ from broker.core.share.acknowledgement import (
     renew,
 )
 from broker.core.share.acquisition import AcquiredRecords, Acquisition, LogRead, Wanted
+from broker.core.share.key_order import KeyOrder
 from broker.core.share.lock_timers import LockTimers
 from broker.core.share.recovery import recovered_window
 from broker.core.share.settings import ShareSettings
@@ -161,7 +162,9 @@ class SharePartition:
             return self._unread(read)
         is_new = read.start_offset == UNKNOWN_START
         start = reset_start if is_new else read.start_offset
-        window = recovered_window(max(start, log_start), read.batches, self.settings.isolated_from)
+        order = KeyOrder() if self.settings.is_key_ordered else None
+        isolated_from = self.settings.isolated_from
+        window = recovered_window(max(start, log_start), read.batches, isolated_from, order)
         if isinstance(window, str):
             self._move(PhaseCause.UNREADABLE)
             return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
@@ -262,14 +265,19 @@ class SharePartition:
         """What a request is told while nothing can be acquired or acknowledged; None if it can."""
         return None if self.phase is Phase.ACTIVE else _NOT_READY[self.phase]
 
-    def plan_read(self, now: InstantMs) -> ReadPlan | None:
-        """From where the log is to be read for the next member; None if nothing is available, or
-        the window is full.
+    def plan_read(self, now: InstantMs, member: str) -> ReadPlan | None:
+        """From where the log is to be read for a member; None if nothing is available to it, or the
+        window is full.
         """
         if self.phase is not Phase.ACTIVE:
             return None
         window = self.window
         has_room = window.records < self.settings.records_max
+        if window.order is not None:
+            takeable = window.first_takeable(now, member)
+            if takeable is not None:
+                return ReadPlan(takeable, None if has_room else window.end)
+            return ReadPlan(window.end, None) if has_room else None
         run = window.available_run(now)
         if run is not None:
             first, last = run

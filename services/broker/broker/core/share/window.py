@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from tidemark.model.ids import InstantMs, Offset
 from tidemark.model.share_state import TERMINAL_STATES, DeliveryState
 
-from broker.core.share.states import ACQUIRED, AVAILABLE
+from broker.core.share.key_order import KeyOrder
+from broker.core.share.states import ACQUIRED, ARCHIVED, AVAILABLE
 
 READY: Final = InstantMs(0)
 
@@ -98,12 +99,14 @@ class Window:
     and end never go back; the first range is not finished after ``advance``.
     """
 
-    def __init__(self, start: Offset, isolated_from: int) -> None:
+    def __init__(self, start: Offset, isolated_from: int, order: KeyOrder | None = None) -> None:
         self.start = start
         self.end = start
         self.counts = [0] * len(DeliveryState)
         self.isolated_from = isolated_from
         """Deliveries from which on ranges are not joined: their bounds say what is delivered."""
+        self.order = order
+        """None: records are delivered in any order."""
         self._firsts: list[Offset] = []
         self._ranges: list[Range] = []
         self._available_from = start
@@ -178,6 +181,8 @@ class Window:
 
     def become(self, moved: Range, state: DeliveryState) -> None:
         """Change the state of a whole range; leaving ACQUIRED ends its part of the lock."""
+        if self.order is not None and state is not ACQUIRED:
+            self.order.left(moved.first, moved.last, moved.state, state)
         records = moved.last - moved.first + 1
         self.counts[moved.state] -= records
         self.counts[state] += records
@@ -235,8 +240,11 @@ class Window:
         for dropped in self._ranges:
             if dropped.first >= start:
                 break
-            gone = min(dropped.last, Offset(start - 1)) - dropped.first + 1
+            gone_last = min(dropped.last, Offset(start - 1))
+            gone = gone_last - dropped.first + 1
             self.counts[dropped.state] -= gone
+            if self.order is not None:
+                self.order.left(dropped.first, gone_last, dropped.state, ARCHIVED)
             if dropped.lock is not None:
                 dropped.lock.records -= gone
             if dropped.last >= start:
@@ -265,6 +273,18 @@ class Window:
             index += 1
         self._available_from = self.end
         return index
+
+    def first_takeable(self, now: InstantMs, member: str) -> Offset | None:
+        """First record that its key allows a member to acquire, or whose key is not known; None if
+        there is none.
+        """
+        assert self.order is not None, "records have an order"
+        for one in self._ranges[self.first_available(now) :]:
+            if one.state is AVAILABLE and one.ready_at <= now:
+                for number in range(one.first, one.last + 1):
+                    if self.order.may_take(Offset(number), member):
+                        return Offset(number)
+        return None
 
     def available_run(self, now: InstantMs) -> tuple[Offset, Offset] | None:
         """First and last offset of the first records that may be delivered together."""
@@ -299,3 +319,5 @@ class Window:
             offset = Offset(one.last + 1)
         assert offset == self.end, "ranges end where the window ends"
         assert counts == self.counts, (counts, self.counts)
+        if self.order is not None:
+            self.order.check()

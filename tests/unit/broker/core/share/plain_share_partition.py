@@ -1,11 +1,12 @@
 """The plain twin of a share-partition: record by record, slow and obvious."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.core.share.acknowledgement import AcknowledgementBatch
 from broker.core.share.acquisition import AcquiredRecords, AcquireMode, LogRead, Wanted
 from broker.core.share.settings import ShareSettings
+from tidemark.model.ids import Offset
 from tidemark.model.share_state import DeliveryState, StateBatch, WriteState
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
@@ -33,6 +34,7 @@ class Record:
 class PlainSharePartition:
     settings: ShareSettings
     start: int
+    keys: Mapping[Offset, int | None]
     records: dict[int, Record] = field(default_factory=dict)
     unwritten: set[int] = field(default_factory=set)
     moving: set[int] = field(default_factory=set)
@@ -57,9 +59,25 @@ class PlainSharePartition:
             del self.records[self.start]
             self.start += 1
 
-    def next_available(self, now: int) -> int | None:
-        ready = (o for o, one in self.records.items() if self.is_ready(one, now))
+    def next_available(self, now: int, member: str) -> int | None:
+        ready = (
+            offset
+            for offset, one in self.records.items()
+            if self.is_ready(one, now) and not self.must_wait(offset, member)
+        )
         return min(ready, default=None)
+
+    def must_wait(self, offset: int, member: str) -> bool:
+        """For another member with a record of its key, or for an earlier one."""
+        key = self.keys.get(Offset(offset))
+        if key is None or not self.settings.is_key_ordered:
+            return False
+        return any(
+            (one.state is ACQUIRED and one.member != member)
+            or (one.state is AVAILABLE and other < offset)
+            for other, one in self.records.items()
+            if self.keys.get(Offset(other)) == key
+        )
 
     @staticmethod
     def is_ready(one: Record, now: int) -> bool:
@@ -76,7 +94,7 @@ class PlainSharePartition:
         self.tick(now)
         taken: list[tuple[int, int]] = []
         cursor = max(read.first_offset, self.start)
-        for first, last, has_records in read.batches:
+        for first, last, has_records, _ in read.batches:
             if last < cursor:
                 continue
             self.leave_out(range(cursor, first))
@@ -113,9 +131,11 @@ class PlainSharePartition:
         is_strict = wanted.mode is AcquireMode.RECORD_LIMIT
         bound = self.settings.records_max
         ends_at = max(bound, len(self.records))
-        if not is_strict and offsets.stop - batch_first <= bound and len(self.records) < bound:
+        is_whole = not is_strict and not self.settings.is_key_ordered
+        if is_whole and offsets.stop - batch_first <= bound and len(self.records) < bound:
             ends_at = bound + len(offsets)  # a whole batch may pass the bound
         lone = 0
+        is_cut = self.settings.is_key_ordered and not self.add_all(offsets, ends_at)
         for offset in offsets:
             if is_strict and len(taken) >= wanted.records_max:
                 return False
@@ -123,6 +143,8 @@ class PlainSharePartition:
             if one is None or (lone and not self.is_ready(one, now)):
                 return False
             if not self.is_ready(one, now) or self.gives_up(offset):
+                continue
+            if self.must_wait(offset, wanted.member) or self.is_missing(offset):
                 continue
             if one.count >= self.settings.isolated_from and not lone:
                 if taken:
@@ -136,7 +158,19 @@ class PlainSharePartition:
             taken.append((offset, one.count))
             if len(taken) == lone:
                 return False
-        return not lone
+        return not (lone or is_cut or (is_strict and len(taken) >= wanted.records_max))
+
+    def add_all(self, offsets: range, ends_at: int) -> bool:
+        """Records that may have to wait become part of the window, as far as it has room."""
+        new = [offset for offset in offsets if offset not in self.records]
+        return all(self.add(offset, ends_at, is_alone=False) for offset in new)
+
+    def is_missing(self, offset: int) -> bool:
+        """Where keys are read, offsets without a record are seen."""
+        if not self.settings.is_key_ordered or offset in self.keys:
+            return False
+        self.records[offset].state = ARCHIVED
+        return True
 
     def add(self, offset: int, ends_at: int, *, is_alone: bool) -> Record | None:
         """A record that was never read; None if the window has no room for it."""
@@ -283,6 +317,9 @@ class PlainCoordinator:
                 self.states[offset] = max(before, (state, count), key=lambda one: (one[1], one[0]))
         self.start = max(self.start, write.start_offset)
         self.states = {o: one for o, one in self.states.items() if o >= self.start}
+
+    def state_of(self, offset: int) -> DeliveryState:
+        return ARCHIVED if offset < self.start else self.states[offset][0]
 
     def batches(self) -> tuple[StateBatch, ...]:
         kept: list[StateBatch] = []

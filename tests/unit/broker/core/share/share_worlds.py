@@ -62,7 +62,7 @@ class ShareWorld:
         batch_records: int = 1_000,
     ) -> list[tuple[int, int, int]]:
         """First and last offset and delivery count of what the member gets."""
-        plan = self.share.plan_read(self.now)
+        plan = self.share.plan_read(self.now, member)
         if plan is None:
             return []
         found = [batch for batch in self.log if batch.last_offset >= plan.first_offset]

@@ -175,18 +175,18 @@ def test_settings_change_for_what_follows() -> None:
 
 def test_a_plan_reads_what_is_available_and_no_more() -> None:
     world = ShareWorld().load()
-    assert world.share.plan_read(world.now) == (0, None)
+    assert world.share.plan_read(world.now, "m1") == (0, None)
     world.fetch(records=20)
     world.done(say(3, 5, RELEASE))
-    assert world.share.plan_read(world.now) == (3, 6)
+    assert world.share.plan_read(world.now, "m1") == (3, 6)
     world.done(say(6, 19, RELEASE))
-    assert world.share.plan_read(world.now) == (3, None)
+    assert world.share.plan_read(world.now, "m1") == (3, None)
 
 
 def test_a_full_window_plans_nothing() -> None:
     world = ShareWorld(ShareSettings(records_max=10)).load()
     world.fetch()
-    assert world.share.plan_read(world.now) is None
+    assert world.share.plan_read(world.now, "m1") is None
 
 
 # The log.

@@ -1,0 +1,100 @@
+"""Order of records of one key among the members of a group (``share.record.order=key``).
+
+A record may be acquired by a member if no other member holds a record of its key, and no earlier
+one of its key is available. So a member may hold several records of a key, in order; a record that
+is given back comes before later ones of its key; records of other keys go on. Keys are known by
+hashes: two keys of one hash wait for each other without need, and nothing else.
+"""
+
+from bisect import bisect_left, insort
+
+from tidemark.model.ids import Offset
+from tidemark.model.share_state import DeliveryState
+
+from broker.core.share.states import ACQUIRED, AVAILABLE
+
+
+class _Key:
+    """Records of one key that are not finished."""
+
+    __slots__ = ("available", "held", "holder")
+
+    def __init__(self) -> None:
+        self.available: list[Offset] = []
+        """In order."""
+        self.held = 0
+        self.holder = ""
+        """Member that holds ``held`` records."""
+
+
+class KeyOrder:
+    """Invariant: every record of a window that a read has shown, that has a key and that is neither
+    finished nor a dead letter, is held or available under its key. Reads begin at or before the
+    first available record that none has shown: whatever is before a record is known.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: dict[Offset, int] = {}
+        self._keys: dict[int, _Key] = {}
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, offset: Offset) -> bool:
+        return offset in self._hashes
+
+    def learn(self, offset: Offset, key_hash: int) -> None:
+        """An available record has this key."""
+        if offset not in self._hashes:
+            self._hashes[offset] = key_hash
+            key = self._keys.setdefault(key_hash, _Key())
+            insort(key.available, offset)
+
+    def may_take(self, offset: Offset, member: str) -> bool:
+        """Whether a member may acquire an available record. One without a key may always be."""
+        key_hash = self._hashes.get(offset)
+        if key_hash is None:
+            return True
+        key = self._keys[key_hash]
+        return key.available[0] == offset and (not key.held or key.holder == member)
+
+    def take(self, offset: Offset, member: str) -> None:
+        """A member acquires a record that it may take."""
+        key_hash = self._hashes.get(offset)
+        if key_hash is not None:
+            key = self._keys[key_hash]
+            del key.available[0]
+            key.held += 1
+            key.holder = member
+
+    def left(
+        self, first: Offset, last: Offset, before: DeliveryState, after: DeliveryState
+    ) -> None:
+        """Records of one state have moved: held ones were given back or finished, available ones
+        were archived.
+        """
+        for number in range(first, last + 1):
+            offset = Offset(number)
+            key_hash = self._hashes.get(offset)
+            if key_hash is None:
+                continue
+            key = self._keys[key_hash]
+            if before is ACQUIRED:
+                key.held -= 1
+                if after is AVAILABLE:
+                    insort(key.available, offset)
+                    continue
+            elif before is AVAILABLE:
+                del key.available[bisect_left(key.available, offset)]
+            del self._hashes[offset]
+            if not key.held and not key.available:
+                del self._keys[key_hash]
+
+    def check(self) -> None:
+        """Assert the counts."""
+        held = sum(key.held for key in self._keys.values())
+        available = sum(len(key.available) for key in self._keys.values())
+        assert held + available == len(self._hashes), "a record is held or available"
+        for key in self._keys.values():
+            assert key.available == sorted(key.available), "in order"
+            assert key.held or key.available, "a key has records"
