@@ -107,7 +107,7 @@ class DeleteState:
 
 @dataclass(frozen=True, slots=True)
 class ReadStateSummary:
-    """Read epochs, start offset and count without the batches. Fences nobody."""
+    """Read epochs, start offset and count without the batches. Fences no leader."""
 
     key: SharePartitionKey
     leader_epoch: LeaderEpoch

@@ -1,16 +1,17 @@
-"""Share groups (KIP-932), the half of the partition leader: which member holds which records.
+"""Share groups (KIP-932) at the partition leader: records, their locks and their delivery.
 
-    SharePartition     one group's view of one partition; everything below belongs to it
-      Window           consecutive ranges of records from the share-partition's start to its end
-      acquisition      which records of a read go to a member
-      acknowledgement  what a member says of records that it holds
-      KeyOrder         which keys a member holds, where a group orders records by key
-      LockTimers       when a lock ends
-      StateWrites      what the share-coordinator is to keep; transitions wait for it
-      recovery         a window from what the share-coordinator kept
-    ShareSessions      what a member reads from this broker, request by request
-    fetch_plan         how the records and bytes of one request are spread over its partitions
+    SharePartition     view of one share group on one partition; it consists of
+      Window           consecutive ranges of records from the start offset to the end offset
+      acquisition      selection of records of a read for a member
+      acknowledgement  checks and effects of acknowledgements
+      KeyOrder         keys held by members, where a group orders records by key
+      LockTimers       ends of locks and delays
+      StateWrites      writes to the share-coordinator, and transitions that wait for them
+      recovery         window from the persisted state
+    ShareSessions      partitions that members read from this broker, kept between requests
+    fetch_plan         distribution of one request's records and bytes over its partitions
+    inspection         ranges for browsing, counts for lag
 
-All is pure: time is an argument, and what is to be done is returned. A record costs memory of its
-own only once a member names it alone; otherwise a range of any length is one object.
+All modules are pure: time is an argument, effects are returned values. A range of any length is one
+object; single records cost memory of their own only after they were acknowledged one by one.
 """

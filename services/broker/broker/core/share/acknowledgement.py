@@ -1,4 +1,4 @@
-"""What a member says of the records that it holds: checked as a whole, then applied as a whole."""
+"""Acknowledgements of records by their holder: checked as a whole, then applied as a whole."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -32,7 +32,7 @@ class AcknowledgementBatch(NamedTuple):
     last_offset: Offset
     types: Sequence[int]
     delay_ms: int = 0
-    """Delay before released records are delivered again; 0: as the group's configuration says."""
+    """Delay before released records are delivered again; 0: by the group's configuration."""
 
 
 class Answer(NamedTuple):
@@ -66,7 +66,7 @@ _UNDER_WAY: Final = "being acknowledged already"
 
 
 def malformed(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
-    """INVALID_REQUEST for batches that no state could make right; None for good ones."""
+    """INVALID_REQUEST for batches that no state could make right, else None."""
     before = -1
     for first, last, types, delay_ms in batches:
         if first < 0 or last < first:
@@ -101,7 +101,7 @@ def acknowledge(
     now: InstantMs,
 ) -> Applied | Answer:
     """Apply all batches, or answer why none is applied. Offsets below the window's start are
-    finished; what is said of them is ignored.
+    finished: acknowledgements of them are ignored.
     """
     refused = malformed(batches)
     if refused is not None:

@@ -1,4 +1,4 @@
-"""Which records of a read go to a member (KIP-932, KIP-1206).
+"""Selection of records of a read for a member (KIP-932, KIP-1206).
 
 Records go in batches of the log: whole ones with ``BATCH_OPTIMIZED``, which may exceed the number
 that the member asked for, any part of one with ``RECORD_LIMIT``. Nothing here looks into a batch.
@@ -43,7 +43,7 @@ class LogBatch(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What the log has from an offset on."""
+    """Part of the log from an offset on."""
 
     first_offset: Offset
     """From where it was read; the first batch may begin before it."""
@@ -53,7 +53,7 @@ class LogRead(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a member asks for, of one share-partition."""
+    """Request of a member for records of one share-partition."""
 
     member: str
     records_max: int
@@ -93,7 +93,7 @@ class Acquisition:
         self._is_over = False
 
     def acquired(self) -> list[AcquiredRecords]:
-        """What the member is told."""
+        """Report of the records that the member holds now."""
         return [AcquiredRecords(one.first, one.last, one.count) for one in self.taken]
 
     def run(self, read: LogRead) -> None:
@@ -124,7 +124,7 @@ class Acquisition:
             self._pass(cursor, Offset(read.end - 1))
 
     def _pass(self, first: Offset, last: Offset) -> None:
-        """Offsets without a record for the group. That is found again after a change of leader:
+        """Archive offsets without a record for the group. The next leader finds them likewise:
         there is nothing to write.
         """
         window = self._window
@@ -152,7 +152,7 @@ class Acquisition:
         self._take_new(first, last, batch_records)
 
     def _take_again(self, one: Range, first: Offset, last: Offset) -> None:
-        """Records that were delivered before, or that a former leader left out."""
+        """Take records that were delivered before, or that a former leader left out."""
         if one.count >= self._settings.deliveries_max:
             self._give_up(first, last)
             return
@@ -174,12 +174,12 @@ class Acquisition:
         self._note(piece)
 
     def _has_all(self) -> bool:
-        """Whether the member has exactly what it asked for."""
+        """Return True if a strict limit is reached."""
         return self._is_strict and self._records >= self._wanted.records_max
 
     def _portion(self, one: Range, records: int) -> int:
-        """How many of ``records`` are delivered. A batch that fails again and again is halved with
-        each attempt, and goes record by record in the last one.
+        """Number of the ``records`` that are delivered. A batch that fails again and again is
+        halved with each attempt, and goes record by record in the last one.
         """
         if self._is_strict:
             records = min(records, self._wanted.records_max - self._records)
@@ -200,7 +200,7 @@ class Acquisition:
         self.archived.append(piece)
 
     def _take_new(self, first: Offset, last: Offset, batch_records: int) -> None:
-        """Records beyond the window's end. Its bound cuts a batch only where a member wants an
+        """Take records beyond the window's end. Its bound cuts a batch only where a member wants an
         exact number, or where the batch is longer than the bound.
         """
         room = self._settings.records_max - self._window.records
@@ -238,8 +238,8 @@ class Acquisition:
     def _take_by_key(
         self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
     ) -> None:
-        """Records of one batch, each as far as the earlier ones of its key allow. Those that must
-        wait become part of the window, which here is bounded exactly.
+        """Take records of one batch, each as far as earlier records of its key allow. Records that
+        must wait become part of the window, which is bounded exactly here.
         """
         window = self._window
         if last >= window.end:
@@ -271,7 +271,7 @@ class Acquisition:
     def _take_range_by_key(
         self, order: KeyOrder, first: Offset, last: Offset, keys: Mapping[Offset, int | None]
     ) -> None:
-        """Runs of records that the member may have, out of one available range."""
+        """Take runs of records that the member may have, out of one available range."""
         if self._window.at(first).count >= self._settings.deliveries_max:
             self._give_up(first, last)
             return

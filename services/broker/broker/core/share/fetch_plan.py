@@ -1,4 +1,4 @@
-"""How the records and bytes of one ShareFetch request are spread over its partitions.
+"""Distribution of the records and bytes of one ShareFetch request over its partitions.
 
 Partitions are served in the session's order. Each may use an even part of the bytes that are left,
 so that the first does not take all, and what one does not use is left to those after it. Records
@@ -19,7 +19,7 @@ class FetchLimits(NamedTuple):
 
 
 class PartitionTurn(NamedTuple):
-    """What one partition may give."""
+    """Limits of one partition."""
 
     key: PartitionKey
     records_max: int
@@ -50,7 +50,7 @@ class FetchPlan:
         return PartitionTurn(self._turn, self._records_left, bytes_max, not self.served)
 
     def gave(self, records: int, bytes_read: int) -> None:
-        """What the partition at turn gave; 0 records: nothing."""
+        """Report the records and bytes that the partition at turn gave; 0 records: none."""
         assert self._turn is not None, "a partition gives at its turn"
         if records:
             self.served.append(self._turn)

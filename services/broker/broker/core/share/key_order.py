@@ -44,14 +44,14 @@ class KeyOrder:
         return offset in self._hashes
 
     def learn(self, offset: Offset, key_hash: int) -> None:
-        """An available record has this key."""
+        """Note the key of an available record."""
         if offset not in self._hashes:
             self._hashes[offset] = key_hash
             key = self._keys.setdefault(key_hash, _Key())
             insort(key.available, offset)
 
     def may_take(self, offset: Offset, member: str) -> bool:
-        """Whether a member may acquire an available record. One without a key may always be."""
+        """Return True if a member may acquire an available record; always for one without a key."""
         key_hash = self._hashes.get(offset)
         if key_hash is None:
             return True
@@ -59,7 +59,7 @@ class KeyOrder:
         return key.available[0] == offset and (not key.held or key.holder == member)
 
     def take(self, offset: Offset, member: str) -> None:
-        """A member acquires a record that it may take."""
+        """Note that a member acquires a record, which it may."""
         key_hash = self._hashes.get(offset)
         if key_hash is not None:
             key = self._keys[key_hash]
@@ -70,8 +70,8 @@ class KeyOrder:
     def left(
         self, first: Offset, last: Offset, before: DeliveryState, after: DeliveryState
     ) -> None:
-        """Records of one state have moved: held ones were given back or finished, available ones
-        were archived.
+        """Note that records have moved from one state: held ones were given back or finished,
+        available ones were archived.
         """
         for number in range(first, last + 1):
             offset = Offset(number)

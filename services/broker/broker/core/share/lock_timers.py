@@ -1,4 +1,4 @@
-"""When locks end, and when released records are to be delivered again."""
+"""Timers of locks, and of delays of released records."""
 
 import heapq
 from typing import Final
@@ -11,8 +11,8 @@ _PRUNED_FROM: Final = 64
 
 
 class LockTimers:
-    """Invariant: every lock that holds records and is not over has an entry. Entries of locks that
-    hold nothing any more stay until their time or until they outnumber the others.
+    """Invariant: every lock that holds records and is not over has an entry. Other entries stay
+    until their time, or until they outnumber these.
     """
 
     def __init__(self) -> None:

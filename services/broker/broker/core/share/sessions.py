@@ -1,13 +1,13 @@
-"""Share sessions: which partitions a member reads from this broker, kept between its requests.
+"""Share sessions: partitions that a member reads from this broker, kept between its requests.
 
-The epoch of a ShareFetch request says what it is:
+The epoch of a ShareFetch request is one of:
 
     epoch  0 (initial)  opens a session with all partitions that it names; replaces the member's
     epoch >= 1          changes to the member's session, which must be at exactly that epoch
     epoch -1 (final)    closes it: the shell gives back what the member holds
 
-A session belongs to one connection. When that is lost, its session is over. There is no eviction:
-a session that is full of locks must not end because another member arrives.
+A session belongs to one connection and ends with it. Sessions are not evicted: locks must not end
+because another member arrives.
 """
 
 from collections.abc import Hashable, Iterable
@@ -31,7 +31,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a ShareFetch request says of its session."""
+    """Part of a ShareFetch request that concerns its session."""
 
     key: SessionKey
     epoch: int

@@ -25,9 +25,9 @@ class ShareSettings:
     with each further one. 0: none.
     """
     release_backoff_max_ms: int = 60_000
-    """``share.release.backoff.max.ms``: also bounds the delay that a member asks for."""
+    """``share.release.backoff.max.ms``: also bounds delays that members request."""
     has_dead_letters: bool = False
-    """Whether rejected and exhausted records are copied to a queue before they are archived."""
+    """True: rejected and exhausted records are copied to a queue before they are archived."""
     is_key_ordered: bool = False
     """``share.record.order=key``. Holds from the loading of a share-partition on: a change takes
     effect once it is loaded again.
@@ -60,7 +60,7 @@ class ShareSettings:
         return Cause.DEAD_LETTERED if self.has_dead_letters else Cause.REJECTED
 
     def delay_ms(self, asked_ms: int, delivery_count: int) -> int:
-        """Delay of a released record: what its member asks for, else by its deliveries."""
+        """Delay of a released record: as its member requests, else by its deliveries."""
         if asked_ms:
             return min(asked_ms, self.release_backoff_max_ms)
         doublings = min(max(0, delivery_count - 1), _DOUBLINGS_MAX)

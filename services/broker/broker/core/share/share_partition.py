@@ -1,14 +1,14 @@
 """SharePartition: one share group's view of one partition, at the partition's leader (KIP-932).
 
-The life of a record is four calls, all plain and in the turn of the request that causes them:
+The life of a record is four calls, each in the turn of the request that causes it:
 
     plan = share.plan_read(now)                 from where the log is to be read; changes nothing
     share.acquire(read, wanted, now)            locks what a member gets
     share.acknowledge(member, batches, ...)     applied, and answered once it is written
     share.next_write(now), share.written(...)   one write for all that a turn changed
 
-Time passes by ``tick``, at ``next_deadline`` or later. ``take_wakeup`` says whether fetches that
-wait for this share-partition may now get something.
+Time passes by ``tick``, at ``next_deadline`` or later. ``take_wakeup`` returns True when
+parked fetches of this share-partition may succeed.
 """
 
 from collections.abc import Hashable, Sequence
@@ -102,7 +102,7 @@ _NOT_READY: Final = {
 
 
 def client_error(error_code: ErrorCode) -> ErrorCode:
-    """What a client is told of an error that the share-coordinator answered."""
+    """Error for a client where the share-coordinator answered this one."""
     if error_code in _MAY_PASS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error_code in _OVERTAKEN_BY:
@@ -152,9 +152,9 @@ class SharePartition:
         return ReadState(self.key, self.leader_epoch)
 
     def loaded(self, read: StateRead, *, log_start: Offset, reset_start: Offset) -> Answer:
-        """The state was read, or could not be. ``reset_start`` is where a group begins that has no
-        start offset yet: such a start is written before anything is acquired, so that the next
-        leader does not choose another one.
+        """Take the answer to ``begin_load``. ``reset_start`` is the start of a group that has none
+        yet: it is written before anything is acquired, so that the next leader does not choose
+        another one.
         """
         if self.phase is not Phase.INITIALIZING:
             return _NOT_READY[Phase.FENCED]  # fenced in the meantime
@@ -188,8 +188,8 @@ class SharePartition:
         return Answer(client_error(read.error_code), read.error_message)
 
     def fence(self) -> Settled:
-        """This broker leads the partition no longer, or the group's state was deleted or reset.
-        Everything is dropped; what was acquired here is available at the next leader.
+        """End: another broker leads the partition, or the group's state was deleted or reset. The
+        window is dropped; records that were acquired here are available at the next leader.
         """
         self._move(PhaseCause.OVERTAKEN)
         self._is_woken = True
@@ -199,8 +199,8 @@ class SharePartition:
         return Settled(_NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
 
     def next_write(self, now: InstantMs) -> WriteState | None:
-        """What the share-coordinator is to be told now; None if there is nothing, or the write
-        before has no answer. To be asked once at the end of a turn.
+        """Begin the next write; None if there is nothing to write, or a write is under way. Call
+        it once at the end of a turn.
         """
         if not self._writes.is_due(now):
             return None
@@ -208,8 +208,8 @@ class SharePartition:
         return self._writes.begin(owner, self.window)
 
     def written(self, error_code: ErrorCode, now: InstantMs, message: str | None = None) -> Settled:
-        """The answer to the write under way, also one that did not come in time
-        (REQUEST_TIMED_OUT): commit its transitions, or roll them back.
+        """Commit the transitions of the write under way, or roll them back. A write without an
+        answer has REQUEST_TIMED_OUT.
         """
         if self._writes.under_way is None:
             return Settled(DONE, ())  # fenced in the meantime
@@ -247,7 +247,7 @@ class SharePartition:
         self.window.become(one, transition.state)
 
     def _roll_back(self, moved: Sequence[Range]) -> None:
-        """What was acknowledged is acquired again, unless its lock is over."""
+        """Undo transitions: the records are acquired again, or given back if their lock is over."""
         given_back: list[Range] = []
         for one in moved:
             if one.transition is None:
@@ -262,12 +262,12 @@ class SharePartition:
     # -- members
 
     def answer_unless_active(self) -> Answer | None:
-        """What a request is told while nothing can be acquired or acknowledged; None if it can."""
+        """Answer to requests in every phase but ACTIVE, where it is None."""
         return None if self.phase is Phase.ACTIVE else _NOT_READY[self.phase]
 
     def plan_read(self, now: InstantMs, member: str) -> ReadPlan | None:
-        """From where the log is to be read for a member; None if nothing is available to it, or the
-        window is full.
+        """Return the part of the log to read for a member; None if nothing is available to it, and
+        the window is full.
         """
         if self.phase is not Phase.ACTIVE:
             return None
@@ -308,8 +308,8 @@ class SharePartition:
         request: Hashable,
         now: InstantMs,
     ) -> Answer | None:
-        """Apply what one request says of this share-partition: all of it or nothing. None: the
-        request is answered by the write that it goes with.
+        """Apply all acknowledgements of one request, or none. None: the request is answered with
+        the result of a write.
         """
         if self.phase is not Phase.ACTIVE:
             return _NOT_READY[self.phase]
@@ -328,8 +328,8 @@ class SharePartition:
         return None
 
     def release(self, member: str, now: InstantMs, unseen: Sequence[Span] = ()) -> None:
-        """A member's session ended: give back what it holds. Records of ``unseen`` never reached
-        its application and do not count as delivered.
+        """Give back all records that a member holds: its session has ended. Records of ``unseen``
+        never reached its application and do not count as delivered.
         """
         if self.phase is not Phase.ACTIVE:
             return
@@ -354,7 +354,7 @@ class SharePartition:
                     piece.count -= 1
 
     def _give_back(self, held: Sequence[Range]) -> None:
-        """End the locks of acquired ranges. That holds at once: their members may not come back."""
+        """End the locks of acquired ranges, at once: their members may be gone."""
         window = self.window
         for one in held:
             is_exhausted = one.count >= self.settings.deliveries_max
@@ -371,7 +371,7 @@ class SharePartition:
     # -- the log and time
 
     def log_start_moved(self, log_start: Offset, now: InstantMs) -> None:
-        """The log has no record below this offset any more."""
+        """Drop the records below an offset: the log no longer has them."""
         if self.phase is not Phase.ACTIVE or log_start <= self.window.start:
             return
         self.tick(now)
@@ -400,14 +400,12 @@ class SharePartition:
         self._give_back(held)
 
     def next_deadline(self) -> InstantMs | None:
-        """When ``tick`` and ``next_write`` are to be called next; None: no passing of time changes
-        anything.
-        """
+        """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
         dues = (self._timers.next_deadline(), self._writes.next_deadline())
         return min((due for due in dues if due is not None), default=None)
 
     def take_wakeup(self) -> bool:
-        """Whether parked fetches may get something, or an answer, since this was last asked."""
+        """Return True if parked fetches may succeed or fail since the last call."""
         is_woken, self._is_woken = self._is_woken, False
         return is_woken
 
@@ -415,15 +413,15 @@ class SharePartition:
 
     def take_dead_letters(self) -> list[Span]:
         """Records to be copied to the dead-letter queue; each is named once. Their state is
-        written: whoever leads next finds them.
+        persisted: the next leader finds them.
         """
         letters, self._dead_letters = self._dead_letters, []
         start = self.window.start
         return [(max(first, start), last) for first, last in letters if last >= start]
 
     def copied(self, first: Offset, last: Offset) -> None:
-        """The queue has these records, and the share-coordinator has archived them, both by one
-        transaction. Those that the log has dropped meanwhile are ignored.
+        """Archive dead letters: one transaction has copied them to the queue and archived them at
+        the share-coordinator. Records that the log has dropped since then are ignored.
         """
         window = self.window
         first = max(first, window.start)

@@ -1,4 +1,4 @@
-"""What the share-coordinator is to keep of a share-partition: one write at a time.
+"""Writes of a share-partition's state to the share-coordinator, one at a time.
 
 A write has every acknowledgement since the last one, which holds once the write does, and every
 change that holds already (expired locks, released sessions), which is written again until it is.
@@ -34,7 +34,7 @@ class StateOwner(NamedTuple):
 
 @dataclass(slots=True)
 class Pending:
-    """What goes with one write."""
+    """Content of one write."""
 
     moved: list[Range] = field(default_factory=list)
     """Ranges with a transition."""
@@ -49,7 +49,7 @@ class Pending:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         return not self.moved and not self.unwritten and self.start is None
 
 
@@ -67,13 +67,13 @@ class StateWrites:
         """
 
     def is_due(self, now: InstantMs) -> bool:
-        """Whether a write may begin."""
+        """Return True if a write may begin."""
         if self.under_way is not None or self.next.is_empty:
             return False
         return bool(self.next.moved) or self.retry_at is None or self.retry_at <= now
 
     def next_deadline(self) -> InstantMs | None:
-        """When a failed write is tried again; None if nothing waits for that."""
+        """Time of the next attempt after a failure; None if nothing waits for it."""
         if self.under_way is not None or self.next.is_empty or self.next.moved:
             return None
         return self.retry_at
@@ -182,8 +182,8 @@ def _moved_batches(moved: Sequence[Range]) -> Iterable[StateBatch]:
 
 
 def _unwritten_batches(spans: Sequence[Span], window: Window) -> Iterable[StateBatch]:
-    """State of what changed, as far as it holds. A record that was acquired since is available
-    for whoever reads the state, and was delivered once less.
+    """State of what changed, as far as it holds. A record that was acquired since then is
+    written as available, with one delivery less.
     """
     for first, last in spans:
         for one in window.over(first, last):

@@ -89,7 +89,7 @@ class Range:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the record is never delivered again."""
+        """True if the records are never delivered again."""
         return self.state in TERMINAL_STATES
 
 
