@@ -27,6 +27,7 @@ from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
 from bench.share_core import bench_share_core
+from bench.share_partitions import bench_share_partitions
 from bench.spark import bench_spark
 from bench.transactions import bench_highest, bench_steady
 from bench.transactions_cluster import TransactionalCluster, transactional
@@ -123,7 +124,7 @@ def run_groups(
     if "deltas" in only and where == "tmpfs":
         groups.append(bench_deltas())
     if "sharecore" in only and where == "tmpfs":
-        groups.append(bench_share_core())
+        groups += [bench_share_core(), bench_share_partitions()]
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
     return groups
