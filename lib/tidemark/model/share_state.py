@@ -10,7 +10,15 @@ from enum import IntEnum
 from typing import Final, NamedTuple, NewType
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import (
+    NO_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 
 StateEpoch = NewType("StateEpoch", int)
 """Raised by the share-coordinator when the state of a share-partition begins again; int32."""
@@ -63,6 +71,27 @@ class StateBatch(NamedTuple):
     """int16; deliveries that count towards the group's limit."""
 
 
+class TransactionKey(NamedTuple):
+    """A transaction of a producer, as its end marker names it."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
+class PendingBatch(NamedTuple):
+    """Consecutive offsets whose acknowledgement belongs to an open transaction. Its end gives them
+    ``outcome`` by a commit and AVAILABLE by an abort. In the order of (delivery count, delivery
+    state), by which batches replace one another, it stands where ACQUIRED does.
+    """
+
+    first_offset: Offset
+    last_offset: Offset
+    """Inclusive."""
+    outcome: DeliveryState
+    delivery_count: int
+    transaction: TransactionKey
+
+
 @dataclass(frozen=True, slots=True)
 class InitializeState:
     """Begin the state of a share-partition, or begin it again under a higher state epoch."""
@@ -83,8 +112,8 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """Write what changed since the last write. Batches overlay what is there; offsets below
-    ``start_offset`` are forgotten.
+    """Write what changed since the last write. Offsets below ``start_offset`` are forgotten; the
+    start never goes back.
     """
 
     key: SharePartitionKey
@@ -93,9 +122,13 @@ class WriteState:
     start_offset: Offset
     """``UNKNOWN_START``: stays."""
     batches: tuple[StateBatch, ...]
-    """Ascending, without overlap."""
+    """Ascending, without overlap. A batch replaces the kept state of an offset if its (delivery
+    count, delivery state) is greater: a write that arrives late undoes none that was answered.
+    """
     delivery_complete_count: int = UNKNOWN_COUNT
     """Offsets from the start offset on whose delivery is complete (KIP-1226): lag without them."""
+    pending: tuple[PendingBatch, ...] = ()
+    """Acknowledgements of transactions, ascending; in no batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +156,8 @@ class StateRead:
     start_offset: Offset = UNKNOWN_START
     batches: tuple[StateBatch, ...] = ()
     """Ascending, without overlap; gaps are possible."""
+    pending: tuple[PendingBatch, ...] = ()
+    """Acknowledgements of open transactions, ascending; in no batch."""
     error_message: str | None = None
 
 
@@ -146,4 +181,6 @@ class StateResult:
 
     key: SharePartitionKey
     error_code: ErrorCode
+    refused: frozenset[TransactionKey] = frozenset()
+    """Transactions that are not open: their pending batches were not written, all else was."""
     error_message: str | None = None

@@ -6,6 +6,7 @@
       acknowledgement  checks and effects of acknowledgements
       KeyOrder         keys held by members, where a group orders records by key
       LockTimers       ends of locks and delays
+      TransactionLocks records whose acknowledgement belongs to an open transaction
       StateWrites      writes to the share-coordinator, and transitions that wait for them
       recovery         window from the persisted state
     ShareSessions      partitions that members read from this broker, kept between requests

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, Offset
+from tidemark.model.share_state import TransactionKey
 
 from broker.core.share.settings import ShareSettings
 from broker.core.share.states import ACQUIRED, NEXT_DELIVERY, Cause
-from broker.core.share.window import READY, Lock, Range, Transition, Window
+from broker.core.share.window import READY, Lock, Range, Transition, Window, hand_over
 
 
 class AcknowledgeType(IntEnum):
@@ -62,6 +63,7 @@ DONE: Final = Answer(ErrorCode.NONE)
 _KNOWN_TYPES: Final = frozenset(AcknowledgeType)
 _NOT_ACQUIRED: Final = "not acquired"
 _NOT_OWNER: Final = "acquired by another member"
+_PENDING: Final = "acknowledged in a transaction that is open"
 _UNDER_WAY: Final = "being acknowledged already"
 
 
@@ -99,11 +101,15 @@ def acknowledge(
     member: str,
     batches: Sequence[AcknowledgementBatch],
     now: InstantMs,
+    *,
+    transaction: TransactionKey | None = None,
 ) -> Applied | Answer:
     """Apply all batches, or answer why none is applied. Offsets below the window's start are
     finished: acknowledgements of them are ignored.
     """
     refused = malformed(batches)
+    if refused is None and transaction is not None:
+        refused = _not_transactional(batches)
     if refused is not None:
         return refused
     runs = [run for batch in batches for run in _runs(batch, window.start)]
@@ -114,7 +120,22 @@ def acknowledge(
     applied = Applied([], [])
     for run in runs:
         _apply(window, settings, run, applied, now)
+    if transaction is not None:
+        for moved in applied.moved:
+            assert moved.transition is not None, "it was moved just now"
+            outcome, delivery_count, _, _ = moved.transition
+            moved.transition = Transition(ACQUIRED, delivery_count, pending=(transaction, outcome))
     return applied
+
+
+def _not_transactional(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
+    for first, last, types, _ in batches:
+        if AcknowledgeType.RELEASE in types or AcknowledgeType.RENEW in types:
+            return _invalid(
+                f"batch {first}-{last}: a transaction can accept and reject records; it cannot"
+                " release them or renew their locks"
+            )
+    return None
 
 
 def _runs(batch: AcknowledgementBatch, start: Offset) -> list[_Run]:
@@ -148,6 +169,8 @@ def _refused(window: Window, settings: ShareSettings, member: str, run: _Run) ->
             return _bad_state(max(first, one.first), min(last, one.last), _NOT_ACQUIRED)
         if one.transition is not None:
             return _bad_state(max(first, one.first), min(last, one.last), _UNDER_WAY)
+        if one.lock.pending is not None:
+            return _bad_state(max(first, one.first), min(last, one.last), _PENDING)
         if one.lock.member != member:
             return _bad_state(max(first, one.first), min(last, one.last), _NOT_OWNER)
     return None
@@ -192,9 +215,6 @@ def _transition(
 def renew(window: Window, renewed: Sequence[Range], lock: Lock) -> None:
     """Let these ranges be held by another lock of the same member."""
     for one in renewed:
-        assert one.lock is not None, "what is renewed is acquired"
-        one.lock.records -= one.records
-        one.lock = lock
-        lock.hold(one.first, one.last)
+        hand_over(one, lock)
     for one in renewed:
         window.join(one)

@@ -314,3 +314,17 @@ class Acquisition:
                 if before.last == piece.last:
                     return
         self.taken.append(piece)
+
+
+def learn_pending(window: Window, order: KeyOrder, read: LogRead) -> None:
+    """Note the keys of records that transactions hold since an earlier leader."""
+    for first, last, _, keys in read.batches:
+        first, last = max(first, window.start), min(last, Offset(window.end - 1))
+        for one in window.over(first, last) if keys is not None and first <= last else ():
+            if one.lock is None or one.lock.pending is None:
+                continue
+            for number in range(max(first, one.first), min(last, one.last) + 1):
+                key_hash = None if keys is None else keys.get(Offset(number))
+                if key_hash is not None:
+                    order.learn_held(Offset(number), key_hash)
+    order.was_read(read.first_offset, read.end)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidemark.model.ids import InstantMs, Offset
-from tidemark.model.share_state import DeliveryState
+from tidemark.model.share_state import DeliveryState, TransactionKey
 
 from broker.core.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE
 from broker.core.share.window import READY, Window
@@ -24,6 +24,8 @@ class RangeView(NamedTuple):
     """State once the acknowledgement that is being written holds."""
     ready_at: InstantMs | None = None
     """End of the delay of a released record."""
+    transaction: TransactionKey | None = None
+    """Open transaction that its acknowledgement belongs to."""
 
 
 class ShareCounts(NamedTuple):
@@ -51,15 +53,17 @@ def view(window: Window, first: Offset, last: Offset) -> Iterator[RangeView]:
     """
     first, last = max(first, window.start), min(last, Offset(window.end - 1))
     for one in window.over(first, last) if first <= last else ():
+        pending = None if one.lock is None else one.lock.pending
         yield RangeView(
             max(first, one.first),
             min(last, one.last),
             one.state,
             one.count,
-            None if one.lock is None else one.lock.member,
-            None if one.lock is None else one.lock.deadline,
+            None if one.lock is None or pending else one.lock.member,
+            None if one.lock is None or pending else one.lock.deadline,
             None if one.transition is None else one.transition.state,
             None if one.ready_at == READY else one.ready_at,
+            None if pending is None else pending[0],
         )
 
 

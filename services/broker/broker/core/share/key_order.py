@@ -36,6 +36,8 @@ class KeyOrder:
     def __init__(self) -> None:
         self._hashes: dict[Offset, int] = {}
         self._keys: dict[int, _Key] = {}
+        self._unread: list[tuple[Offset, Offset]] = []
+        """Spans that transactions hold since an earlier leader: their keys are to be read."""
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -49,6 +51,32 @@ class KeyOrder:
             self._hashes[offset] = key_hash
             key = self._keys.setdefault(key_hash, _Key())
             insort(key.available, offset)
+
+    def must_read(self, first: Offset, last: Offset) -> None:
+        """Note records that are held by a transaction and whose keys no read has shown."""
+        self._unread.append((first, last))
+
+    def unread(self, start: Offset) -> tuple[Offset, Offset] | None:
+        """Begin and end of what a read must show before anything is acquired; None if all keys
+        are known. ``start``: the window's.
+        """
+        self._unread = [(max(first, start), last) for first, last in self._unread if last >= start]
+        if not self._unread:
+            return None
+        return self._unread[0][0], Offset(self._unread[-1][1] + 1)
+
+    def was_read(self, first: Offset, end: Offset) -> None:
+        """Note that a read has shown all keys of [first, end)."""
+        while self._unread and first <= self._unread[0][0] < end:
+            _, last = self._unread.pop(0)
+            if last >= end:
+                self._unread.insert(0, (end, last))
+
+    def learn_held(self, offset: Offset, key_hash: int) -> None:
+        """Note the key of a record that a transaction holds."""
+        if offset not in self._hashes:
+            self._hashes[offset] = key_hash
+            self._keys.setdefault(key_hash, _Key()).held += 1
 
     def may_take(self, offset: Offset, member: str) -> bool:
         """Return True if a member may acquire an available record; always for one without a key."""

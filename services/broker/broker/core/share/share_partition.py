@@ -11,8 +11,8 @@ Time passes by ``tick``, at ``next_deadline`` or later. ``take_wakeup`` returns 
 parked fetches of this share-partition may succeed.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Hashable, Sequence
+from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
@@ -22,6 +22,7 @@ from tidemark.model.share_state import (
     ReadState,
     SharePartitionKey,
     StateRead,
+    TransactionKey,
     WriteState,
 )
 
@@ -32,12 +33,19 @@ from broker.core.share.acknowledgement import (
     acknowledge,
     renew,
 )
-from broker.core.share.acquisition import AcquiredRecords, Acquisition, LogRead, Wanted
+from broker.core.share.acquisition import (
+    AcquiredRecords,
+    Acquisition,
+    LogRead,
+    Wanted,
+    learn_pending,
+)
+from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, client_error
 from broker.core.share.key_order import KeyOrder
 from broker.core.share.lock_timers import LockTimers
 from broker.core.share.recovery import recovered_window
 from broker.core.share.settings import ShareSettings
-from broker.core.share.state_writes import Pending, Span, StateOwner, StateWrites
+from broker.core.share.state_writes import Pending, Span, StateOwner, StateWrites, Waiting
 from broker.core.share.states import (
     ACQUIRED,
     ARCHIVING,
@@ -48,7 +56,8 @@ from broker.core.share.states import (
     Phase,
     PhaseCause,
 )
-from broker.core.share.window import Lock, Range, Transition, Window
+from broker.core.share.transactions import TransactionLocks
+from broker.core.share.window import Lock, Range, Transition, Window, hand_over
 
 
 class ReadPlan(NamedTuple):
@@ -64,50 +73,13 @@ class Settled(NamedTuple):
 
     answer: Answer
     requests: tuple[Hashable, ...]
+    refused: tuple[Hashable, ...] = ()
+    """Requests whose transaction is not open: they are answered with ``answers.NOT_OPEN``."""
 
 
-_OVERTAKEN_BY: Final = frozenset(
-    {
-        ErrorCode.FENCED_STATE_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-_MAY_PASS: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-    }
-)
-_FENCED_ANSWERS: Final = {
-    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-}
-_NOT_READY: Final = {
-    Phase.EMPTY: Answer(ErrorCode.LEADER_NOT_AVAILABLE, "the share-partition is being loaded"),
-    Phase.INITIALIZING: Answer(
-        ErrorCode.LEADER_NOT_AVAILABLE, "the share-partition is being loaded"
-    ),
-    Phase.FAILED: Answer(
-        ErrorCode.UNKNOWN_SERVER_ERROR, "the state of the share-partition could not be read"
-    ),
-    Phase.FENCED: Answer(
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, "the share-partition was taken over or reset"
-    ),
-}
-
-
-def client_error(error_code: ErrorCode) -> ErrorCode:
-    """Error for a client where the share-coordinator answered this one."""
-    if error_code in _MAY_PASS:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error_code in _OVERTAKEN_BY:
-        return _FENCED_ANSWERS.get(error_code, error_code)
-    return ErrorCode.NONE if error_code is ErrorCode.NONE else ErrorCode.UNKNOWN_SERVER_ERROR
+def _belongs_to(one: Range, transactions: Collection[TransactionKey]) -> bool:
+    pending = None if one.transition is None else one.transition.pending
+    return pending is not None and pending[0] in transactions
 
 
 class SharePartition:
@@ -127,6 +99,7 @@ class SharePartition:
         self._state_epoch = FIRST_STATE_EPOCH
         self._timers = LockTimers()
         self._writes = StateWrites()
+        self._transactions = TransactionLocks()
         self._is_woken = False
         self._dead_letters: list[Span] = []
 
@@ -157,14 +130,20 @@ class SharePartition:
         another one.
         """
         if self.phase is not Phase.INITIALIZING:
-            return _NOT_READY[Phase.FENCED]  # fenced in the meantime
+            return NOT_READY[Phase.FENCED]  # fenced in the meantime
         if read.error_code is not ErrorCode.NONE:
             return self._unread(read)
         is_new = read.start_offset == UNKNOWN_START
         start = reset_start if is_new else read.start_offset
         order = KeyOrder() if self.settings.is_key_ordered else None
         isolated_from = self.settings.isolated_from
-        window = recovered_window(max(start, log_start), read.batches, isolated_from, order)
+        window = recovered_window(
+            max(start, log_start),
+            (*read.batches, *read.pending),
+            isolated_from,
+            order=order,
+            transactions=self._transactions,
+        )
         if isinstance(window, str):
             self._move(PhaseCause.UNREADABLE)
             return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
@@ -179,9 +158,9 @@ class SharePartition:
         return DONE
 
     def _unread(self, read: StateRead) -> Answer:
-        if read.error_code in _OVERTAKEN_BY:
+        if read.error_code in OVERTAKEN_BY:
             self._move(PhaseCause.OVERTAKEN)
-        elif read.error_code in _MAY_PASS:
+        elif read.error_code in MAY_PASS:
             self._move(PhaseCause.UNREAD)
         else:
             self._move(PhaseCause.UNREADABLE)
@@ -195,8 +174,9 @@ class SharePartition:
         self._is_woken = True
         self.window = Window(self.window.start, self.settings.isolated_from)
         self._timers = LockTimers()
+        self._transactions = TransactionLocks()
         self._dead_letters = []
-        return Settled(_NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
+        return Settled(NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
 
     def next_write(self, now: InstantMs) -> WriteState | None:
         """Begin the next write; None if there is nothing to write, or a write is under way. Call
@@ -207,23 +187,39 @@ class SharePartition:
         owner = StateOwner(self.key, self._state_epoch, self.leader_epoch)
         return self._writes.begin(owner, self.window)
 
-    def written(self, error_code: ErrorCode, now: InstantMs, message: str | None = None) -> Settled:
+    def written(
+        self,
+        error_code: ErrorCode,
+        now: InstantMs,
+        message: str | None = None,
+        *,
+        refused: Collection[TransactionKey] = (),
+    ) -> Settled:
         """Commit the transitions of the write under way, or roll them back. A write without an
-        answer has REQUEST_TIMED_OUT.
+        answer has REQUEST_TIMED_OUT. Of a write that holds, acknowledgements of ``refused``
+        transactions are rolled back all the same.
         """
         if self._writes.under_way is None:
             return Settled(DONE, ())  # fenced in the meantime
-        if error_code in _OVERTAKEN_BY:
+        if error_code in OVERTAKEN_BY:
             answer = Answer(client_error(error_code), message)
             return self.fence()._replace(answer=answer)
         is_written = error_code is ErrorCode.NONE
         retry_at = InstantMs(now + self.settings.write_retry_ms)
         ended = self._writes.end(is_written=is_written, retry_at=retry_at)
+        over = self._transactions.take_ended()
         if is_written:
+            self._roll_back([one for one in ended.moved if _belongs_to(one, refused)])
             self._commit(ended)
         else:
             self._roll_back(ended.moved)
-        return Settled(Answer(client_error(error_code), message), tuple(ended.waiting))
+        for transaction, is_committed in over.items():
+            self.end_transaction(transaction, is_committed=is_committed)
+        return Settled(
+            Answer(client_error(error_code), message),
+            tuple(one.request for one in ended.waiting if one.transaction not in refused),
+            tuple(one.request for one in ended.waiting if one.transaction in refused),
+        )
 
     def _commit(self, ended: Pending) -> None:
         window = self.window
@@ -240,6 +236,9 @@ class SharePartition:
 
     def _finish(self, one: Range, transition: Transition) -> None:
         one.transition = None
+        if transition.pending is not None:
+            hand_over(one, self._transactions.lock(*transition.pending))
+            return
         one.count = transition.delivery_count
         one.ready_at = transition.ready_at
         if transition.ready_at:
@@ -263,7 +262,7 @@ class SharePartition:
 
     def answer_unless_active(self) -> Answer | None:
         """Answer to requests in every phase but ACTIVE, where it is None."""
-        return None if self.phase is Phase.ACTIVE else _NOT_READY[self.phase]
+        return None if self.phase is Phase.ACTIVE else NOT_READY[self.phase]
 
     def plan_read(self, now: InstantMs, member: str) -> ReadPlan | None:
         """Return the part of the log to read for a member; None if nothing is available to it, and
@@ -274,6 +273,9 @@ class SharePartition:
         window = self.window
         has_room = window.records < self.settings.records_max
         if window.order is not None:
+            unread = window.order.unread(window.start)
+            if unread is not None:
+                return ReadPlan(*unread)
             takeable = window.first_takeable(now, member)
             if takeable is not None:
                 return ReadPlan(takeable, None if has_room else window.end)
@@ -286,10 +288,17 @@ class SharePartition:
         return ReadPlan(window.end, None) if has_room else None
 
     def acquire(self, read: LogRead, wanted: Wanted, now: InstantMs) -> list[AcquiredRecords]:
-        """Lock for a member what a read has of available records, in order of offsets."""
+        """Lock for a member what a read has of available records, in order of offsets. Nothing, as
+        long as keys of records that transactions hold must be read first.
+        """
         if self.phase is not Phase.ACTIVE or wanted.records_max <= 0:
             return []
         self.tick(now)
+        order = self.window.order
+        if order is not None and order.unread(self.window.start) is not None:
+            learn_pending(self.window, order, read)
+            self._is_woken = True
+            return []
         lock = Lock(wanted.member, InstantMs(now + self.settings.lock_ms))
         acquisition = Acquisition(self.window, self.settings, wanted, lock, now)
         acquisition.run(read)
@@ -307,14 +316,18 @@ class SharePartition:
         batches: Sequence[AcknowledgementBatch],
         request: Hashable,
         now: InstantMs,
+        *,
+        transaction: TransactionKey | None = None,
     ) -> Answer | None:
         """Apply all acknowledgements of one request, or none. None: the request is answered with
-        the result of a write.
+        the result of a write. With a ``transaction`` they take effect once it commits.
         """
         if self.phase is not Phase.ACTIVE:
-            return _NOT_READY[self.phase]
+            return NOT_READY[self.phase]
         self.tick(now)
-        applied = acknowledge(self.window, self.settings, member, batches, now)
+        applied = acknowledge(
+            self.window, self.settings, member, batches, now, transaction=transaction
+        )
         if isinstance(applied, Answer):
             return applied
         if applied.renewed:
@@ -324,7 +337,7 @@ class SharePartition:
         if not applied.moved:
             return DONE
         self._writes.next.moved += applied.moved
-        self._writes.next.waiting.append(request)
+        self._writes.next.waiting.append(Waiting(request, transaction))
         return None
 
     def release(self, member: str, now: InstantMs, unseen: Sequence[Span] = ()) -> None:
@@ -368,6 +381,42 @@ class SharePartition:
             window.join(one)
         self._is_woken = True
 
+    def end_transaction(self, transaction: TransactionKey, *, is_committed: bool) -> None:
+        """Give the records of a transaction their outcome, or give them back, as the
+        share-coordinator has done.
+        """
+        under_way = self._writes.under_way
+        if under_way is not None and any(
+            _belongs_to(one, (transaction,)) for one in under_way.moved
+        ):
+            self._transactions.remember(transaction, is_committed=is_committed)
+        for lock in self._transactions.end(transaction):
+            held = self._held_by(lock)
+            if is_committed:
+                self._give_outcome(held)
+            else:
+                self._give_back(held)
+
+    def _give_outcome(self, held: Sequence[Range]) -> None:
+        for one in held:
+            assert one.lock is not None, "it is acquired"
+            assert one.lock.pending is not None, "it is held by a transaction"
+            _, outcome = one.lock.pending
+            self.window.become(one, outcome)
+            if outcome is ARCHIVING:
+                self._dead_letters.append((one.first, one.last))
+        self.window.advance()
+        for one in held:
+            self.window.join(one)
+        self._is_woken = True
+
+    def _held_by(self, lock: Lock) -> list[Range]:
+        if not lock.records or lock.span is None:
+            return []
+        first, last = max(lock.span[0], self.window.start), lock.span[1]
+        over = self.window.over(first, last)
+        return [one for one in over if one.lock is lock and one.transition is None]
+
     # -- the log and time
 
     def log_start_moved(self, log_start: Offset, now: InstantMs) -> None:
@@ -390,14 +439,7 @@ class SharePartition:
 
     def _end(self, lock: Lock) -> None:
         lock.is_over = True
-        assert lock.span is not None, "a lock that is watched holds something"
-        first, last = max(lock.span[0], self.window.start), lock.span[1]
-        held = [
-            one
-            for one in self.window.over(first, last)
-            if one.lock is lock and one.transition is None
-        ]
-        self._give_back(held)
+        self._give_back(self._held_by(lock))
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""

@@ -11,9 +11,11 @@ from typing import NamedTuple
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
     TERMINAL_STATES,
+    PendingBatch,
     SharePartitionKey,
     StateBatch,
     StateEpoch,
+    TransactionKey,
     WriteState,
 )
 
@@ -32,6 +34,13 @@ class StateOwner(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
+class Waiting(NamedTuple):
+    """A request, and the transaction that its acknowledgements belong to."""
+
+    request: Hashable
+    transaction: TransactionKey | None
+
+
 @dataclass(slots=True)
 class Pending:
     """Content of one write."""
@@ -40,7 +49,7 @@ class Pending:
     """Ranges with a transition."""
     unwritten: list[Span] = field(default_factory=list)
     """Offsets that changed and hold already."""
-    waiting: list[Hashable] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     """Requests that are answered with the write's result."""
     archiving: list[Span] = field(default_factory=list)
     """Dead letters that it makes durable."""
@@ -92,7 +101,13 @@ class StateWrites:
             (first, last) for first, last, state, _ in batches if state is ARCHIVING
         ]
         return WriteState(
-            owner.key, owner.state_epoch, owner.leader_epoch, start, batches, finished
+            owner.key,
+            owner.state_epoch,
+            owner.leader_epoch,
+            start,
+            batches,
+            finished,
+            pending_batches(pending.moved),
         )
 
     def end(self, *, is_written: bool, retry_at: InstantMs) -> Pending:
@@ -113,7 +128,7 @@ class StateWrites:
         if self.under_way is not None:
             waiting = self.under_way.waiting + waiting
         self.next, self.under_way = Pending(), None
-        return waiting
+        return [one.request for one in waiting]
 
 
 def start_after(window: Window) -> Offset:
@@ -176,9 +191,23 @@ def _finishing(moved: Sequence[Range]) -> int:
 
 def _moved_batches(moved: Sequence[Range]) -> Iterable[StateBatch]:
     for one in moved:
-        if one.transition is not None:
-            state, delivery_count, _ = one.transition
+        if one.transition is not None and one.transition.pending is None:
+            state, delivery_count, _, _ = one.transition
             yield StateBatch(one.first, one.last, state, delivery_count)
+
+
+def pending_batches(moved: Iterable[Range]) -> tuple[PendingBatch, ...]:
+    """Acknowledgements that belong to transactions, in order."""
+    batches: list[PendingBatch] = []
+    for one in moved:
+        if one.transition is not None and one.transition.pending is not None:
+            transaction, outcome = one.transition.pending
+            batches.append(
+                PendingBatch(
+                    one.first, one.last, outcome, one.transition.delivery_count, transaction
+                )
+            )
+    return tuple(sorted(batches))
 
 
 def _unwritten_batches(spans: Sequence[Span], window: Window) -> Iterable[StateBatch]:

@@ -13,21 +13,30 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidemark.model.ids import InstantMs, Offset
-from tidemark.model.share_state import TERMINAL_STATES, DeliveryState
+from tidemark.model.share_state import TERMINAL_STATES, DeliveryState, TransactionKey
 
 from broker.core.share.key_order import KeyOrder
 from broker.core.share.states import ACQUIRED, ARCHIVED, AVAILABLE
 
 READY: Final = InstantMs(0)
+NEVER: Final = InstantMs(2**63 - 1)
+
+
+PendingOutcome = tuple[TransactionKey, DeliveryState]
+"""An open transaction, and the state that its commit gives."""
 
 
 class Lock:
-    """Hold of a member on records that it acquired or renewed together."""
+    """Hold of a member, or of a transaction, on records that it acquired or renewed together."""
 
-    __slots__ = ("deadline", "is_over", "member", "records", "span")
+    __slots__ = ("deadline", "is_over", "member", "pending", "records", "span")
 
-    def __init__(self, member: str, deadline: InstantMs) -> None:
+    def __init__(
+        self, member: str, deadline: InstantMs, pending: PendingOutcome | None = None
+    ) -> None:
         self.member = member
+        self.pending = pending
+        """Set for the lock of a transaction, which has no member."""
         self.deadline = deadline
         self.records = 0
         """Records held, also those whose acknowledgement is being written."""
@@ -51,6 +60,8 @@ class Transition(NamedTuple):
     state: DeliveryState
     delivery_count: int
     ready_at: InstantMs = READY
+    pending: PendingOutcome | None = None
+    """Outcome of an acknowledgement in a transaction: the record stays ACQUIRED by that."""
 
 
 class Range:
@@ -91,6 +102,14 @@ class Range:
     def is_finished(self) -> bool:
         """True if the records are never delivered again."""
         return self.state in TERMINAL_STATES
+
+
+def hand_over(one: Range, lock: Lock) -> None:
+    """Let another lock hold an acquired range."""
+    assert one.lock is not None, "only what is acquired is held"
+    one.lock.records -= one.records
+    one.lock = lock
+    lock.hold(one.first, one.last)
 
 
 class Window:

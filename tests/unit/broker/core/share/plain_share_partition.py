@@ -1,13 +1,19 @@
 """The plain twin of a share-partition: record by record, slow and obvious."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.core.share.acknowledgement import AcknowledgementBatch
 from broker.core.share.acquisition import AcquiredRecords, AcquireMode, LogRead, Wanted
 from broker.core.share.settings import ShareSettings
 from tidemark.model.ids import Offset
-from tidemark.model.share_state import DeliveryState, StateBatch, WriteState
+from tidemark.model.share_state import (
+    DeliveryState,
+    PendingBatch,
+    StateBatch,
+    TransactionKey,
+    WriteState,
+)
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
@@ -25,9 +31,23 @@ class Record:
     is_over: bool = False
     ready_at: int = 0
     target: tuple[DeliveryState, int] | None = None
+    target_transaction: TransactionKey | None = None
+    transaction: TransactionKey | None = None
+    outcome: DeliveryState | None = None
+    """State that a commit of its transaction gives."""
+    holder: str = ""
+    """Member that has acknowledged it in a transaction at this leader."""
+    key_is: str = "known"
+    """Or "unread" at a leader that took it over, or "lost" by compaction."""
 
     def end(self, state: DeliveryState) -> None:
         self.state, self.member, self.deadline, self.is_over = state, "", 0, False
+        self.target = self.target_transaction = self.transaction = self.outcome = None
+
+    def hold_by_transaction(self, transaction: TransactionKey, outcome: DeliveryState) -> None:
+        self.holder = self.member
+        self.end(ACQUIRED)
+        self.transaction, self.outcome = transaction, outcome
 
 
 @dataclass
@@ -46,13 +66,24 @@ class PlainSharePartition:
     def end(self) -> int:
         return self.start + len(self.records)
 
-    def load(self, batches: Sequence[StateBatch]) -> None:
+    def load(self, batches: Sequence[StateBatch], pending: Sequence[PendingBatch] = ()) -> None:
+        self.load_states(batches)
+        for first, last, outcome, count, transaction in pending:
+            for offset in range(self.end, last + 1):
+                self.records[offset] = Record()
+            for offset in range(max(first, self.start), last + 1):
+                one = self.records[offset]
+                one.hold_by_transaction(transaction, outcome)
+                one.count = count
+                one.key_is = "unread"
+        self.advance()
+
+    def load_states(self, batches: Sequence[StateBatch]) -> None:
         for first, last, state, count in batches:
             for offset in range(self.start + len(self.records), first):
                 self.records[offset] = Record()
             for offset in range(max(first, self.start), last + 1):
                 self.records[offset] = Record(state, count)
-        self.advance()
 
     def advance(self) -> None:
         while self.records and self.records[self.start].state in FINISHED:
@@ -67,16 +98,21 @@ class PlainSharePartition:
         )
         return min(ready, default=None)
 
+    def unread(self) -> list[int]:
+        """Records that transactions hold since an earlier leader, which knew their keys."""
+        is_asked = self.settings.is_key_ordered
+        return [o for o, one in self.records.items() if is_asked and one.key_is == "unread"]
+
     def must_wait(self, offset: int, member: str) -> bool:
         """For another member with a record of its key, or for an earlier one."""
         key = self.keys.get(Offset(offset))
         if key is None or not self.settings.is_key_ordered:
             return False
         return any(
-            (one.state is ACQUIRED and one.member != member)
+            (one.state is ACQUIRED and member != (one.holder if one.transaction else one.member))
             or (one.state is AVAILABLE and other < offset)
             for other, one in self.records.items()
-            if self.keys.get(Offset(other)) == key
+            if self.keys.get(Offset(other)) == key and one.key_is != "lost"
         )
 
     @staticmethod
@@ -92,6 +128,13 @@ class PlainSharePartition:
         where a batch is isolated.
         """
         self.tick(now)
+        unread = self.unread()
+        if unread:
+            shown = {o for b in read.batches for o in range(b[0], b[1] + 1)}
+            for offset in unread:
+                if read.first_offset <= offset < read.end:
+                    self.records[offset].key_is = "known" if offset in shown else "lost"
+            return []
         taken: list[tuple[int, int]] = []
         cursor = max(read.first_offset, self.start)
         for first, last, has_records, _ in read.batches:
@@ -188,7 +231,11 @@ class PlainSharePartition:
     # -- acknowledge, release, time
 
     def acknowledge(
-        self, member: str, batches: Sequence[AcknowledgementBatch], now: int
+        self,
+        member: str,
+        batches: Sequence[AcknowledgementBatch],
+        now: int,
+        transaction: TransactionKey | None = None,
     ) -> list[int] | None:
         """Offsets that are to be written; None if all is refused."""
         self.tick(now)
@@ -200,10 +247,13 @@ class PlainSharePartition:
         }
         for offset in said:
             one = self.records.get(offset)
-            if one is None or one.state is not ACQUIRED or one.target or one.member != member:
+            if one is None or one.state is not ACQUIRED or one.target or one.transaction:
+                return None
+            if one.member != member:
                 return None
         for offset, (kind, delay_ms) in said.items():
             self.say(self.records[offset], kind, delay_ms, now)
+            self.records[offset].target_transaction = transaction
         return [offset for offset, (kind, _) in said.items() if kind != RENEW]
 
     def say(self, one: Record, kind: int, delay_ms: int, now: int) -> None:
@@ -224,7 +274,6 @@ class PlainSharePartition:
 
     def give_back(self, offset: int) -> None:
         one = self.records[offset]
-        one.target = None
         is_exhausted = one.count >= self.settings.deliveries_max
         one.end(self.rejected() if is_exhausted else AVAILABLE)
         self.unwritten.add(offset)
@@ -241,7 +290,7 @@ class PlainSharePartition:
 
     def tick(self, now: int) -> None:
         for offset, one in self.records.items():
-            if one.state is ACQUIRED and one.deadline <= now:
+            if one.state is ACQUIRED and one.transaction is None and one.deadline <= now:
                 one.is_over = True
                 if one.target is None:
                     self.give_back(offset)
@@ -262,11 +311,22 @@ class PlainSharePartition:
                 self.records[offset].state = ARCHIVED
         self.advance()
 
+    def end_transaction(self, transaction: TransactionKey, *, is_committed: bool) -> None:
+        for offset, one in self.records.items():
+            if one.transaction == transaction and one.target is None:
+                if is_committed and one.outcome is not None:
+                    one.end(one.outcome)
+                else:
+                    self.give_back(offset)
+        self.advance()
+
     # -- writes
 
     def next_write(self) -> tuple[int, int, dict[int, Written]]:
         """Start, finished records and states by offset."""
         after = {offset: self.after(one) for offset, one in self.records.items()}
+        self.moving = {offset for offset, one in self.records.items() if one.target is not None}
+        held = {o for o, one in self.records.items() if one.transaction or one.target_transaction}
         start = self.start
         while start in after and after[start][0] in FINISHED:
             start += 1
@@ -277,24 +337,38 @@ class PlainSharePartition:
             if one.target is not None
             or (offset in self.unwritten and after[offset] != (AVAILABLE, 0))
         }
-        self.moving = {offset for offset, one in self.records.items() if one.target is not None}
+        changed -= held
         self.writing, self.unwritten = self.unwritten, set()
         return start, finished, {o: after[o] for o in sorted(changed) if o >= start}
 
     @staticmethod
     def after(one: Record) -> Written:
-        if one.target is not None:
+        if one.target is not None and one.target_transaction is None:
             return one.target[0], one.count
         if one.state is ACQUIRED:
             return AVAILABLE, one.count - 1
         return one.state, one.count
 
-    def written(self, *, is_written: bool) -> None:
+    def pending(self) -> dict[int, tuple[DeliveryState, int, TransactionKey]]:
+        """Of the next write: outcomes by offset."""
+        return {
+            offset: (one.target[0], one.count, one.target_transaction)
+            for offset, one in self.records.items()
+            if one.target is not None and one.target_transaction is not None
+        }
+
+    def written(
+        self, *, is_written: bool, refused: Collection[TransactionKey] = frozenset()
+    ) -> None:
         self.unwritten |= set() if is_written else self.writing
         for offset in self.moving & self.records.keys():
             one = self.records[offset]
             target, one.target = one.target, None
-            if is_written and target is not None:
+            transaction, one.target_transaction = one.target_transaction, None
+            holds = is_written and transaction not in refused
+            if holds and target is not None and transaction is not None:
+                one.hold_by_transaction(transaction, target[0])
+            elif holds and target is not None:
                 one.end(target[0])
                 one.ready_at = target[1] if target[0] is AVAILABLE else 0
             elif one.is_over:
@@ -309,14 +383,65 @@ class PlainCoordinator:
 
     start: int = 0
     states: dict[int, Written] = field(default_factory=dict)
+    pending: dict[int, tuple[DeliveryState, int, TransactionKey]] = field(default_factory=dict)
+    ended: set[TransactionKey] = field(default_factory=set)
 
-    def write(self, write: WriteState) -> None:
-        for first, last, state, count in write.batches:
+    def write(self, write: WriteState) -> set[TransactionKey]:
+        """The transactions that are refused."""
+        refused = {batch.transaction for batch in write.pending if not self.may_be_pending(batch)}
+        for first, last, outcome, count, transaction in write.pending:
+            if transaction not in refused:
+                for offset in range(first, last + 1):
+                    self.pending[offset] = (outcome, count, transaction)
+        self.overlay(write.batches)
+        self.start = max(self.start, write.start_offset)
+        self.states = {o: one for o, one in self.states.items() if o >= self.start}
+        self.pending = {o: one for o, one in self.pending.items() if o >= self.start}
+        return refused
+
+    def may_be_pending(self, batch: PendingBatch) -> bool:
+        """Its transaction is open, its records are not finished or delivered since, nor pending in
+        another transaction. In the order of (delivery count, state) it counts as ACQUIRED.
+        """
+        offsets = range(max(batch.first_offset, self.start), batch.last_offset + 1)
+        pending = [self.pending[offset] for offset in offsets if offset in self.pending]
+        return (
+            batch.transaction not in self.ended
+            and batch.first_offset >= self.start
+            and all(
+                (count, state) < (batch.delivery_count, ACQUIRED)
+                for state, count in (self.states.get(offset, (AVAILABLE, -1)) for offset in offsets)
+            )
+            and all(
+                key == batch.transaction or count < batch.delivery_count
+                for _, count, key in pending
+            )
+        )
+
+    def overlay(self, batches: Sequence[StateBatch]) -> None:
+        for first, last, state, count in batches:
             for offset in range(first, last + 1):
                 before = self.states.get(offset, (AVAILABLE, -1))
                 self.states[offset] = max(before, (state, count), key=lambda one: (one[1], one[0]))
-        self.start = max(self.start, write.start_offset)
-        self.states = {o: one for o, one in self.states.items() if o >= self.start}
+                pending = self.pending.get(offset)
+                if pending is not None and (pending[1], ACQUIRED) < (count, state):
+                    del self.pending[offset]
+
+    def end_transaction(self, transaction: TransactionKey, *, is_committed: bool) -> set[int]:
+        """Offsets that it held."""
+        self.ended.add(transaction)
+        held = {o for o, (_, _, key) in self.pending.items() if key == transaction}
+        for offset in held:
+            outcome, count, _ = self.pending.pop(offset)
+            state = outcome if is_committed else AVAILABLE
+            self.overlay([StateBatch(Offset(offset), Offset(offset), state, count)])
+        return held
+
+    def pending_batches(self) -> tuple[PendingBatch, ...]:
+        return tuple(
+            PendingBatch(Offset(offset), Offset(offset), *one)
+            for offset, one in sorted(self.pending.items())
+        )
 
     def state_of(self, offset: int) -> DeliveryState:
         return ARCHIVED if offset < self.start else self.states[offset][0]
@@ -324,6 +449,8 @@ class PlainCoordinator:
     def batches(self) -> tuple[StateBatch, ...]:
         kept: list[StateBatch] = []
         for offset, (state, count) in sorted(self.states.items()):
+            if offset in self.pending:
+                continue
             if kept and kept[-1][1:] == (offset - 1, state, count):
                 kept[-1] = kept[-1]._replace(last_offset=offset)  # type: ignore[arg-type]
             else:

@@ -9,14 +9,16 @@ from random import Random
 from broker.core.share.acknowledgement import AcknowledgementBatch
 from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, Wanted
 from broker.core.share.settings import ShareSettings
-from broker.core.share.share_partition import Settled, SharePartition
+from broker.core.share.share_partition import ReadPlan, Settled, SharePartition
+from broker.core.share.window import NEVER
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import (
     DeliveryState,
     SharePartitionKey,
     StateEpoch,
     StateRead,
+    TransactionKey,
     WriteState,
 )
 from unit.broker.core.share.plain_share_partition import (
@@ -33,9 +35,12 @@ from unit.broker.core.share.plain_share_partition import (
 KEY = SharePartitionKey("billing", TopicId(bytes(16)), 0)
 MEMBERS = ("m1", "m2", "m3")
 KINDS = (ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW, GAP)
-WRITTEN, OPEN, REFUSED, ANSWER_LOST, LATE = range(5)
-"""What becomes of a write: it is answered later, was not done, was done, or is done later."""
-FATES = (WRITTEN, WRITTEN, WRITTEN, OPEN, OPEN, REFUSED, ANSWER_LOST, LATE)
+AFTER_COMMIT = (*FINISHED, DeliveryState.ARCHIVING)
+WRITTEN, OPEN, DONE, REFUSED, ANSWER_LOST, LATE = range(6)
+"""Fate of a write: done and answered; still open; done and still open; not done; done, or done
+later, without an answer.
+"""
+FATES = (WRITTEN, WRITTEN, WRITTEN, OPEN, OPEN, DONE, DONE, REFUSED, ANSWER_LOST, LATE)
 
 
 class ShareHistory:
@@ -61,11 +66,19 @@ class ShareHistory:
         self.leader_epoch = 0
         self.late: list[WriteState] = []
         self.under_way: WriteState | None = None
+        self.refused: set[TransactionKey] | None = None
+        """Answer to the write under way, once it is done."""
         self.said: dict[int, list[tuple[int, int]]] = {}
         """By request: offset and type."""
         self.done: set[int] = set()
         """Accepted or rejected, and the member was told that it holds."""
         self.letters: set[int] = set()
+        self.epochs = {1: ProducerEpoch(0), 2: ProducerEpoch(0)}
+        """By producer: of its open transaction."""
+        self.transaction_of: dict[int, TransactionKey | None] = {}
+        self.told: dict[TransactionKey, set[int]] = {}
+        """Acknowledged in an open transaction, and the member was told so."""
+        self.over: dict[TransactionKey, bool] = {}
         self.last_start = 0
         self.seen: Counter[str] = Counter()
         self.load()
@@ -84,6 +97,8 @@ class ShareHistory:
             (self.write, 8),
             (self.apply_late_write, 2),
             (self.copy_letter, 2),
+            (self.acknowledge_in_transaction, 2),
+            (self.end_transaction, 2),
             (self.change_leader, 1),
         ]
         steps_taken = self.dice.choices(
@@ -103,16 +118,18 @@ class ShareHistory:
         self.share.begin_load()
         batches = self.coordinator.batches()
         start = Offset(self.coordinator.start)
-        read = StateRead(KEY, ErrorCode.NONE, StateEpoch(1), start, batches)
+        pending = self.coordinator.pending_batches()
+        read = StateRead(KEY, ErrorCode.NONE, StateEpoch(1), start, batches, pending)
         answer = self.share.loaded(read, log_start=Offset(self.log_start), reset_start=Offset(0))
         assert answer.error_code is ErrorCode.NONE
         self.plain = PlainSharePartition(self.settings, max(start, self.log_start), self.keys)
-        self.plain.load(batches)
+        self.plain.load(batches, pending)
+        self.seen["pending after a change of leader"] += bool(pending)
         self.seen["gap after a change of leader"] += any(
             one.count == 0 for one in self.plain.records.values()
         )
         self.last_start = max(start, self.log_start)
-        self.under_way = None
+        self.under_way = self.refused = None
         self.said.clear()
         self.letters.clear()
         self.take_letters()
@@ -166,9 +183,11 @@ class ShareHistory:
             assert len(self.plain.records) >= self.settings.records_max
             return
         first = self.plain.end if available is None else available
+        if self.plain.unread():
+            first = self.plain.unread()[0]
         assert plan.first_offset <= first
         assert plan.first_offset == first or self.settings.is_key_ordered, "no key is not known"
-        read = self.read(plan.first_offset, batches or self.dice.randint(1, 4))
+        read = self.read(plan, batches or self.dice.randint(1, 4))
         mode = self.dice.choice(list(AcquireMode))
         wanted = Wanted(member, self.dice.randint(1, 30), self.dice.randint(1, 20), mode)
         acquired = self.share.acquire(read, wanted, InstantMs(self.now))
@@ -180,16 +199,22 @@ class ShareHistory:
         self.seen["acquired"] += bool(taken)
         self.seen["isolated"] += any(c > self.settings.isolated_from for _, c in taken)
 
-    def read(self, first: int, batches: int) -> LogRead:
-        found = [batch for batch in self.log if batch.last_offset >= first][:batches]
+    def read(self, plan: ReadPlan, batches: int) -> LogRead:
+        """As far as planned, up to a number of batches."""
+        first, planned_end = plan
+        stop = self.log_end if planned_end is None else planned_end
+        planned = [b for b in self.log if b.last_offset >= first and b.first_offset < stop]
+        found = planned[:batches]
         end = found[-1].last_offset + 1 if found else first
-        return LogRead(Offset(first), Offset(end), found)
+        if found == planned and planned_end is not None:
+            end = max(end, planned_end)
+        return LogRead(first, Offset(end), found)
 
     def held(self) -> dict[str, list[int]]:
         """By member: offsets that it may acknowledge."""
         held: dict[str, list[int]] = {}
         for offset, one in self.plain.records.items():
-            if one.member and one.target is None:
+            if one.member and one.target is None and one.transaction is None:
                 held.setdefault(one.member, []).append(offset)
         return held
 
@@ -218,10 +243,47 @@ class ShareHistory:
         ]
         self.acknowledge(self.dice.choice(MEMBERS), batches)
 
-    def acknowledge(self, member: str, batches: list[AcknowledgementBatch]) -> None:
+    def acknowledge_in_transaction(self) -> None:
+        by_member = self.held()
+        if not by_member:
+            return
+        producer_id = self.dice.randint(1, 2)
+        transaction = TransactionKey(ProducerId(producer_id), self.epochs[producer_id])
+        member = self.dice.choice(sorted(by_member))
+        offset = Offset(self.dice.choice(by_member[member]))
+        kind = self.dice.choice((ACCEPT, ACCEPT, REJECT))
+        batch = AcknowledgementBatch(offset, offset, [kind])
+        self.acknowledge(member, [batch], transaction)
+
+    def end_transaction(self, *, of_each: bool = False) -> None:
+        """Of one of two producers, or of both: their next transactions have another epoch."""
+        for producer_id in (1, 2) if of_each else (self.dice.randint(1, 2),):
+            key = TransactionKey(ProducerId(producer_id), self.epochs[producer_id])
+            self.epochs[producer_id] = ProducerEpoch(key.producer_epoch + 1)
+            is_committed = self.dice.random() < 0.5
+            held = self.coordinator.end_transaction(key, is_committed=is_committed)
+            self.seen["committed" if is_committed else "aborted"] += bool(held)
+            told = self.told.pop(key, set())
+            if is_committed:
+                lost = {o for o in told if self.coordinator.state_of(o) not in AFTER_COMMIT}
+                assert not lost, "a commit holds for all"
+                self.done |= told
+            self.share.end_transaction(key, is_committed=is_committed)
+            self.plain.end_transaction(key, is_committed=is_committed)
+            self.over[key] = is_committed
+        self.take_letters()
+
+    def acknowledge(
+        self,
+        member: str,
+        batches: list[AcknowledgementBatch],
+        transaction: TransactionKey | None = None,
+    ) -> None:
         request = len(self.said)
-        answer = self.share.acknowledge(member, batches, request, InstantMs(self.now))
-        expected = self.plain.acknowledge(member, batches, self.now)
+        now = InstantMs(self.now)
+        answer = self.share.acknowledge(member, batches, request, now, transaction=transaction)
+        expected = self.plain.acknowledge(member, batches, self.now, transaction)
+        self.transaction_of[request] = transaction
         is_refused = answer is not None and answer.error_code is not ErrorCode.NONE
         assert is_refused == (expected is None), (answer, expected)
         if expected is not None:
@@ -254,6 +316,11 @@ class ShareHistory:
         write = self.under_way = self.share.next_write(InstantMs(self.now))
         if write is None:
             return
+        assert self.plain.pending() == {
+            offset: (outcome, count, transaction)
+            for first, last, outcome, count, transaction in write.pending
+            for offset in range(first, last + 1)
+        }
         start, finished, states = self.plain.next_write()
         assert write.start_offset == start
         assert write.delivery_complete_count == finished
@@ -265,12 +332,13 @@ class ShareHistory:
 
     def end_write(self, fate: int) -> None:
         assert self.under_way is not None
-        if fate in (WRITTEN, ANSWER_LOST):
-            self.coordinator.write(self.under_way)
+        if fate in (WRITTEN, DONE, ANSWER_LOST) and self.refused is None:
+            self.refused = self.coordinator.write(self.under_way)
         elif fate == LATE:
             self.late.append(self.under_way)
-        if fate != OPEN:
-            self.settle(ErrorCode.NONE if fate == WRITTEN else ErrorCode.REQUEST_TIMED_OUT)
+        if fate not in (OPEN, DONE):
+            code = ErrorCode.NONE if fate == WRITTEN else ErrorCode.REQUEST_TIMED_OUT
+            self.settle(code, (self.refused or set()) if fate == WRITTEN else set())
 
     def apply_late_write(self) -> None:
         if self.late:
@@ -279,16 +347,19 @@ class ShareHistory:
                 self.coordinator.write(write)
                 self.seen["late write"] += 1
 
-    def settle(self, code: ErrorCode) -> None:
-        settled = self.share.written(code, InstantMs(self.now))
+    def settle(self, code: ErrorCode, refused: set[TransactionKey]) -> None:
+        settled = self.share.written(code, InstantMs(self.now), refused=refused)
+        self.seen["refused transactions"] += bool(settled.refused)
         is_written = code is ErrorCode.NONE
         self.seen["rolled back"] += bool(not is_written and self.plain.moving)
         self.seen["given back late"] += not is_written and any(
             self.plain.records[offset].is_over
             for offset in self.plain.moving & self.plain.records.keys()
         )
-        self.plain.written(is_written=is_written)
-        self.under_way = None
+        self.plain.written(is_written=is_written, refused=refused)
+        for key, is_committed in self.over.items():
+            self.plain.end_transaction(key, is_committed=is_committed)
+        self.under_way = self.refused = None
         if is_written:
             self.remember(settled)
         self.take_letters()
@@ -296,8 +367,12 @@ class ShareHistory:
     def remember(self, settled: Settled) -> None:
         for request in settled.requests:
             assert isinstance(request, int)
-            told = {o for o, kind in self.said[request] if kind in (ACCEPT, REJECT, GAP)}
-            self.done |= told
+            finished = {o for o, kind in self.said[request] if kind in (ACCEPT, REJECT, GAP)}
+            transaction = self.transaction_of[request]
+            if transaction is None or self.over.get(transaction):
+                self.done |= finished
+            elif transaction not in self.over:
+                self.told.setdefault(transaction, set()).update(finished)
 
     def take_letters(self) -> None:
         for first, last in self.share.take_dead_letters():
@@ -330,13 +405,17 @@ class ShareHistory:
         self.last_start = window.start
         for one in window:
             target = one.transition and one.transition.state
+            if one.transition is not None and one.transition.pending is not None:
+                _, target = one.transition.pending
             lock = (one.lock.member, one.lock.deadline) if one.lock else ("", 0)
             for offset in range(one.first, one.last + 1):
                 twin = self.plain.records[offset]
                 assert (one.state, one.count) == (twin.state, twin.count), offset
                 assert (twin.target and twin.target[0]) == target, offset
                 assert one.ready_at == twin.ready_at, offset
-                assert lock == (twin.member, twin.deadline), offset
+                assert lock == (twin.member, twin.deadline or (NEVER if twin.transaction else 0))
+                pending = one.lock.pending if one.lock else None
+                assert pending == (twin.transaction and (twin.transaction, twin.outcome)), offset
         self.check_deadlines()
         if self.settings.is_key_ordered:
             self.check_keys()
@@ -361,9 +440,11 @@ class ShareHistory:
         for _ in range(2_000):
             if self.is_drained():
                 break
+            self.end_transaction(of_each=True)
             self.pass_time(51)
             self.fetch(MEMBERS[0], batches=5)
-            for first, last in [(one.first, one.last) for one in self.share.window if one.lock]:
+            spans = [(one.first, one.last) for one in self.share.window if one.lock]
+            for first, last in spans:
                 batch = AcknowledgementBatch(first, last, [ACCEPT])
                 self.acknowledge(self.plain.records[first].member, [batch])
             if self.under_way is not None:

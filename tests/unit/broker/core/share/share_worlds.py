@@ -1,5 +1,7 @@
 """One share-partition with a log of batches, in few words."""
 
+from collections.abc import Sequence
+
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, Wanted
 from broker.core.share.settings import ShareSettings
@@ -9,10 +11,12 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, TopicId
 from tidemark.model.share_state import (
     DeliveryState,
+    PendingBatch,
     SharePartitionKey,
     StateBatch,
     StateEpoch,
     StateRead,
+    TransactionKey,
     WriteState,
 )
 
@@ -45,9 +49,12 @@ class ShareWorld:
         self.share = SharePartition(KEY, LeaderEpoch(4), self.settings)
         self.start = start
 
-    def load(self, *batches: StateBatch, log_start: int = 0) -> "ShareWorld":
+    def load(
+        self, *batches: StateBatch, log_start: int = 0, pending: Sequence[PendingBatch] = ()
+    ) -> "ShareWorld":
         self.share.begin_load()
-        read = StateRead(KEY, ErrorCode.NONE, StateEpoch(7), Offset(self.start), batches)
+        start = Offset(self.start)
+        read = StateRead(KEY, ErrorCode.NONE, StateEpoch(7), start, batches, tuple(pending))
         answer = self.share.loaded(read, log_start=Offset(log_start), reset_start=Offset(0))
         assert answer.error_code is ErrorCode.NONE, answer
         assert self.share.phase is Phase.ACTIVE
@@ -73,9 +80,13 @@ class ShareWorld:
         return [(first, last, count) for first, last, count in acquired]
 
     def acknowledge(
-        self, *batches: AcknowledgementBatch, member: str = "m1", request: str = "r1"
+        self,
+        *batches: AcknowledgementBatch,
+        member: str = "m1",
+        request: str = "r1",
+        transaction: TransactionKey | None = None,
     ) -> ErrorCode | None:
-        answer = self.share.acknowledge(member, batches, request, self.now)
+        answer = self.share.acknowledge(member, batches, request, self.now, transaction=transaction)
         self.share.check()
         return None if answer is None else answer.error_code
 

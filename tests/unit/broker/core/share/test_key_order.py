@@ -144,6 +144,19 @@ def test_a_new_leader_keeps_the_order_of_what_it_reads() -> None:
     assert offsets(following.fetch("m1", records=9)) == [0, 1, 2]
 
 
+def test_keys_that_were_read_in_part_are_read_on() -> None:
+    order = KeyOrder()
+    order.must_read(Offset(3), Offset(9))
+    order.must_read(Offset(20), Offset(20))
+    order.was_read(Offset(0), Offset(5))
+    assert order.unread(Offset(0)) == (5, 21)
+    assert order.unread(Offset(7)) == (7, 21)
+    order.was_read(Offset(7), Offset(15))
+    assert order.unread(Offset(7)) == (20, 21)
+    order.was_read(Offset(20), Offset(21))
+    assert order.unread(Offset(7)) is None
+
+
 def test_only_records_that_are_not_finished_are_kept_in_mind() -> None:
     order = KeyOrder()
     for offset in range(4):

@@ -50,7 +50,6 @@ def test_without_batches_the_window_is_empty_at_the_start() -> None:
     [
         [state_batch(5, 4, AVAILABLE, 1)],
         [state_batch(0, 4, AVAILABLE, 1), state_batch(4, 9, AVAILABLE, 1)],
-        [state_batch(5, 9, AVAILABLE, 1), state_batch(0, 4, AVAILABLE, 1)],
         [state_batch(0, 4, ACQUIRED, 1)],
         [state_batch(0, 4, AVAILABLE, -1)],
     ],

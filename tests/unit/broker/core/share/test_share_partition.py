@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.share.settings import ShareSettings
-from broker.core.share.share_partition import SharePartition, client_error
+from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import Phase
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
@@ -257,18 +257,6 @@ def test_what_was_acquired_is_available_at_the_next_leader() -> None:
     write = world.begin_write()
     following = ShareWorld().load(*write.batches)
     assert following.story() == ["0-9 AVAILABLE 0", "10-19 ACKNOWLEDGED 1"]
-
-
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        (NONE, NONE),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
-    ],
-)
-def test_errors_of_the_coordinator_as_a_client_sees_them(code: ErrorCode, told: ErrorCode) -> None:
-    assert client_error(code) is told
 
 
 # Dead letters.

@@ -27,6 +27,9 @@ REACHED = (
     "late write",
     "dead letters",
     "gap after a change of leader",
+    "committed",
+    "aborted",
+    "pending after a change of leader",
 )
 
 
