@@ -25,6 +25,9 @@ ControllerEpoch = NewType("ControllerEpoch", int)
 ProducerId = NewType("ProducerId", int)
 """Id of a producer session (KIP-98), never used again; int64."""
 
+ProducerEpoch = NewType("ProducerEpoch", int)
+"""Epoch of a producer id; int16. Older epochs of the same producer id are fenced."""
+
 TopicId = NewType("TopicId", bytes)
 """Identity of a topic: 16 bytes of a UUID. A recreated topic has a new one."""
 

@@ -280,4 +280,4 @@ def _done(key: SharePartitionKey, record: ShareStateRecord) -> Outcome:
 
 
 def _refused(key: SharePartitionKey, code: ErrorCode, message: str) -> Outcome:
-    return Outcome((), StateResult(key, code, message))
+    return Outcome((), StateResult(key, code, error_message=message))

@@ -75,6 +75,6 @@ def _refusal(
         case ReadState():
             return StateRead(one.key, error_code, error_message=message)
         case WriteState():
-            return StateResult(one.key, error_code, message)
+            return StateResult(one.key, error_code, error_message=message)
         case ReadStateSummary():
             return StateSummary(one.key, error_code, error_message=message)
