@@ -4,9 +4,17 @@ Offsets and watermarks named ``*_end`` or ``high_watermark`` are exclusive, ``la
 inclusive.
 """
 
-from typing import Final, NewType
+from typing import TYPE_CHECKING, Final, NewType
 
-Offset = NewType("Offset", int)
+if TYPE_CHECKING:
+
+    class Offset(int):
+        """For the type checker: an offset and a number of records make an offset."""
+
+        def __add__(self, other: int, /) -> "Offset": ...
+
+else:
+    Offset = NewType("Offset", int)
 """Position of a record in a partition, from 0; int64."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)

@@ -16,6 +16,7 @@ from tidemark.codec.record_batch import (
     BatchHeader,
 )
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.topic_configs import TopicConfig
 
 NO_TIMESTAMP: Final = -1
@@ -38,10 +39,10 @@ client that counts records; other clients reach their limit in bytes long before
 class AppendPlan(NamedTuple):
     """An admitted batch with its offsets. The first five fields are the arguments of storage."""
 
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     max_timestamp: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     size_bytes: int
     header: BatchHeader
     log_append_time_ms: int

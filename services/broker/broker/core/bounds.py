@@ -12,7 +12,7 @@ offset for a follower (``judge_end``), a follower for itself (``truncation_for``
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_OFFSET
+from tidemark.model.ids import NO_OFFSET, Offset
 
 from broker.core.leader_epochs import LeaderEpochs
 
@@ -52,9 +52,9 @@ class LogBounds:
     def __init__(self, state: LogState, epochs: LeaderEpochs) -> None:
         """``epochs``: the log's own, which change with it."""
         self._epochs = epochs
-        self.log_start = state.log_start
+        self.log_start = Offset(state.log_start)
         """First offset that a reader may ask for. Retention and DeleteRecords move it."""
-        self.log_end = state.log_end
+        self.log_end = Offset(state.log_end)
         """Exclusive: the offset that the next record gets."""
         self.synced_end = min(state.synced_end, state.log_end)
         """Exclusive: every record below it is on disk."""
@@ -68,7 +68,7 @@ class LogBounds:
     def start_moved(self, log_start: int) -> None:
         """Note that retention or DeleteRecords removed the records below ``log_start``."""
         assert self.log_start <= log_start <= self.log_end, (log_start, str(self))
-        self.log_start = log_start
+        self.log_start = Offset(log_start)
         self.high_watermark = max(self.high_watermark, log_start)
 
     def follow(self, high_watermark: int) -> bool:
@@ -84,14 +84,15 @@ class LogBounds:
     def truncated(self, log_end: int, synced_end: int) -> None:
         """Note that the log was cut at ``log_end``."""
         assert log_end <= self.log_end, (log_end, str(self))
-        self.log_end = log_end
-        self.log_start = min(self.log_start, log_end)
+        self.log_end = Offset(log_end)
+        self.log_start = min(self.log_start, self.log_end)
         self.synced_end = min(synced_end, log_end)
         self.high_watermark = min(self.high_watermark, log_end)
 
     def started_at(self, offset: int) -> None:
         """Note that the log was emptied and begins at ``offset``."""
-        self.log_start = self.log_end = self.synced_end = self.high_watermark = offset
+        self.log_start = self.log_end = Offset(offset)
+        self.synced_end = self.high_watermark = offset
 
     # -- leader epochs
 

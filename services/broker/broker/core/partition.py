@@ -28,6 +28,7 @@ from tidemark.model.ids import (
     BrokerId,
     InstantMs,
     LeaderEpoch,
+    Offset,
     TopicId,
 )
 from tidemark.model.metadata import PartitionImage
@@ -417,11 +418,12 @@ class Partition:
             epoch_min <= header.partition_leader_epoch <= leader_epoch
         ):
             return _OUT_OF_PLACE
+        first = Offset(header.base_offset)
         return AppendPlan(
-            header.base_offset,
-            header.base_offset + header.last_offset_delta,
+            first,
+            first + header.last_offset_delta,
             header.max_timestamp,
-            header.partition_leader_epoch,
+            LeaderEpoch(header.partition_leader_epoch),
             size_bytes,
             header,
             NO_TIMESTAMP,

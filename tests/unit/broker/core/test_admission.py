@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tidemark.codec.control_record import ControlRecord, EndTxnMarker, OwnerRecord
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.topic_configs import topic_config
 from unit.broker.core.replicated import SIZE, WALL, header
 
@@ -27,8 +28,8 @@ def admission(**configs: str) -> Admission:
 
 
 def append(made: Admission, batch: BatchHeader, control: ControlRecord | None = None) -> None:
-    first = batch.base_offset
-    plan = AppendPlan(first, first, WALL, 5, SIZE, batch, -1, control)
+    first = Offset(batch.base_offset)
+    plan = AppendPlan(first, first, WALL, LeaderEpoch(5), SIZE, batch, -1, control)
     made.appended(plan, WALL)
 
 

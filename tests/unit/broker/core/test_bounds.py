@@ -6,6 +6,7 @@ from broker.core.leader_epochs import LeaderEpochs
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import Offset
 
 EPOCHS = ((1, 0), (3, 10), (4, 20))
 
@@ -21,7 +22,7 @@ def test_bounds_are_in_order() -> None:
     made = bounds()
     made.check()
     assert str(made) == "0/_15/_30"
-    made.log_start = 16
+    made.log_start = Offset(16)
     with pytest.raises(AssertionError):
         made.check()
 

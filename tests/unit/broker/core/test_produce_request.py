@@ -9,7 +9,7 @@ from broker.core.produce_request import Action, PendingProduce, Phase, Step
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import InstantMs, Offset
 from unit.broker.core.replicated import NOW, a_partition, lead_in
 
 DUE = InstantMs(NOW + 100)
@@ -25,7 +25,7 @@ class Hosted:
 
     def __post_init__(self) -> None:
         lead_in(self.partition, self.epoch, (1, 2), (1, 2))
-        self.partition.bounds.log_end = 1
+        self.partition.bounds.log_end = Offset(1)
 
     def commit(self) -> None:
         self.partition.bounds.high_watermark = 1

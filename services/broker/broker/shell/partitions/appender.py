@@ -135,8 +135,7 @@ class PartitionAppender:
             return self._not_planned(hosted, plan, acks)
         if plan.log_append_time_ms >= 0:
             set_log_append_time(batch, plan.log_append_time_ms)
-        # A plan has plain numbers: making them Offset and LeaderEpoch costs a call each.
-        set_base_offset_and_epoch(batch, 0, plan.first, plan.leader_epoch)  # type: ignore[arg-type]
+        set_base_offset_and_epoch(batch, 0, plan.first, plan.leader_epoch)
         try:
             hosted.log.append((batch,), plan, now_ms)
         except DiskError as failure:
@@ -247,7 +246,7 @@ class PartitionAppender:
         if not isinstance(plan, AppendPlan):
             return self._not_planned(hosted, plan, ACKS_ALL)
         stored = bytearray(batch)
-        set_base_offset_and_epoch(stored, 0, plan.first, plan.leader_epoch)  # type: ignore[arg-type]
+        set_base_offset_and_epoch(stored, 0, plan.first, plan.leader_epoch)
         try:
             if isinstance(control, EndTxnMarker):
                 hosted.log.expect_room()  # for the index of aborted transactions
