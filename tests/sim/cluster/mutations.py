@@ -18,7 +18,7 @@ from broker.shell.partitions import hosting
 from broker.storage.directory import LogDirectory
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
-from controller.core import isr_changes, registration, soundness, term
+from controller.core import isr_changes, reassignments, registration, soundness, term
 from controller.core.cluster import PutBroker, store_ops
 from controller.core.configs import decide_alter_configs
 from controller.core.leader_replacement import LeaderReplacement
@@ -176,6 +176,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "registers damaged logs as sound": ((held_logs, "worth", lambda *_: "sound"),),
     "forgets over a restart that a disk failed": ((DiskFailures, "reason", lambda *_: None),),
     "takes a log that is gone for one that was never made": ((Holdings, "soundness", _never_made),),
+    "keeps the leader epoch when a replica is removed": (
+        (reassignments, "next_epoch", lambda partition, _: partition),
+    ),
     "takes the logs of an old disk for sound": ((Holdings, "soundness", _in_any_directory),),
     "cuts a damaged log while it counts": ((hosting, "may_repair", _cut_it_at_once),),
     "keeps the leader epoch when an unsound member leaves": (
@@ -204,6 +207,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "registers damaged logs as sound": ("damage_leader",),
     "forgets over a restart that a disk failed": ("fail_leader",),
     "takes a log that is gone for one that was never made": ("lose_disk",),
+    "keeps the leader epoch when a replica is removed": ("move", "isolate"),
     "takes the logs of an old disk for sound": ("put_back", "kill"),
     "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
@@ -241,6 +245,9 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "logs agree below the high watermark",
     ),
     "takes a log that is gone for one that was never made": (
+        "a member of the ISR has all that is committed",
+    ),
+    "keeps the leader epoch when a replica is removed": (
         "a member of the ISR has all that is committed",
     ),
     "takes the logs of an old disk for sound": ("a member of the ISR has all that is committed",),

@@ -1,4 +1,9 @@
-"""Moves of replicas (KIP-455): new ones are added and catch up; then old ones are removed."""
+"""Moves of replicas (KIP-455): new ones are added and catch up; then old ones are removed.
+
+A removal raises the leader epoch (as in Kafka), so that fetches of the removed replica are fenced:
+its broker may not have the metadata of the removal yet. If the replica were added again meanwhile,
+it would catch up and join the ISR with the log that its broker is about to delete.
+"""
 
 from dataclasses import replace
 
@@ -8,7 +13,7 @@ from tidemark.model.metadata import ClusterDelta, ClusterImage, PartitionImage
 
 from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import PartitionResult, PartitionResults
-from controller.core.election_rules import demote
+from controller.core.election_rules import demote, next_epoch
 from controller.core.inputs import AlterReassignments, Move
 from controller.core.placement import check_assignment
 
@@ -42,7 +47,7 @@ def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> Partiti
         elr=tuple(one for one in partition.elr if one in everyone),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
-    return completed(demote(made) if made.leader not in (*everyone, NO_BROKER) else made)
+    return completed(_fenced(partition, made))
 
 
 def cancelled(partition: PartitionImage) -> PartitionImage:
@@ -61,7 +66,7 @@ def cancelled(partition: PartitionImage) -> PartitionImage:
         elr=tuple(one for one in partition.elr if one in original),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
-    return demote(made) if made.leader not in (*original, NO_BROKER) else made
+    return _fenced(partition, made)
 
 
 def _require_member(isr: tuple[BrokerId, ...], partition: PartitionImage) -> None:
@@ -88,7 +93,18 @@ def completed(partition: PartitionImage) -> PartitionImage:
         elr=tuple(one for one in partition.elr if one in target),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
-    return demote(made) if made.leader not in (*target, NO_BROKER) else made
+    return _fenced(partition, made)
+
+
+def _fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """Return ``after`` in the next leader epoch if it lacks a replica of ``before``. A leader that
+    is removed is demoted.
+    """
+    if set(before.replicas) <= set(after.replicas) or after.leader == NO_BROKER:
+        return after
+    if after.leader not in after.replicas:
+        return demote(after)
+    return next_epoch(after, after.leader)
 
 
 def decide_reassignments(

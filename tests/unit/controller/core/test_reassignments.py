@@ -4,7 +4,13 @@ import pytest
 from controller.core.cluster import Cluster
 from controller.core.effects import PartitionResult
 from controller.core.inputs import AlterReassignments, Move, RequestHeader
-from controller.core.reassignments import completed, decide_reassignments, moved_to, target_of
+from controller.core.reassignments import (
+    cancelled,
+    completed,
+    decide_reassignments,
+    moved_to,
+    target_of,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId
 from tidemark.model.metadata import PartitionImage
@@ -50,9 +56,12 @@ def test_when_the_target_is_in_sync_the_old_ones_go_and_their_leader_is_demoted(
     assert (after.leader, after.last_known_leader) == (NO_BROKER, 1)
 
 
-def test_a_leader_that_stays_leads_on() -> None:
-    after = completed(replace(moved_to(WHOLE, ids(1, 3)), isr=ids(1, 2, 3)))
-    assert (after.leader, after.leader_epoch, after.replicas) == (1, 0, (1, 3))
+def test_a_leader_that_stays_leads_in_the_next_epoch_once_a_replica_is_removed() -> None:
+    begun = moved_to(WHOLE, ids(1, 3))
+    after = completed(replace(begun, isr=ids(1, 2, 3)))
+    assert (after.leader, after.leader_epoch, after.replicas) == (1, 1, (1, 3))
+    taken_back = cancelled(begun)
+    assert (begun.leader_epoch, taken_back.leader, taken_back.leader_epoch) == (0, 1, 1)
 
 
 def test_a_cancelled_move_restores_the_replicas() -> None:
