@@ -290,14 +290,6 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
 }
 
 
-def code_of(number: int) -> ErrorCode:
-    """Return the code of an error number; UNKNOWN_SERVER_ERROR for a number of a later release."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def error_for(
     number: int, message: str, *, where: str = "", detail: str | None = None
 ) -> ClientError:
@@ -306,7 +298,7 @@ def error_for(
     ``message`` names the attempt, ``where`` the broker or partition; ``detail`` is the broker's
     text.
     """
-    code = code_of(number)
+    code = ErrorCode(number)
     text = message + (f": {detail}" if detail else "")
     if code is ErrorCode.UNKNOWN_SERVER_ERROR and number != code:
         text += f" (error {number}, unknown to this client)"

@@ -8,11 +8,9 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from tidemark.model.errors import ErrorCode
 from tidemark.runtime.channel import open_channel
 
 CHANNELS_MAX: Final = 1_024
-_KNOWN_CODES: Final = frozenset(map(int, ErrorCode))
 
 
 class ChannelPool:
@@ -66,8 +64,3 @@ def call_failures(endpoint: str) -> Iterator[None]:
             raise
         # This task was not cancelled: gRPC raises it when the channel or the stream was closed.
         raise CallFailedError(endpoint, grpc.StatusCode.CANCELLED, "it was closed") from None
-
-
-def read_error_code(number: int) -> ErrorCode:
-    """Return a peer's error code; a code of a later release becomes UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(number) if number in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -22,7 +22,6 @@ from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
     call_failures,
-    read_error_code,
 )
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import REQUEST_ID
@@ -106,7 +105,7 @@ class ImageDirectory:
 
 def error_code_of(response: Any) -> ErrorCode:
     """Return the ``error_code`` of a response message."""
-    return read_error_code(response.error_code)
+    return ErrorCode(response.error_code)
 
 
 class CoordinatorClient:
@@ -271,7 +270,7 @@ def _no_owner() -> TidemarkError:
 
 def _worst_of(response: Any) -> ErrorCode:
     """Return a code to retry, if any transaction of a DescribeTransactions response has one."""
-    codes = (read_error_code(state.error_code) for state in response.transactions)
+    codes = (ErrorCode(state.error_code) for state in response.transactions)
     return next((code for code in codes if code in RETRIED), ErrorCode.NONE)
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
 
-from tidemark.machine.feed import FeedSubscriber, Verdict
 from tidemark.model.backoff import Backoff, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage
+from tidemark.protocol.feed import FeedSubscriber, Verdict
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import apply_update, read_position, write_position

@@ -29,7 +29,6 @@ from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
     call_failures,
-    read_error_code,
 )
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
@@ -289,7 +288,7 @@ class RemotePartitionLog:
         except TidemarkError as deposed:
             self._end_appends()
             raise UnknownOutcomeError(ErrorCode.REQUEST_TIMED_OUT, deposed.message) from None
-        code = read_error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             return answer
         words = f"{self.at}: {answer.error_message or code.name}"
@@ -361,7 +360,7 @@ class RemotePartitionLog:
         return bytes(answer.batches)
 
     def _check(self, error_code: int, words: str) -> None:
-        code = read_error_code(error_code)
+        code = ErrorCode(error_code)
         if code is not ErrorCode.NONE:
             raise TidemarkError(code, f"{self.at}: {words or code.name}")
 

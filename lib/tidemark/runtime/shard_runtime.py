@@ -19,7 +19,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from tidemark.codec.control_record import EndTxnMarker, read_control
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, Buffer, read_header
 from tidemark.codec.records import build_batch, read_records
-from tidemark.machine.shard import (
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import Offset
+from tidemark.protocol.shard import (
     CLIENT_ERRORS,
     Decision,
     KnowsOffsets,
@@ -27,8 +29,6 @@ from tidemark.machine.shard import (
     Shard,
     Writer,
 )
-from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import Offset
 from tidemark.runtime.clock import Clock
 
 RequestT = TypeVar("RequestT")

@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Final
 
-from tidemark.machine.stall_rule import StallBegan, StallEnded, StallRule
+from tidemark.protocol.stall_rule import StallBegan, StallEnded, StallRule
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.telemetry import fields

@@ -18,8 +18,8 @@ from broker.core.open_txns import OpenTxns
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from tidemark.codec.txn_records import EndKind
-from tidemark.machine.shard import Decision
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Decision
 from tidemark.runtime.shard_runtime import ShardRuntime
 from txn_coordinator.core import multi_writer_rules, sink_rules, transaction
 from txn_coordinator.core.effects import SendMarkers

@@ -16,7 +16,6 @@ from share_coordinator.core.requests import (
 from share_coordinator.core.settings import ShareSettings
 from share_coordinator.core.shard import ShareDecision, ShareShard
 from tidemark.codec.share_records import ShareRecord, decode, encode
-from tidemark.machine.shard import Moment
 from tidemark.model.assignment import assignment_of, pairs
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, TopicId, WallMs
@@ -33,6 +32,7 @@ from tidemark.model.share_state import (
     StateSummary,
     WriteState,
 )
+from tidemark.protocol.shard import Moment
 from unit.broker.core.groups.consumer.worlds import FakeTopics
 
 ReplyT = TypeVar("ReplyT")

@@ -11,9 +11,9 @@ from tidemark.codec.txn_records import (
     decode,
     encode,
 )
-from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, WallMs
 from tidemark.model.topics import TopicPartition
+from tidemark.protocol.shard import Moment
 from txn_coordinator.core.effects import Answer, SendMarkers
 from txn_coordinator.core.requests import (
     AddPartitions,

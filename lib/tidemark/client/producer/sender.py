@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Final
 
 from tidemark.client.config import ProducerConfig
-from tidemark.client.errors import ClientError, code_of
+from tidemark.client.errors import ClientError
 from tidemark.client.producer.accumulator import Accumulator
 from tidemark.client.producer.batches import PendingBatch
 from tidemark.client.producer.partition_queue import PartitionQueue, Refusal
@@ -179,7 +179,7 @@ class Sender:
                 batch, outcome.base_offset, outcome.log_append_time_ms
             )
             return
-        if code_of(outcome.error_code) in _LEADER_MOVED:
+        if ErrorCode(outcome.error_code) in _LEADER_MOVED:
             self._cluster.cache.mark_stale()
         refusal = Refusal(outcome.error_code, outcome.message, where)
         failures, dice = batch.failures + 1, random.random()

@@ -8,7 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.model.metadata import FeedPosition
-from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.metadata_wire import read_position
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark_wire.v1 import common_pb2, controller_pb2, partition_store_pb2
@@ -224,13 +223,13 @@ def read_topic_results(
 ) -> Relayed[TopicResult]:
     """Read the controller's answer to a change of topics."""
     return Relayed(
-        read_error_code(response.error_code),
+        ErrorCode(response.error_code),
         read_position(response.position),
         tuple(
             TopicResult(
                 result.name,
                 TopicId(result.topic_id or NO_TOPIC_ID),
-                read_error_code(result.error_code),
+                ErrorCode(result.error_code),
                 result.error_message or None,
                 result.partition_count,
                 result.replication_factor,
@@ -246,13 +245,13 @@ def read_alteration_results(
 ) -> Relayed[AlterationResult]:
     """Read the controller's answer to a change of configuration."""
     return Relayed(
-        read_error_code(response.error_code),
+        ErrorCode(response.error_code),
         read_position(response.position),
         tuple(
             AlterationResult(
                 result.resource_type,
                 result.resource_name,
-                read_error_code(result.error_code),
+                ErrorCode(result.error_code),
                 result.error_message or None,
             )
             for result in response.results
@@ -264,7 +263,7 @@ def read_producer_id_block(
     response: controller_pb2.AllocateProducerIdsResponse,
 ) -> ProducerIdBlock | ErrorCode:
     """Read a block of producer ids; an error code if there is none."""
-    error_code = read_error_code(response.error_code)
+    error_code = ErrorCode(response.error_code)
     if error_code is not ErrorCode.NONE:
         return error_code
     return ProducerIdBlock(response.first_producer_id, response.count)

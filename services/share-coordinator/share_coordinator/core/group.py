@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from tidemark.codec.share_group_records import ShareGroupRecord
 from tidemark.codec.share_records import ShareRecord
-from tidemark.machine.member_timers import MemberTimers
-from tidemark.machine.shard import Moment
 from tidemark.model.assignment import Assignment, listed
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
 from tidemark.model.share_group_configs import ShareGroupConfig
 from tidemark.model.topics import Topics
+from tidemark.protocol.member_timers import MemberTimers
+from tidemark.protocol.shard import Moment
 
 from share_coordinator.core import initialization
 from share_coordinator.core.admission import Refused, admit, request_problem

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from tidemark.codec.share_group_records import ShareGroupRecord
 from tidemark.codec.share_records import ShareRecord, ShareSnapshotRecord, ShareUpdateRecord
-from tidemark.machine.member_timers import MemberTimers
-from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, Offset, TopicId
 from tidemark.model.share_state import SharePartitionKey
 from tidemark.model.topics import Topics
+from tidemark.protocol.member_timers import MemberTimers
+from tidemark.protocol.shard import Decision, Moment, Writer
 
 from share_coordinator.core import description, group_offsets, initialization, state_requests
 from share_coordinator.core.admission import Refused, request_problem
@@ -64,7 +64,7 @@ _NON_EMPTY: Final = "the group has members: stop them first"
 
 
 class ShareShard:
-    """Implements ``tidemark.machine.shard.Shard``."""
+    """Implements ``tidemark.protocol.shard.Shard``."""
 
     def __init__(
         self,

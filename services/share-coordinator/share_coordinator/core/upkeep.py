@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Final
 
 from tidemark.codec.share_records import ShareRecord, ShareUpdateRecord
-from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, Offset
+from tidemark.protocol.shard import Moment
 
 from share_coordinator.core.live_offsets import LiveKey, LiveOffsets, key_of
 from share_coordinator.core.settings import ShareSettings

@@ -15,9 +15,9 @@ from tidemark.codec.txn_records import (
     TransactionRecord,
     TxnRecord,
 )
-from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, WallMs
+from tidemark.protocol.shard import Decision, Moment, Writer
 
 from txn_coordinator.core import (
     additions,
@@ -73,7 +73,7 @@ TxnDecision: TypeAlias = Decision[TxnRecord, Effect]
 
 
 class TxnShard:
-    """State and decisions of one shard; implements ``tidemark.machine.shard.Shard``."""
+    """State and decisions of one shard; implements ``tidemark.protocol.shard.Shard``."""
 
     def __init__(self, settings: TxnSettings) -> None:
         self._settings = settings

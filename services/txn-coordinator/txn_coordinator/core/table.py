@@ -15,9 +15,9 @@ from tidemark.codec.txn_records import (
     WriterRecord,
     WriterTombstone,
 )
-from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs
 from tidemark.model.topics import TopicPartition
+from tidemark.protocol.shard import Moment
 
 from txn_coordinator.core import transaction
 from txn_coordinator.core.deadlines import Deadlines

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidemark.model.errors import ErrorCode
-from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.metrics import LabelValues, Metrics, TallyFamily, Timings
 
 from txn_coordinator.core.requests import BatchRefusal, EnlistInBatchReply, FinishBatchReply
@@ -47,7 +46,7 @@ class RequestStats:
 
     def count(self, rpc: str, response: Any, seconds: float) -> None:
         """Count a response. DescribeTransactions has no error of the whole request."""
-        code = read_error_code(getattr(response, "error_code", 0))
+        code = ErrorCode(getattr(response, "error_code", 0))
         self._requests.at(rpc, code.name).value += 1
         self._seconds.at(rpc).observe(seconds)
 

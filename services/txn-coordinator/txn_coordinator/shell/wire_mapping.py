@@ -11,7 +11,6 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
-from tidemark.runtime.channel_pool import read_error_code
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -431,6 +430,5 @@ def write_markers(effect: WriteMarkers, image: ClusterImage) -> pb.WriteMarkersR
 def read_marker_codes(response: pb.WriteMarkersResponse) -> list[list[ErrorCode]]:
     """Wire to model: for each marker, the error of each of its targets."""
     return [
-        [read_error_code(result.error_code) for result in marker.results]
-        for marker in response.markers
+        [ErrorCode(result.error_code) for result in marker.results] for marker in response.markers
     ]

@@ -4,9 +4,9 @@ import pytest
 from share_coordinator.core.settings import ShareSettings
 from share_coordinator.core.upkeep import LOG_RECORDS_MIN, REWRITTEN_PER_WAKE, Upkeep
 from tidemark.codec.share_group_records import ShareGroupMetadataRecord, ShareGroupMetadataValue
-from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, Offset, WallMs
 from tidemark.model.share_state import DeliveryState
+from tidemark.protocol.shard import Moment
 from unit.share_coordinator.worlds import World, batch
 
 INTERVAL_MS = 300_000

@@ -3,12 +3,10 @@ from typing import Any
 
 import grpc
 import pytest
-from tidemark.model.errors import ErrorCode
 from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
     call_failures,
-    read_error_code,
 )
 from tidemark_wire.v1.txn_pb2 import ListTransactionsRequest
 from tidemark_wire.v1.txn_pb2_grpc import TransactionCoordinatorStub
@@ -84,15 +82,3 @@ def test_a_stream_that_has_ended_is_a_failure() -> None:
             raise asyncio.InvalidStateError
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (0, ErrorCode.NONE),
-        (52, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
-        (9_999, ErrorCode.UNKNOWN_SERVER_ERROR),  # of a later release
-    ],
-)
-def test_error_codes_of_peers_are_read(number: int, expected: ErrorCode) -> None:
-    assert read_error_code(number) is expected

@@ -9,9 +9,9 @@ import pytest
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, build_marker, build_owner
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch, read_records
-from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import InstantMs, Offset
+from tidemark.protocol.shard import Decision, Moment, Writer
 from tidemark.runtime.shard_runtime import ShardRuntime
 from virtual_time import LoopClock, run_virtual
 

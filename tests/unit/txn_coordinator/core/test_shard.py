@@ -1,8 +1,8 @@
 """One shard as a whole: its replies, its records and its markers."""
 
 import pytest
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Writer
 from txn_coordinator.core.requests import (
     AddOffsets,
     AddOffsetsReply,

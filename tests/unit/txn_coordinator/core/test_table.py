@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tidemark.codec.txn_records import TransactionTombstone
-from tidemark.machine.shard import Moment
 from tidemark.model.ids import InstantMs, WallMs
+from tidemark.protocol.shard import Moment
 from txn_coordinator.core import transaction
 from txn_coordinator.core.requests import MarkersWritten
 from txn_coordinator.core.table import TxnTable

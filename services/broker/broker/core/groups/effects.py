@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tidemark.codec.group_records import GroupRecord
-from tidemark.machine.shard import Decision, Writer
+from tidemark.protocol.shard import Decision, Writer
 
 from broker.core.groups.requests import GroupReply
 

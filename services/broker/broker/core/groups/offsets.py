@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from tidemark.codec.group_records import OffsetCommitRecord, OffsetCommitValue
 from tidemark.codec.varint import INT64_MAX
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId, WallMs
 from tidemark.model.topics import TopicPartition
+from tidemark.protocol.shard import Writer
 
 from broker.core.groups.requests import (
     DeletedTopic,

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 from tidemark.codec.group_records_consumer import ConsumerGroupMetadataRecord, ConsumerRecord
-from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.shard import Decision, Moment, Writer
 
 from broker.core.groups import group_rules
 from broker.core.groups.classic import member_requests
@@ -74,7 +74,7 @@ _JOINS: Final = 0
 
 
 class GroupShard:
-    """One shard (`tidemark.machine.shard.Shard`); created empty, then loaded from the log."""
+    """One shard (`tidemark.protocol.shard.Shard`); created empty, then loaded from the log."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tidemark.machine.lease import Lease
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.lease import Lease
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import (

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from tidemark.codec.group_records import GroupRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
-from tidemark.machine.shard import Writer
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
 from tidemark.model.metadata_change import MetadataChange
 from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.protocol.shard import Writer
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.shard_runtime import ShardRuntime

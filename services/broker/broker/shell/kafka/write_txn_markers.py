@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.kafka.long_tail import Struct
-from tidemark.machine.shard import Writer
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.protocol.shard import Writer
 
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.table import PartitionTable

@@ -8,7 +8,6 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
-from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_partition, read_position
@@ -148,7 +147,7 @@ class IsrSender:
         """
         log.warning(
             "ISR proposals refused",
-            extra=fields(code=read_error_code(answer.error_code).name, reason=answer.error_message),
+            extra=fields(code=ErrorCode(answer.error_code).name, reason=answer.error_message),
         )
         self._counters.isr_updates_failed += len(proposals)
         self._failed()
@@ -165,7 +164,7 @@ class IsrSender:
             if hosted is None or result is None:
                 continue
             state = read_partition(result.state) if result.HasField("state") else None
-            self._apply(hosted, proposal, read_error_code(result.error_code), state)
+            self._apply(hosted, proposal, ErrorCode(result.error_code), state)
 
     def _apply(
         self,

@@ -12,7 +12,6 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
-from tidemark.runtime.channel_pool import read_error_code
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
@@ -157,7 +156,7 @@ class ReplicaReports:
             self._reports.failed(clock.now_ms(), self._dice())
             return
         if answer.error_code != ErrorCode.NONE:
-            code = read_error_code(answer.error_code).name
+            code = ErrorCode(answer.error_code).name
             log.warning(
                 "report of unsound replicas refused",
                 extra=fields(code=code, reason=answer.error_message),

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import grpc.aio
 from tidemark.codec.control_record import EndTxnMarker
-from tidemark.machine.shard import Writer
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Writer
 from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
 
 from broker.shell.facts import BrokerFacts

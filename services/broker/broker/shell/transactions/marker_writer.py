@@ -6,9 +6,9 @@ Coordinators send markers over gRPC, administrators over Kafka's protocol.
 from typing import Final, NamedTuple, Protocol
 
 from tidemark.codec.control_record import EndTxnMarker, build_marker
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.protocol.shard import Writer
 from tidemark.runtime.clock import Clock
 
 from broker.core.commit_wait import CommitWait

@@ -11,10 +11,10 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from tidemark.machine.shard import CLIENT_ERRORS
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import TopicPartition
+from tidemark.protocol.shard import CLIENT_ERRORS
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache

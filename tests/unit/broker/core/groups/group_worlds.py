@@ -32,9 +32,9 @@ from broker.core.groups.requests import (
 from broker.core.groups.shard import GroupShard
 from tidemark.codec import group_records
 from tidemark.codec.group_records import GroupRecord
-from tidemark.machine.shard import Decision, Moment, Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
+from tidemark.protocol.shard import Decision, Moment, Writer
 
 WALL = 1_700_000_000_000
 ORDERS = TopicId(b"orders".ljust(16, b"."))

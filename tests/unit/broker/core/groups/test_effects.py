@@ -3,8 +3,8 @@
 from broker.core.groups.effects import Answer, Outcome
 from broker.core.groups.requests import DeleteGroupReply, HeartbeatReply
 from tidemark.codec.group_records import GroupMetadataRecord
-from tidemark.machine.shard import Decision, Writer
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Decision, Writer
 
 
 def test_an_outcome_becomes_a_decision() -> None:

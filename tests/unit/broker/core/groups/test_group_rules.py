@@ -6,8 +6,8 @@ from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.group_rules import AnyGroup
 from tidemark.codec.group_records import GroupMetadataRecord, GroupMetadataValue
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import commit, txn_commit
 
 EMPTY = GroupMetadataValue("consumer", 3, None, None, 1)

@@ -14,10 +14,10 @@ from broker.core.groups.requests import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.group_records import OffsetCommitRecord, OffsetCommitValue
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId, WallMs
 from tidemark.model.topics import TopicPartition
+from tidemark.protocol.shard import Writer
 
 DAY_MS = 24 * 3_600_000
 SETTINGS = GroupSettings(offsets_retention_minutes=24 * 60)

@@ -33,9 +33,9 @@ from broker.core.groups.requests import (
 )
 from broker.core.groups.shard import EXPIRED_AT_ONCE_MAX
 from tidemark.codec import group_records
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
+from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import (
     ORDERS,
     PRODUCER,

@@ -18,8 +18,8 @@ from broker.core.groups.requests import (
     TopicsDeleted,
     TxnOffsetCommit,
 )
-from tidemark.machine.shard import Writer
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import (
     ORDERS,
     World,

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tidemark.machine.shard import Moment
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Moment
 
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.classic.member import Member, joining_member

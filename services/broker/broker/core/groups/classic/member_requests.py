@@ -2,8 +2,8 @@
 and the checks of offset commits.
 """
 
-from tidemark.machine.shard import Moment
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.shard import Moment
 
 from broker.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from broker.core.groups.classic.member import Member

@@ -9,9 +9,9 @@ second. Deadlines are kept in `Deadlines`.
 
 from typing import Final
 
-from tidemark.machine.shard import Moment
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.shard import Moment
 
 from broker.core.groups.classic.deadlines import Deadlines, Key, Kind
 from broker.core.groups.classic.group import ClassicGroup

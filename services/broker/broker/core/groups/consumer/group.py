@@ -18,11 +18,11 @@ from tidemark.codec.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataRecord,
     ConsumerRecord,
 )
-from tidemark.machine.member_timers import MemberTimers
-from tidemark.machine.shard import Moment
 from tidemark.model.assignment import Assignment, listed
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.member_timers import MemberTimers
+from tidemark.protocol.shard import Moment
 
 from broker.core.groups.consumer.admission import Admitted, Refused, admit, request_problem
 from broker.core.groups.consumer.assignors import ASSIGNORS, AssignorMember

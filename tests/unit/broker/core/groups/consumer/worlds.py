@@ -10,10 +10,10 @@ from broker.core.groups.requests import (
 )
 from tidemark.codec.group_records import decode, encode
 from tidemark.codec.group_records_consumer import ConsumerRecord
-from tidemark.machine.shard import Moment
 from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
+from tidemark.protocol.shard import Moment
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark.machine.stall_rule import StallBegan, StallEnded, StallRule
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.stall_rule import StallBegan, StallEnded, StallRule
 
 LIMIT_MS, LOOK_MS = 5_000, 500
 

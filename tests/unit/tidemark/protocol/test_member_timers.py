@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark.machine.member_timers import MemberTimers
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.member_timers import MemberTimers
 
 NAMES = st.sampled_from("abc")
 ACTS = st.one_of(

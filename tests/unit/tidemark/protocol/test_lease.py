@@ -1,6 +1,6 @@
 import pytest
-from tidemark.machine.lease import Lease
 from tidemark.model.ids import InstantMs
+from tidemark.protocol.lease import Lease
 
 
 def at(milliseconds: int) -> InstantMs:

@@ -1,6 +1,6 @@
-from tidemark.machine.feed import FeedSubscriber, Verdict
 from tidemark.model.ids import ControllerEpoch
 from tidemark.model.metadata import FeedPosition
+from tidemark.protocol.feed import FeedSubscriber, Verdict
 
 
 def at(version: int, epoch: int = 1) -> FeedPosition:
