@@ -16,6 +16,11 @@ EVEN: Final = 0.5
 _DOUBLINGS_MAX: Final = 30
 
 
+def spread(delay: float, dice: float) -> float:
+    """Return a delay spread by JITTER either way. ``dice`` is a number in [0, 1)."""
+    return delay * (1 - JITTER + 2 * JITTER * dice)
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Delays that double from ``first_ms`` up to ``max_ms``, before jitter."""
@@ -30,8 +35,7 @@ class Backoff:
         """
         assert failures >= 1, failures
         doubled = self.first_ms * (1 << min(failures - 1, _DOUBLINGS_MAX))
-        spread = 1 - JITTER + 2 * JITTER * dice
-        return min(doubled, max(self.max_ms, self.first_ms)) * spread
+        return spread(min(doubled, max(self.max_ms, self.first_ms)), dice)
 
     def is_longest(self, failures: int) -> bool:
         """True if further failures do not lengthen the delay."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
+from tidemark.model.backoff import spread
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.runtime.controller_client import ControllerClient
@@ -155,7 +156,7 @@ class ClusterMembership:
                 self.is_registered = True
             except ZkError as failure:
                 log.info("joining again", extra=fields(reason=str(failure)))
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(spread(RETRY_S, self._controller.dice()))
             else:
                 return
 

@@ -9,7 +9,7 @@ import grpc.aio
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
 
-from tidemark.model.backoff import Backoff, Dice, RetryDelays
+from tidemark.model.backoff import Backoff, Dice, RetryDelays, spread
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime import zk_paths
@@ -178,7 +178,7 @@ class ControllerClient:
             )
             if not again or loop.time() + _DUPLICATE_RETRY_S > deadline:
                 raise TidemarkError(ErrorCode(response.error_code), response.error_message)
-            await asyncio.sleep(_DUPLICATE_RETRY_S)
+            await asyncio.sleep(spread(_DUPLICATE_RETRY_S, self.dice()))
 
     async def alter_partitions(
         self, request: pb.AlterPartitionsRequest, timeout_s: float

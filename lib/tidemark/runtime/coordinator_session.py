@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tidemark_wire.v1 import controller_pb2 as pb
 
+from tidemark.model.backoff import spread
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage, FeedPosition
@@ -129,7 +130,7 @@ class CoordinatorSession:
                 stat = await self._session.exists(self._live.path, changed.set)
             except ZkError:
                 await self._session.wait_connected()
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(spread(RETRY_S, self._controller.dice()))
                 continue
             if stat is None and self.is_registered:
                 log.warning("live znode is gone", extra=fields(path=self._live.path))
@@ -215,7 +216,7 @@ class CoordinatorSession:
             again = response.error_code in _REGISTERED_LATER
             if not again or loop.time() + _DUPLICATE_RETRY_S > deadline:
                 return _checked(response)
-            await asyncio.sleep(_DUPLICATE_RETRY_S)
+            await asyncio.sleep(spread(_DUPLICATE_RETRY_S, self._controller.dice()))
 
     # -- requests to the controller
 

@@ -8,7 +8,7 @@ credited to it. Both wake at their deadline, kept in buckets of ``BUCKET_MS`` so
 waking are O(1) and no stale entry stays behind.
 
 Room is limited by kind (``ParkedLimits``), so that no kind takes the room of another. A long poll
-without room is answered at once, and its client asks again. A write is in the log before it waits,
+without room is answered at once, and its client polls again. A write is in the log before it waits,
 and an error would be wrong. So there must be room before it is appended (``is_full``,
 ``when_room``), and what has been appended always parks.
 """

@@ -3,9 +3,9 @@ bytes, disk and clock.
 
 The life of a batch is three calls, all in the connection's callback (DESIGN: the hot path):
 
-    plan = partition.admit(header, size_bytes, ...)   may it, and which offsets? changes nothing
+    plan = partition.admit(header, size_bytes, ...)   checks, and offsets; changes nothing
     log.append(buffers, plan, now)                    storage
-    partition.appended(plan)                          moves log_end; says what became readable
+    partition.appended(plan)                          moves log_end; returns what became readable
 
 A leader judges what its followers fetch (``judge_fetch``, ``follower_fetched``), moves the high
 watermark to the minimum over the maximal ISR, and proposes ISRs. A follower takes batches as the
@@ -269,8 +269,8 @@ class Partition:
     # -- roles
 
     def lead(self, state: PartitionImage, now: InstantMs) -> bool:
-        """Lead as the controller says. False, with nothing changed, if that epoch is older than
-        the one here, or the disk failed.
+        """Become the leader in an epoch of the controller. Return False and change nothing if that
+        epoch is older than the one here, or the disk failed.
 
         The high watermark stays (KIP-207). In the epoch that this replica leads already, only ISR
         and replicas are taken over, if they are newer.

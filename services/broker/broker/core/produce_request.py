@@ -28,7 +28,7 @@ _NO_TIME: Final = InstantMs(-1)
 
 
 class Phase(Enum):
-    """How far a request is."""
+    """Phase of a request."""
 
     TAKING = "taking"
     APPENDING = "appending"
@@ -37,7 +37,7 @@ class Phase(Enum):
 
 
 class Action(Enum):
-    """What the shell has to do."""
+    """Action of the shell after an input."""
 
     HOLD = "hold"
     """Nothing: appends are under way."""
@@ -45,7 +45,7 @@ class Action(Enum):
     """Wait for ``Step.ends``. Then ``committed``, ``woken``, or ``not_parked`` follows."""
     ANSWER = "answer"
     CLOSE = "close"
-    """Close the connection: a request with acks=0 failed, which has no other way to say so."""
+    """Close the connection: a request with acks=0 failed, and its failure has no other sign."""
     NO_ANSWER = "no answer"
     """acks=0."""
 

@@ -16,7 +16,7 @@ class Role(Enum):
     OFFLINE = "-"
     """The partition has no leader."""
     FAILED = "!"
-    """The log directory failed: nothing is served until the next start, whatever the image says."""
+    """The log directory failed. The partition is not served until the next start, in any image."""
 
 
 NOT_LEADER: Final = Refusal(
