@@ -1,0 +1,1 @@
+"""Bytes of batches, of records, and of the records in internal topics, as Kafka has them. Pure."""

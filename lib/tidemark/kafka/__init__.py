@@ -1,0 +1,1 @@
+"""Codecs of Kafka's protocol: the hot APIs by hand, all others from a table. Pure."""

@@ -1,0 +1,1 @@
+"""Types that all services share: ids, errors, images of the metadata, configurations. Pure."""

@@ -1,0 +1,1 @@
+"""Rules that several services share: shards, leases, the metadata feed, timers. Pure."""

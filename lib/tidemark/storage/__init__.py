@@ -1,0 +1,1 @@
+"""The ``Disk`` seam, its implementation in memory, and walks over batches in files."""
