@@ -1,5 +1,6 @@
 """Lookup of a partition and of its leader in an image of the metadata."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tidemark.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
@@ -22,6 +23,14 @@ def find_partition(image: ClusterImage, at: TopicPartition) -> PartitionImage | 
     if topic is None or not 0 <= at.partition < len(topic.partitions):
         return None
     return topic.partitions[at.partition]
+
+
+def has_topics(image: ClusterImage, topics: Collection[tuple[str, TopicId]]) -> bool:
+    """True if an image has these topics, by name and id. A topic that is deleted and created again
+    has another id.
+    """
+    shown = ((image.topics.get(name), topic_id) for name, topic_id in topics)
+    return all(topic is not None and topic.topic_id == topic_id for topic, topic_id in shown)
 
 
 def find_leader(image: ClusterImage, at: TopicPartition) -> PartitionLeader | None:

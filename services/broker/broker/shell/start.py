@@ -120,7 +120,10 @@ def _memory(runtime_dir: str) -> Disk | None:
     """Place for notes of failed disks; None where it cannot be had."""
     path = f"{runtime_dir}/tidemark-{os.getuid()}/failed-disks"
     try:
-        return OsDisk(path)
+        disk, probe = OsDisk(path), f".probe-{uuid.uuid4()}"  # other brokers may start here too
+        disk.replace_whole(probe, b"", sync=False)
+        disk.remove(probe)
+        return disk
     except DiskError as failure:
         words = fields(path=path, reason=str(failure), remedy="set runtime.dir")
         log.warning("disk failures cannot be recorded in memory", extra=words)

@@ -13,7 +13,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TXN, ClusterImage
 from tidemark.model.metadata_change import Kind, MetadataChange
-from tidemark.model.partition_leader import find_partition
+from tidemark.model.partition_leader import find_partition, has_topics
 from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
@@ -197,7 +197,7 @@ class TxnCoordinatorNode:
         """Return True once the metadata shows these topics, by name and id; False if it does not
         after a short wait. A topic that is deleted and created again has another id.
         """
-        return await self._wait_until(lambda image: _has_topics(image, topics))
+        return await self._wait_until(lambda image: has_topics(image, topics))
 
     async def unknown_partitions(
         self, partitions: Sequence[TopicPartition]
@@ -229,11 +229,6 @@ class TxnCoordinatorNode:
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
         count = len(self.metadata.image.topics[CONSUMER_OFFSETS].partitions)
         return replace(self.settings, offsets_partition_count=count)
-
-
-def _has_topics(image: ClusterImage, topics: Collection[tuple[str, TopicId]]) -> bool:
-    shown = ((image.topics.get(name), topic_id) for name, topic_id in topics)
-    return all(topic is not None and topic.topic_id == topic_id for topic, topic_id in shown)
 
 
 def settings_of(config: TxnCoordinatorConfig) -> TxnSettings:
