@@ -65,4 +65,4 @@ class ConnectionHost(Protocol[ConnectionT]):
         """Note that a connection is closed."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a slow handler to its end."""
+        """Run a slow handler to its end, or to that of the drain."""

@@ -71,6 +71,7 @@ class KafkaListener:
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._work: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._quiet: asyncio.Event = asyncio.Event()
         self.serving = asyncio.Event()
@@ -130,6 +131,7 @@ class KafkaListener:
                 # A frame that still arrived would find no task group for its handler.
                 self._stopping = True
                 self._close_all()
+                self._cancel_work()
             sweeper.cancel()
 
     async def _drain(self, drain_s: float) -> None:
@@ -139,16 +141,31 @@ class KafkaListener:
         for connection in tuple(self._connections):
             connection.stop_reading()
         self._close_idle()
+        try:
+            async with asyncio.timeout(drain_s):
+                await self._wait_quiet()
+        except TimeoutError:
+            log.warning(
+                "connections closed: drain deadline passed",
+                extra=fields(
+                    listener=self.name, count=len(self._connections), requests=len(self._work)
+                ),
+            )
+
+    async def _wait_quiet(self) -> None:
+        """Wait until all connections are closed and no slow handler runs."""
         self._quiet.clear()
         if self._connections:
-            try:
-                async with asyncio.timeout(drain_s):
-                    await self._quiet.wait()
-            except TimeoutError:
-                log.warning(
-                    "connections closed: drain deadline passed",
-                    extra=fields(listener=self.name, count=len(self._connections)),
-                )
+            await self._quiet.wait()
+        if self._work:  # requests without an answer: acks=0
+            await asyncio.wait(self._work)
+
+    def _cancel_work(self) -> None:
+        """Cancel slow handlers whose connections are closed. They may wait for a coordinator whose
+        log this broker leads.
+        """
+        for task in self._work:
+            task.cancel()
 
     def _close_all(self) -> None:
         for connection in tuple(self._connections):
@@ -251,6 +268,8 @@ class KafkaListener:
         connection.close("a frame was not completed in time")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a slow handler to its end."""
+        """Run a slow handler to its end, or to that of the drain."""
         assert self._tasks is not None
-        self._tasks.create_task(work)
+        task = self._tasks.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)

@@ -95,7 +95,7 @@ class InspectedAppend:
         try:
             stored = await self._inspect(hosted.rule)
             if self._before is not None:
-                await self._before
+                await asyncio.shield(self._before)  # it is resolved by the append before
             if isinstance(stored, Refusal):
                 return self._inspection.appender.refused(hosted, stored)
             return self._inspection.appender.append(

@@ -67,7 +67,7 @@ class VerifiedAppend:
         inspection, hosted = self._inspection, self._hosted
         try:
             if self._before is not None:
-                await self._before
+                await asyncio.shield(self._before)  # it is resolved by the append before
             refused = await self._verify()
             if refused is not None:
                 return inspection.appender.refused(hosted, refused)

@@ -169,3 +169,19 @@ def test_an_open_transaction_needs_no_question() -> None:
         assert not must_verify(one.hosted(), b"short")
 
     asyncio.run(run())
+
+
+def test_appends_of_a_producer_can_be_cancelled_while_the_coordinator_is_asked() -> None:
+    async def run() -> None:
+        verifier = Verifier()
+        one = world(verifier)
+        appends = [work(one, batch(sequence)) for sequence in range(3)]
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(append.run()) for append in appends]
+            await asyncio.sleep(0)
+            for task in (running[1], running[0], running[2]):
+                task.cancel()
+        assert all(task.cancelled() for task in running)
+        assert not one.hosted().verifying
+
+    asyncio.run(run())
