@@ -11,6 +11,7 @@ from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsSer
 
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
+from broker.share_config import ShareConfig
 
 _HOUR_MS: Final = 3_600_000
 _MIB: Final = 1024 * 1024
@@ -47,7 +48,7 @@ class Listener(NamedTuple):
         return cls(name, host, port)
 
 
-class BrokerConfig(CoordinationConfig, TlsServiceConfig):
+class BrokerConfig(CoordinationConfig, ShareConfig, TlsServiceConfig):
     """A broker's configuration."""
 
     broker_id: int = Field(

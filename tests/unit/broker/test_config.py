@@ -104,3 +104,33 @@ def test_followers_lag_for_ten_seconds_and_poll_for_half_a_second_by_default() -
 def test_bounds_of_what_groups_may_set_leave_something_between_them() -> None:
     with pytest.raises(ValidationError, match=r"group\.consumer\.min.* is 60001"):
         config(group_consumer_min_session_timeout_ms=60_001)
+
+
+@pytest.mark.feature("S10", "S18")
+def test_share_groups_have_kafkas_options_and_the_earlier_name_of_one() -> None:
+    options = config(group_share_delivery_count_limit=3, share_record_lock_partition_limit=500)
+    made = options.share_group_options()
+    assert made.group_share_delivery_count_limit == 3
+    assert made.group_share_partition_max_record_locks == 500
+    assert config().share_group_options().group_share_partition_max_record_locks == 2_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (
+            {
+                "share_record_lock_partition_limit": 500,
+                "group_share_partition_max_record_locks": 600,
+            },
+            "they are one option",
+        ),
+        ({"group_share_heartbeat_interval_ms": 45_000}, "must be less than"),
+        ({"group_share_min_session_timeout_ms": 60_001}, "is 60001, more than"),
+    ],
+)
+def test_options_of_share_groups_that_contradict_are_refused(
+    settings: dict[str, int], why: str
+) -> None:
+    with pytest.raises(ValidationError, match=why):
+        config(**settings)

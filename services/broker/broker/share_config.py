@@ -1,0 +1,151 @@
+"""Options of a broker for share groups. Names and defaults are Kafka's."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS, ShareGroupOptions
+from tidemark.runtime.service_config import ServiceConfig, dotted
+
+_HOUR_MS = 3_600_000
+
+
+class ShareConfig(ServiceConfig):
+    """Options of a broker that leads partitions of share groups."""
+
+    group_share_record_lock_duration_ms: int = Field(
+        30_000,
+        ge=1_000,
+        le=_HOUR_MS,
+        description="time after which an acquired record is available again, unless its group sets"
+        " share.record.lock.duration.ms",
+    )
+    group_share_min_record_lock_duration_ms: int = Field(
+        15_000,
+        ge=1_000,
+        le=30_000,
+        description="lower bound of a group's share.record.lock.duration.ms",
+    )
+    group_share_max_record_lock_duration_ms: int = Field(
+        60_000,
+        ge=30_000,
+        le=_HOUR_MS,
+        description="upper bound of a group's share.record.lock.duration.ms",
+    )
+    group_share_delivery_count_limit: int = Field(
+        5,
+        ge=2,
+        le=10,
+        description="number of deliveries after which a record is archived, unless its group sets"
+        " share.delivery.count.limit",
+    )
+    group_share_min_delivery_count_limit: int = Field(
+        2, ge=2, le=5, description="lower bound of a group's share.delivery.count.limit"
+    )
+    group_share_max_delivery_count_limit: int = Field(
+        10, ge=5, le=25, description="upper bound of a group's share.delivery.count.limit"
+    )
+    group_share_partition_max_record_locks: int = Field(
+        2_000,
+        ge=100,
+        le=10_000,
+        description="maximum number of records from the start to the end of a share-partition's"
+        " window, which bounds its memory, unless its group sets share.partition.max.record.locks",
+    )
+    share_record_lock_partition_limit: int | None = Field(
+        None,
+        ge=100,
+        le=10_000,
+        description="earlier name of group.share.partition.max.record.locks",
+    )
+    group_share_min_partition_max_record_locks: int = Field(
+        100,
+        ge=100,
+        le=2_000,
+        description="lower bound of a group's share.partition.max.record.locks",
+    )
+    group_share_max_partition_max_record_locks: int = Field(
+        10_000,
+        ge=2_000,
+        le=20_000,
+        description="upper bound of a group's share.partition.max.record.locks",
+    )
+    group_share_session_timeout_ms: int = Field(
+        45_000,
+        ge=1,
+        description="a member of a share group without a heartbeat for this long is removed; the"
+        " same as at the share-coordinators, which remove it",
+    )
+    group_share_min_session_timeout_ms: int = Field(
+        45_000, ge=1, description="lower bound of a group's share.session.timeout.ms"
+    )
+    group_share_max_session_timeout_ms: int = Field(
+        60_000, ge=1, description="upper bound of a group's share.session.timeout.ms"
+    )
+    group_share_heartbeat_interval_ms: int = Field(
+        5_000,
+        ge=1,
+        description="heartbeat interval of members of share groups; the same as at the"
+        " share-coordinators",
+    )
+    group_share_min_heartbeat_interval_ms: int = Field(
+        5_000, ge=1, description="lower bound of a group's share.heartbeat.interval.ms"
+    )
+    group_share_max_heartbeat_interval_ms: int = Field(
+        15_000, ge=1, description="upper bound of a group's share.heartbeat.interval.ms"
+    )
+    group_share_max_share_sessions: int = Field(
+        2_000,
+        ge=1,
+        le=100_000,
+        description="maximum number of share sessions of this broker; a member has one with each"
+        " broker that it reads from",
+    )
+    group_share_max_share_session_partitions: int = Field(
+        200_000,
+        ge=1,
+        description="maximum number of partitions of all share sessions of this broker together,"
+        " which bounds their memory",
+    )
+    share_coordinator_write_timeout_ms: int = Field(
+        5_000,
+        ge=1,
+        description="time to wait for a share-coordinator; an acknowledgement that was not written"
+        " by then fails, and its records stay acquired",
+    )
+
+    @model_validator(mode="after")
+    def _share_groups_have_a_choice(self) -> Self:
+        for key in SHARE_GROUP_CONFIG_KEYS.values():
+            low, high = (
+                getattr(self, option.replace(".", "_"), 0)
+                for option in (key.low_option, key.high_option)
+            )
+            if key.bounded and low > high:
+                raise ValueError(
+                    f"{key.low_option} is {low}, more than {key.high_option}, which is {high}"
+                )
+        if self.group_share_heartbeat_interval_ms >= self.group_share_session_timeout_ms:
+            raise ValueError(
+                "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms"
+            )
+        self._check_lock_limit()
+        return self
+
+    def _check_lock_limit(self) -> None:
+        name = "group_share_partition_max_record_locks"
+        both = {"share_record_lock_partition_limit", name} <= self.model_fields_set
+        limit = self.share_record_lock_partition_limit
+        if both and limit not in (None, self.group_share_partition_max_record_locks):
+            raise ValueError(
+                f"share.record.lock.partition.limit is {limit}, {dotted(name)} is"
+                f" {self.group_share_partition_max_record_locks}: they are one option, set one"
+            )
+
+    def share_group_options(self) -> ShareGroupOptions:
+        """Return the options in force where a group sets nothing, and bounds of groups' own."""
+        values = {name: getattr(self, name) for name in ShareGroupOptions.__dataclass_fields__}
+        if self.share_record_lock_partition_limit is not None:
+            values["group_share_partition_max_record_locks"] = (
+                self.share_record_lock_partition_limit
+            )
+        return ShareGroupOptions(**values)
