@@ -30,7 +30,9 @@ class FeedPosition(NamedTuple):
 NO_COORDINATOR: Final = -1
 TXN: Final = "txn"
 """Kind of coordinator of the txn-coordinators."""
-COORDINATOR_KINDS: Final = (TXN,)
+SHARE: Final = "share"
+"""Kind of coordinator of the share-coordinators."""
+COORDINATOR_KINDS: Final = (TXN, SHARE)
 
 PLAINTEXT: Final = "PLAINTEXT"
 """Kafka's name of the security protocol of a listener without TLS."""
@@ -137,7 +139,7 @@ CoordinatorKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorImage:
-    """One live replica of a coordinator service; ``kind`` is "txn" for txn-coordinators."""
+    """One live replica of a coordinator service; ``kind`` is one of COORDINATOR_KINDS."""
 
     kind: str
     coordinator_id: int

@@ -114,6 +114,31 @@ class CoordinationConfig(ServiceConfig):
         description="segment.bytes of __transaction_state; small segments are compacted sooner,"
         " and the topic loads faster",
     )
+    share_coordinator_state_topic_num_partitions: int = Field(
+        50,
+        ge=1,
+        description="partitions of __share_group_state; cannot be changed after the topic was"
+        " created",
+    )
+    share_coordinator_state_topic_replication_factor: int = Field(
+        3,
+        ge=1,
+        description="replicas of __share_group_state: the topic is created when there are that"
+        " many brokers, and gets more replicas if it has fewer",
+    )
+    share_coordinator_state_topic_min_isr: int = Field(
+        2,
+        ge=1,
+        description="min.insync.replicas of __share_group_state; a lower value on the topic is"
+        " raised when that many replicas are in sync",
+    )
+    share_coordinator_state_topic_segment_bytes: int = Field(
+        100 * _MIB,
+        ge=1,
+        description="segment.bytes of __share_group_state; records that are no longer needed are"
+        " deleted with whole segments",
+    )
+
     transaction_partition_verification_enable: bool = Field(
         default=True,
         description="verify with the coordinator that a partition belongs to a transaction,"

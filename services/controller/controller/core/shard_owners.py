@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from typing import Final
 
-from tidemark.model.metadata import NO_COORDINATOR, TXN, ShardOwner
+from tidemark.model.metadata import NO_COORDINATOR, SHARE, TXN, ShardOwner
+from tidemark.model.topics import SHARE_GROUP_STATE, TRANSACTION_STATE
 
-STATE_TOPICS: Final = {TXN: "__transaction_state"}
+STATE_TOPICS: Final = {TXN: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
 """Topic with the state of each kind of coordinator. Each of its partitions is a shard."""
 
 Owners = tuple[ShardOwner, ...]

@@ -23,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, InstantMs
-from tidemark.model.metadata import TXN, ClusterImage, CoordinatorImage, ShardOwner
+from tidemark.model.metadata import SHARE, TXN, ClusterImage, CoordinatorImage, ShardOwner
+from tidemark.model.topics import SHARE_GROUP_STATE
 from unit.controller.worlds import (
     NEVER,
     NOW,
@@ -96,7 +97,7 @@ def test_a_repetition_after_a_lost_reply_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"kind": "share"}, ErrorCode.INVALID_REGISTRATION),
+        ({"kind": "groups"}, ErrorCode.INVALID_REGISTRATION),
         ({"coordinator_id": -1}, ErrorCode.INVALID_REGISTRATION),
         ({"grpc_endpoint": ""}, ErrorCode.INVALID_REGISTRATION),
         ({"coordinator_epoch": -1}, ErrorCode.BROKER_ID_NOT_REGISTERED),
@@ -156,6 +157,19 @@ def test_shards_are_spread_over_the_living_as_soon_as_there_is_a_state_topic() -
     world.ask(create(new_topic(STATE, 5)))
     assert owners(world) == [1, 2, 1, 2, 1]
     assert epochs(world) == [1] * 5
+
+
+def test_each_kind_of_coordinator_has_the_shards_of_its_own_topic() -> None:
+    world = a_world(a_coordinator(1), shards=2)
+    world.ask(create(new_topic(SHARE_GROUP_STATE, 3)))
+    one = replace(a_coordinator(2), kind=SHARE)
+    listing = CoordinatorListing(SHARE, 99, frozenset({(2, one.incarnation_id)}))
+    assert world.ask(RegisterCoordinator(RequestHeader(1, NEVER), one, "", listing)).error is (
+        ErrorCode.NONE
+    )
+    shards = image_of(world).shards
+    assert [owner.coordinator_id for owner in shards[TXN]] == [1] * 2
+    assert [owner.coordinator_id for owner in shards[SHARE]] == [2] * 3
 
 
 def test_without_a_coordinator_shards_are_nobodys() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 
@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_MS: Final = 10_000
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Largest batch: a large group, or a transaction of many partitions."""
+"""Largest batch: a large group, a transaction of many partitions, or states of many
+share-partitions.
+"""
 _MINIMUM: Final = "min.insync.replicas"
 
 
@@ -49,6 +51,7 @@ def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
     common = {"cleanup.policy": "compact", "max.message.bytes": str(STATE_BYTES_MAX)}
     offsets_bytes = max(config.offsets_topic_segment_bytes, STATE_BYTES_MAX)
     state_bytes = max(config.transaction_state_log_segment_bytes, STATE_BYTES_MAX)
+    share_bytes = max(config.share_coordinator_state_topic_segment_bytes, STATE_BYTES_MAX)
     return {
         CONSUMER_OFFSETS: Wanted(
             config.offsets_topic_num_partitions,
@@ -64,6 +67,22 @@ def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
                 **common,
                 "segment.bytes": str(state_bytes),
                 _MINIMUM: str(config.transaction_state_log_min_isr),
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+        SHARE_GROUP_STATE: Wanted(
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            "share.coordinator.state.topic.replication.factor",
+            {
+                # Compaction would keep the last of many updates. The coordinator deletes what is
+                # older than the snapshots.
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+                "max.message.bytes": str(STATE_BYTES_MAX),
+                "segment.bytes": str(share_bytes),
+                _MINIMUM: str(config.share_coordinator_state_topic_min_isr),
                 "unclean.leader.election.enable": "false",
             },
         ),

@@ -8,7 +8,12 @@ from broker.shell.metrics.collector import BrokerCollector
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId
-from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.model.topics import (
+    CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.kafka.conftest import Ask, StubController
@@ -82,3 +87,15 @@ def test_a_topic_that_another_broker_makes_is_asked_for_again(
     answer = ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "ask again" in answer.error_message
+
+
+def test_each_internal_topic_can_be_created(parts: BrokerParts) -> None:
+    assert wanted_topics(parts.facts.config).keys() == INTERNAL_TOPICS
+
+
+def test_nothing_but_its_coordinator_deletes_share_group_state(parts: BrokerParts) -> None:
+    wanted = wanted_topics(parts.facts.config)[SHARE_GROUP_STATE]
+    kept = ("cleanup.policy", "retention.ms", "retention.bytes")
+    assert [wanted.configs[key] for key in kept] == ["delete", "-1", "-1"]
+    assert (wanted.partition_count, wanted.replication_factor) == (50, 3)
+    assert wanted.min_insync_replicas == 2

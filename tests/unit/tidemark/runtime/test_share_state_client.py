@@ -1,0 +1,151 @@
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import ControllerEpoch, LeaderEpoch, Offset, TopicId
+from tidemark.model.metadata import (
+    SHARE,
+    ClusterImage,
+    CoordinatorImage,
+    FeedPosition,
+    ShardOwner,
+)
+from tidemark.model.share_state import (
+    DeliveryState,
+    ReadState,
+    ReadStateSummary,
+    SharePartitionKey,
+    StateBatch,
+    StateEpoch,
+    StateRead,
+    StateResult,
+    StateSummary,
+    WriteState,
+)
+from tidemark.runtime import share_state_wire as wire
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
+from tidemark_wire.v1 import share_pb2 as pb
+from tidemark_wire.v1 import share_pb2_grpc
+from virtual_time import run_skipping
+from waiting import PATIENCE_S, patience
+
+G = "jobs"
+KEY = SharePartitionKey(G, TopicId(b"t" * 16), 3)
+EPOCH = LeaderEpoch(2)
+BATCH = StateBatch(Offset(5), Offset(7), DeliveryState.ACKNOWLEDGED, 1)
+WRITE = WriteState(KEY, StateEpoch(4), EPOCH, Offset(5), (BATCH,))
+
+
+class OneState(share_pb2_grpc.ShareCoordinatorServicer):
+    """Has one state: the batches of the last write. ``codes`` are answered first, in turn."""
+
+    def __init__(self) -> None:
+        self.codes: list[ErrorCode] = []
+        self.batches: tuple[StateBatch, ...] = ()
+
+    def code(self) -> ErrorCode:
+        return self.codes.pop(0) if self.codes else ErrorCode.NONE
+
+    async def ReadStates(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if code := self.code():
+            return pb.ReadShareStatesResponse(error_code=code, error_message=code.name)
+        reads = wire.read_reads(request)
+        return wire.write_read_answers(
+            StateRead(one.key, ErrorCode.NONE, StateEpoch(4), Offset(5), self.batches)
+            for one in reads
+        )
+
+    async def WriteStates(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if code := self.code():
+            return pb.WriteShareStatesResponse(error_code=code)
+        (write,) = wire.read_writes(request)
+        self.batches = write.batches
+        return wire.write_write_answers([StateResult(write.key, ErrorCode.NONE)])
+
+    async def ReadStateSummaries(self, request: Any, context: Any) -> Any:  # noqa: N802
+        summaries = wire.read_summaries(request)
+        return wire.write_summary_answers(
+            StateSummary(one.key, ErrorCode.NONE, start_offset=Offset(5)) for one in summaries
+        )
+
+
+def image_of(endpoint: str) -> ClusterImage:
+    one = CoordinatorImage(SHARE, 1, b"", endpoint)
+    return ClusterImage(
+        position=FeedPosition(ControllerEpoch(1), 1),
+        coordinators={one.key: one},
+        shards={SHARE: (ShardOwner(0, 1, 1),)},
+    )
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[tuple[OneState, ShareStateClient]]:
+    server, channels, states = grpc.aio.server(), ChannelPool(), OneState()
+    share_pb2_grpc.add_ShareCoordinatorServicer_to_server(states, server)
+    endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    metadata = MetadataCache(image_of(endpoint))
+    try:
+        yield states, ShareStateClient(share_coordinators(metadata, channels, dice=random.random))
+    finally:
+        await channels.close()
+        await server.stop(None)
+
+
+def run(scenario: Callable[[OneState, ShareStateClient], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with world() as (states, client), patience():
+            await scenario(states, client)
+
+    run_skipping(main())
+
+
+def test_what_is_written_is_read() -> None:
+    async def scenario(_: OneState, client: ShareStateClient) -> None:
+        assert await client.write(G, [WRITE], PATIENCE_S) == [StateResult(KEY, ErrorCode.NONE)]
+        (read,) = await client.read(G, [ReadState(KEY, EPOCH)], PATIENCE_S)
+        assert read == StateRead(KEY, ErrorCode.NONE, StateEpoch(4), Offset(5), (BATCH,))
+        (summary,) = await client.summaries(G, [ReadStateSummary(KEY, EPOCH)], PATIENCE_S)
+        assert summary.start_offset == 5
+
+    run(scenario)
+
+
+def test_a_coordinator_that_loads_is_asked_again() -> None:
+    async def scenario(states: OneState, client: ShareStateClient) -> None:
+        states.codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+        (result,) = await client.write(G, [WRITE], PATIENCE_S)
+        assert result.error_code is ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_an_error_of_the_call_is_that_of_each_share_partition() -> None:
+    async def scenario(states: OneState, client: ShareStateClient) -> None:
+        states.codes = [ErrorCode.INVALID_REQUEST]
+        other = KEY._replace(partition=4)
+        reads = [ReadState(KEY, EPOCH), ReadState(other, EPOCH)]
+        refusal = (ErrorCode.INVALID_REQUEST, "INVALID_REQUEST")
+        answers = await client.read(G, reads, PATIENCE_S)
+        assert [(one.key, (one.error_code, one.error_message)) for one in answers] == [
+            (KEY, refusal),
+            (other, refusal),
+        ]
+
+    run(scenario)
+
+
+def test_no_coordinator_is_an_answer_and_no_exception() -> None:
+    async def scenario() -> None:
+        channels = ChannelPool()
+        coordinators = share_coordinators(MetadataCache(), channels, dice=random.random)
+        (result,) = await ShareStateClient(coordinators).write(G, [WRITE], 0.1)
+        assert result.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await channels.close()
+
+    run_skipping(scenario())
