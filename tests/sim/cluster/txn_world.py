@@ -30,6 +30,7 @@ from sim.checkers import require
 from sim.cluster import fleeting
 from sim.cluster.aborted import check_transactions
 from sim.cluster.consumer_member import ConsumerMember, Owners
+from sim.cluster.coordinated_world import CoordinatedWorld
 from sim.cluster.handle_workload import HandleHistory, Opener
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.sink_workload import SinkLife
@@ -40,13 +41,11 @@ from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
 from sim.cluster.txn_processes import SESSION_MS, CoordinatorProcess, coordinating_config
 from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
 from sim.cluster.watching import records_of
-from sim.cluster.world import World, make_topic
+from sim.cluster.world import make_topic
 from sim.dice import Dice
 
-LOOK_MS: Final = 50
 DRAIN_MS: Final = 12_000
 """Longest time after healing until every transaction has ended and all is copied."""
-COORDINATORS: Final = 2
 STATE_PARTITIONS: Final = 2
 FLEETING_DICE: Final = 4_000_003
 FLEETING: Final = 0.4
@@ -99,13 +98,13 @@ def _is_sixth(seed: int, rest: int, options: TxnOptions, asked: bool | None) -> 
     return seed % 6 == rest and not options.is_naive if asked is None else asked
 
 
-class TxnWorld(World):
+class TxnWorld(CoordinatedWorld):
     """One run. See the module."""
 
     broker_config = staticmethod(coordinating_config)
 
     def __init__(self, seed: int, options: TxnOptions) -> None:
-        super().__init__(seed, options, _topics(seed), brokers=3)
+        super().__init__(seed, options, _topics(seed), prefix="t")
         for one in self.topics:
             if isinstance(one.ledger, StateLedger):
                 one.ledger.may_be_compacted = partial(self._is_rolled, one)
@@ -130,10 +129,6 @@ class TxnWorld(World):
             for one in self.topics
             if one.name == TRANSACTION_STATE
         }
-        self.coordinators += [
-            CoordinatorReplica(number, self.network.host(f"t{number}"))
-            for number in range(1, COORDINATORS + 1)
-        ]
         self.is_naive = options.is_naive
         self.repeated_count = 0
         """Number of inputs that the naive loop wrote to the output more than once."""
@@ -163,59 +158,25 @@ class TxnWorld(World):
 
     # -- processes
 
-    def _start_processes(self) -> None:
-        super()._start_processes()
-        for one in self.coordinators:
-            self.after(self.dice.between(0, 30), lambda c=one: self.start_coordinator(c))  # type: ignore[misc]
-        self.after(LOOK_MS, self._look_at_owners)
+    @property
+    def state_topics(self) -> list[SimTopic]:
+        """See CoordinatedWorld."""
+        return [one for one in self.topics if one.name in (TRANSACTION_STATE, CONSUMER_OFFSETS)]
 
-    def start_coordinator(self, replica: CoordinatorReplica) -> None:
-        """Start a new process."""
-        if replica.process is None:
-            replica.process = CoordinatorProcess(
-                replica.host,
-                self,
-                self.zookeeper,
-                self.dice,
-                replica.number,
-                self.options.timing,
-            )
-            replica.process.task.add_done_callback(self._on_ended)
-            self.note(replica.host.name, "starts")
+    def shards(self) -> set[int]:
+        """See CoordinatedWorld."""
+        return set(self.state_logs)
 
-    def end_coordinator(self, replica: CoordinatorReplica) -> None:
-        """End its process."""
-        if replica.process is not None:
-            replica.process.kill(self.network)
-            replica.dead.append(replica.process)
-            replica.process = None
-
-    def _look_after_others(self) -> None:
-        for replica in self.coordinators:
-            process = replica.process
-            if process is not None and process.task.done():
-                failure = process.task.exception()
-                if failure is not None:
-                    raise failure
-                self.note(replica.host.name, "ends: in order")
-                self.end_coordinator(replica)
-                self.after(100, lambda c=replica: self.start_coordinator(c))  # type: ignore[misc]
-
-    def _heal(self) -> None:
-        super()._heal()
-        for replica in self.coordinators:
-            if replica.host.is_paused:
-                replica.host.resume()
-            if replica.process is None:
-                self.start_coordinator(replica)
-
-    def _all_registered(self) -> bool:
-        serving: set[int] = set()
-        for one in self.coordinators:
-            if one.process is None or one.process.node.problem() is not None:
-                return False
-            serving |= set(one.process.node.shards.serving())
-        return super()._all_registered() and serving == set(self.state_logs)
+    def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
+        """See CoordinatedWorld."""
+        return CoordinatorProcess(
+            replica.host,
+            self,
+            self.zookeeper,
+            self.dice,
+            replica.number,
+            self.options.timing,
+        )
 
     # -- clients
 
@@ -337,8 +298,6 @@ class TxnWorld(World):
                 for shard, life in replica.process.node.shards.serving().items():
                     assert isinstance(life, ShardLife)
                     self._look_at(replica, shard, life)
-        if not self.is_over:
-            self.after(LOOK_MS, self._look_at_owners)
 
     def _look_at(self, replica: CoordinatorReplica, shard: int, life: ShardLife) -> None:
         log, runtime = self.state_logs[shard], life._runtime

@@ -1,0 +1,93 @@
+"""A simulated cluster with coordinators: replicas of a service that owns shards of a state topic.
+
+The state topic has two partitions, so that both replicas may own one.
+"""
+
+from typing import Final
+
+from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
+from sim.cluster.txn_processes import CoordinatorProcess
+from sim.cluster.world import World
+
+LOOK_MS: Final = 50
+COORDINATORS: Final = 2
+
+
+class CoordinatedWorld(World):
+    """One run. Subclasses say which process a coordinator is, and where its state is."""
+
+    def __init__(self, seed: int, options: Options, topics: list[SimTopic], *, prefix: str) -> None:
+        """``prefix``: of the coordinators' host names."""
+        super().__init__(seed, options, topics, brokers=3)
+        self.coordinators += [
+            CoordinatorReplica(number, self.network.host(f"{prefix}{number}"))
+            for number in range(1, COORDINATORS + 1)
+        ]
+
+    @property
+    def state_topics(self) -> list[SimTopic]:
+        """Return the partitions with the state of coordinators, those of groups included."""
+        raise NotImplementedError
+
+    def shards(self) -> set[int]:
+        """Return the shards that the coordinators own together."""
+        raise NotImplementedError
+
+    def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
+        """Return a new process."""
+        raise NotImplementedError
+
+    def _look_at_owners(self) -> None:
+        """Check the owners of shards."""
+
+    def _start_processes(self) -> None:
+        super()._start_processes()
+        for one in self.coordinators:
+            self.after(self.dice.between(0, 30), lambda c=one: self.start_coordinator(c))  # type: ignore[misc]
+        self.after(LOOK_MS, self._look_repeatedly)
+
+    def _look_repeatedly(self) -> None:
+        self._look_at_owners()
+        if not self.is_over:
+            self.after(LOOK_MS, self._look_repeatedly)
+
+    def start_coordinator(self, replica: CoordinatorReplica) -> None:
+        """Start a new process."""
+        if replica.process is None:
+            replica.process = self.make_coordinator(replica)
+            replica.process.task.add_done_callback(self._on_ended)
+            self.note(replica.host.name, "starts")
+
+    def end_coordinator(self, replica: CoordinatorReplica) -> None:
+        """End its process."""
+        if replica.process is not None:
+            replica.process.kill(self.network)
+            replica.dead.append(replica.process)
+            replica.process = None
+
+    def _look_after_others(self) -> None:
+        for replica in self.coordinators:
+            process = replica.process
+            if process is not None and process.task.done():
+                failure = process.task.exception()
+                if failure is not None:
+                    raise failure
+                self.note(replica.host.name, "ends: in order")
+                self.end_coordinator(replica)
+                self.after(100, lambda c=replica: self.start_coordinator(c))  # type: ignore[misc]
+
+    def _heal(self) -> None:
+        super()._heal()
+        for replica in self.coordinators:
+            if replica.host.is_paused:
+                replica.host.resume()
+            if replica.process is None:
+                self.start_coordinator(replica)
+
+    def _all_registered(self) -> bool:
+        serving: set[int] = set()
+        for one in self.coordinators:
+            if one.process is None or one.process.node.problem() is not None:
+                return False
+            serving |= set(one.process.node.shards.serving())
+        return super()._all_registered() and serving == self.shards()
