@@ -1,8 +1,9 @@
 """Records of ``__consumer_offsets``, byte for byte as Kafka writes them: committed offsets, groups
-of the classic protocol, and (group_records_consumer) groups of KIP-848.
+of the classic protocol, (group_records_consumer) groups of KIP-848, and the ids of share groups.
 
 key    OffsetCommit    version int16 (0, 1) · group · topic · partition int32
        GroupMetadata   version int16 (2) · group
+       ShareGroupMetadata  version int16 (11) · group: the id is reserved for a share group
 value  OffsetCommit    versions 0 to 4: 1 has an expiry time, 3 the leader epoch, 4 the topic id
        GroupMetadata   versions 0 to 4: 1 has rebalance timeouts, 2 the time of the last change of
                        state, 3 instance ids; 4 is flexible
@@ -25,9 +26,19 @@ from tidemark.codec.group_records_consumer import (
     decode_consumer_record,
     encode_consumer_record,
 )
+from tidemark.codec.share_group_records import (
+    GROUP_METADATA_KEY as _SHARE_GROUP_KEY,
+)
+from tidemark.codec.share_group_records import (
+    ShareGroupMetadataRecord,
+    ShareGroupMetadataValue,
+    decode_share_group_record,
+    encode_share_group_record,
+)
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 
 __all__ = [
+    "CoordinatorRecord",
     "DamagedRecordError",
     "GroupMetadataRecord",
     "GroupMetadataValue",
@@ -36,6 +47,8 @@ __all__ = [
     "NewerRecordError",
     "OffsetCommitRecord",
     "OffsetCommitValue",
+    "ShareGroupMetadataRecord",
+    "ShareGroupMetadataValue",
     "decode",
     "encode",
 ]
@@ -44,7 +57,7 @@ _OFFSET_COMMIT_KEYS: Final = (0, 1)
 _OFFSET_COMMIT_KEY: Final = 1
 _GROUP_METADATA_KEY: Final = 2
 _KEY_TYPE_KNOWN_MAX: Final = 24
-"""Highest known type. Kafka's share and streams groups have types up to it; none are kept here."""
+"""Highest known type. Of Kafka's types for share and streams groups only one is kept here."""
 
 _VALUE_VERSION_MAX: Final = 4
 _FLEXIBLE_FROM: Final = 4
@@ -111,11 +124,17 @@ class GroupMetadataRecord:
 
 
 GroupRecord = OffsetCommitRecord | GroupMetadataRecord | ConsumerRecord
+CoordinatorRecord = GroupRecord | ShareGroupMetadataRecord
+"""Records of the group coordinator. Share groups have only their ids here; their state is in
+``__share_group_state``.
+"""
 
 
-def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return key and value; the value of a tombstone is None."""
     match record:
+        case ShareGroupMetadataRecord():
+            return encode_share_group_record(record)
         case OffsetCommitRecord():
             return _offset_commit_key(record), _offset_commit_value(record.value)
         case GroupMetadataRecord():
@@ -126,7 +145,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return encode_consumer_record(record)
 
 
-def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """Return the record; None for one of Kafka's kinds that Tidemark does not use.
 
     Raises NewerRecordError for an unknown type or version, and DamagedRecordError for bytes that
@@ -143,6 +162,10 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         raise NewerRecordError(
             f"a record of type {key_type}; this release knows up to {_KEY_TYPE_KNOWN_MAX}"
         )
+    if key_type == _SHARE_GROUP_KEY:
+        shared = decode_share_group_record(key_type, reader, value)
+        assert isinstance(shared, ShareGroupMetadataRecord), "the key has one record"
+        return shared
     return decode_consumer_record(key_type, reader, value)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.consumer.member import ConsumerMember as LoggedMember
+from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.shard import GroupShard
 from broker.shell.partitions.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control
@@ -379,10 +380,12 @@ class TxnWorld(CoordinatedWorld):
         held = groups._held[self.offsets_topic.partition]
         assert held.runtime is not None, "after healing it serves"
         told = GroupShard(broker.config.group_settings(), lambda: groups._topics)
+        logged = CoordinatorShard(told)
         for batch, _ in _batches(held.hosted, 0, held.hosted.partition.high_watermark):
-            held.runtime._replay(told, batch)
-        state = held.runtime.shard
-        assert isinstance(state, GroupShard)
+            held.runtime._replay(logged, batch)
+        served = held.runtime.shard
+        assert isinstance(served, CoordinatorShard)
+        state = served.groups
         fleeting.check_offsets(self, {partition for _, partition in _positions(state)})
         require(
             _positions(state) == _positions(told),

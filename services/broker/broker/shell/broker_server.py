@@ -100,7 +100,9 @@ class BrokerServer:
         self.transactions = build_transactions(
             self.facts, self.metadata, self.cluster, seams.channels
         )
-        self.groups = build_groups(self.facts, self.metadata, self.partitions, self.transactions)
+        self.groups = build_groups(
+            self.facts, self.metadata, self.partitions, self.transactions, seams.channels
+        )
         self.upkeep = build_upkeep(
             self.facts,
             self.metadata,

@@ -28,6 +28,8 @@ from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_log import GroupLog
+from broker.shell.groups.share_lag import ShareLag
+from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
@@ -252,10 +254,14 @@ def build_transactions(
 
 @dataclass(frozen=True, slots=True)
 class GroupRoom:
-    """The group coordinator, and the markers that end transactions in its partitions and others."""
+    """The group coordinator, the markers that end transactions in its partitions and others, and
+    requests to the coordinators of share groups.
+    """
 
     coordinator: Groups
     markers: MarkerWriter
+    share_relay: ShareRelay
+    share_lag: ShareLag
 
 
 def build_groups(
@@ -263,8 +269,10 @@ def build_groups(
     metadata: MetadataCache,
     partitions: PartitionRoom,
     transactions: TransactionRoom,
+    channels: ChannelPool,
 ) -> GroupRoom:
     """Build the room of groups."""
+    share_relay = ShareRelay(metadata, channels, facts.dice)
     coordinator = Groups(
         facts.config.group_settings(),
         metadata=metadata,
@@ -277,11 +285,12 @@ def build_groups(
             timeout_ms=facts.config.offsets_commit_timeout_ms,
         ),
         verifier=transactions.verifier,
+        share_groups=share_relay,
         clock=facts.clock,
     )
     metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, coordinator.follow)
     markers = MarkerWriter(facts.clock, partitions.appender, partitions.parked, coordinator)
-    return GroupRoom(coordinator, markers)
+    return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Seams:
     """Not started yet; the broker starts and stops it."""
     controller: ControllerClient
     channels: ChannelPool
-    """Channels to the coordinators of transactions."""
+    """Channels to the coordinators of transactions and of share groups, and to other brokers."""
     connect_leader: Connect
     make_grpc_server: MakeGrpcServer
     make_workers: MakeWorkers

@@ -15,6 +15,7 @@ from broker.shell.kafka.apis import (
     group_apis,
     make_router,
     partition_apis,
+    share_group_apis,
     topic_apis,
     transaction_apis,
 )
@@ -88,10 +89,11 @@ class BrokerParts:
             self.partitions,
             connect_leader=_nobody,
         )
-        self.transactions = build_transactions(
-            self.facts, self.metadata, self.cluster, ChannelPool()
+        channels = ChannelPool()
+        self.transactions = build_transactions(self.facts, self.metadata, self.cluster, channels)
+        self.groups = build_groups(
+            self.facts, self.metadata, self.partitions, self.transactions, channels
         )
-        self.groups = build_groups(self.facts, self.metadata, self.partitions, self.transactions)
 
     def router(self) -> RequestRouter:
         """Every handler, bound to the parts as they are now."""
@@ -118,6 +120,7 @@ class BrokerParts:
             **partition_apis(self.facts, self.partitions, self.groups),
             **transaction_apis(self.facts, self.metadata, self.cluster, self.transactions),
             **group_apis(self.facts, self.metadata, self.groups),
+            **share_group_apis(self.facts, self.metadata, self.cluster, self.groups),
         }
 
     def services(self) -> GrpcServices:

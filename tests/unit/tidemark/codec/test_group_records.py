@@ -14,6 +14,8 @@ from tidemark.codec.group_records import (
     NewerRecordError,
     OffsetCommitRecord,
     OffsetCommitValue,
+    ShareGroupMetadataRecord,
+    ShareGroupMetadataValue,
     decode,
     encode,
 )
@@ -232,3 +234,12 @@ RECORDS = st.builds(
 @given(RECORDS)
 def test_records_come_back(record: OffsetCommitRecord | GroupMetadataRecord) -> None:
     assert decode(*encode(record)) == record
+
+
+def test_the_id_of_a_share_group_is_written_in_kafkas_bytes() -> None:
+    record = ShareGroupMetadataRecord("g", ShareGroupMetadataValue(epoch=3))
+    key, value = encode(record)
+    assert key == bytes.fromhex("000b 0001 67")
+    assert value == bytes.fromhex("0000 00000003 0000000000000000 00")
+    assert decode(key, value) == record
+    assert decode(key, None) == ShareGroupMetadataRecord("g", None)

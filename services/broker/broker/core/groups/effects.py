@@ -1,10 +1,11 @@
-"""Effects of the group coordinator: replies to send, and nothing else."""
+"""Effects of the group coordinator: replies to send, and look-ups of share groups."""
 
 from dataclasses import dataclass, field
 
 from tidemark.codec.group_records import GroupRecord
 from tidemark.protocol.shard import Decision, Writer
 
+from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import GroupReply
 
 
@@ -13,7 +14,19 @@ class Answer:
     """Reply to send to the request with this id. Every request id is answered exactly once."""
 
     to: int
-    reply: GroupReply
+    reply: CoordinatorReply
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpShareGroup:
+    """Ask the share-coordinator whether this group exists, and report the result with
+    ShareGroupLookedUp, failures included.
+    """
+
+    group_id: str
+
+
+GroupEffect = Answer | LookUpShareGroup
 
 
 @dataclass(slots=True)

@@ -53,11 +53,12 @@ def _names_of_member(request: JoinGroup) -> list[str]:
 
 
 def _problem(group_id: str, others: Iterable[str]) -> ErrorCode:
-    if not _fits(group_id):
+    if not fits(group_id):
         return ErrorCode.INVALID_GROUP_ID
-    return ErrorCode.NONE if all(map(_fits, others)) else ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE if all(map(fits, others)) else ErrorCode.INVALID_REQUEST
 
 
-def _fits(name: str) -> bool:
+def fits(name: str) -> bool:
+    """True if a name is not too long for a record."""
     # A character has at most four bytes, so most names fit without being encoded.
     return len(name) * 4 <= NAME_BYTES_MAX or len(name.encode()) <= NAME_BYTES_MAX

@@ -180,6 +180,10 @@ class GroupShard:
         """Number of committed offsets, without pending ones."""
         return self._offsets.count
 
+    def has_group(self, group_id: str) -> bool:
+        """True if a group has the id, or offsets are committed for it."""
+        return self._group(group_id) is not None
+
     def check(self) -> None:
         """Assert every invariant."""
         self._offsets.check()

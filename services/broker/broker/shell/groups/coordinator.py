@@ -6,9 +6,9 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from tidemark.codec.group_records import GroupRecord, decode, encode
+from tidemark.codec.group_records import CoordinatorRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -22,7 +22,15 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.shard_runtime import ShardRuntime
 from tidemark.runtime.telemetry import fields
 
-from broker.core.groups.effects import Answer
+from broker.core.groups.coordinator_shard import CoordinatorShard
+from broker.core.groups.effects import GroupEffect, LookUpShareGroup
+from broker.core.groups.id_requests import (
+    CoordinatorRequest,
+    GroupIdReply,
+    ReleaseGroupId,
+    ReserveGroupId,
+    ShareGroupLookedUp,
+)
 from broker.core.groups.requests import (
     DeletedTopic,
     GroupReply,
@@ -49,7 +57,15 @@ _UNREADABLE_BACKOFF_S: Final = 10.0
 
 _NOTHING_SET: Final[Mapping[str, str]] = {}
 
-GroupRuntime = ShardRuntime[GroupRequest, GroupRecord, Answer]
+GroupRuntime = ShardRuntime[CoordinatorRequest, CoordinatorRecord, GroupEffect]
+
+
+class ShareGroupLookUp(Protocol):
+    """The share-coordinators, as far as the type of a group id concerns them."""
+
+    async def exists(self, group_id: str) -> bool | None:
+        """Return True if there is a share group with this id; None if no coordinator answers."""
+        ...
 
 
 class TopicsView:
@@ -113,9 +129,11 @@ class Groups:
         hosted: Mapping[tuple[str, int], HostedPartition],
         make_log: Callable[[HostedPartition], GroupLog],
         verifier: TxnVerifier | None,
+        share_groups: ShareGroupLookUp,
         clock: Clock,
     ) -> None:
         """``verifier`` is asked about transactional offset commits; None: they are not verified."""
+        self._share_groups = share_groups
         self._settings = settings
         self._metadata = metadata
         self._hosted = hosted
@@ -130,12 +148,12 @@ class Groups:
 
     async def run(self) -> None:
         """Hold shards until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                self.sync()
+        async with asyncio.TaskGroup() as self._tasks:
+            self.sync()
+            try:
                 await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+            finally:
+                self._tasks = None  # the task group takes no tasks from here on
 
     def sync(self) -> None:
         """Begin and end shards by the leaders of the present image."""
@@ -196,11 +214,15 @@ class Groups:
     def _make_runtime(self, group_log: GroupLog) -> GroupRuntime:
         runtime: GroupRuntime
 
-        def perform(effect: Answer) -> None:
-            runtime.answer(effect.to, effect.reply)
+        def perform(effect: GroupEffect) -> None:
+            if isinstance(effect, LookUpShareGroup):
+                self._begin_look_up(runtime, effect.group_id)
+            else:
+                runtime.answer(effect.to, effect.reply)
 
-        def make_shard() -> GroupShard:
-            return GroupShard(self._settings, lambda: self._topics, self._configs_of)
+        def make_shard() -> CoordinatorShard:
+            groups = GroupShard(self._settings, lambda: self._topics, self._configs_of)
+            return CoordinatorShard(groups)
 
         runtime = ShardRuntime(
             make_shard,
@@ -212,6 +234,14 @@ class Groups:
             in_flight_max=APPENDS_MAX,
         )
         return runtime
+
+    def _begin_look_up(self, runtime: GroupRuntime, group_id: str) -> None:
+        async def look_up() -> None:
+            exists = await self._share_groups.exists(group_id)
+            runtime.submit(ShareGroupLookedUp(group_id, exists))
+
+        if self._tasks is not None:
+            self._tasks.create_task(look_up(), name=f"look-up-{group_id}")
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
         return self._metadata.image.group_configs.get(group_id, _NOTHING_SET)
@@ -255,17 +285,29 @@ class Groups:
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
         del context
-        held = self._held.get(self.shard_of(group_id))
-        if held is None or held.hosted.partition.role is not Role.LEADER:
-            raise TidemarkError(
-                ErrorCode.NOT_COORDINATOR, f"another broker coordinates group {group_id!r}"
-            )
+        held = self._held_here(group_id)
         if isinstance(request, TxnOffsetCommit):
             self._served(held)
             code = await verify_txn_offset_commit(self._verifier, held.hosted, request)
             if code is not ErrorCode.NONE:
                 raise TidemarkError(code, f"not part of transaction {request.transactional_id!r}")
         return await self._served(held).ask(request)
+
+    async def change_id(self, request: ReserveGroupId | ReleaseGroupId) -> GroupIdReply:
+        """Reserve or release a share group's id, and return the reply of its shard. Raises
+        TidemarkError as ``ask`` does.
+        """
+        reply = await self._served(self._held_here(request.group_id)).ask(request)
+        assert isinstance(reply, GroupIdReply), reply
+        return reply
+
+    def _held_here(self, group_id: str) -> _Held:
+        held = self._held.get(self.shard_of(group_id))
+        if held is None or held.hosted.partition.role is not Role.LEADER:
+            raise TidemarkError(
+                ErrorCode.NOT_COORDINATOR, f"another broker coordinates group {group_id!r}"
+            )
+        return held
 
     async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
         """Return the replies of every shard led here. Raises TidemarkError
@@ -300,8 +342,3 @@ class Groups:
         assert held.runtime is not None, "markers are taken only where the shard is served"
         assert held.log is not None, "markers are taken only where the shard is served"
         held.runtime.end_transaction(writer, held.log.committed(end), commits=commits)
-
-    def shards(self) -> list[GroupShard]:
-        """Return the states that are served here, for metrics."""
-        runtimes = (held.runtime for held in self._held.values() if held.runtime is not None)
-        return [one.shard for one in runtimes if isinstance(one.shard, GroupShard)]

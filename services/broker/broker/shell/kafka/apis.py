@@ -16,6 +16,7 @@ from broker.shell.kafka import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_share_group_offsets,
     api_versions,
     config_resources,
     consumer_group_describe,
@@ -24,12 +25,14 @@ from broker.shell.kafka import (
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -50,6 +53,8 @@ from broker.shell.kafka import (
     offset_for_leader_epoch,
     partition_reassignments,
     produce,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -124,6 +129,7 @@ def make_router(
             **partition_apis(facts, partitions, groups),
             **transaction_apis(facts, cache, cluster, transactions),
             **group_apis(facts, cache, groups),
+            **share_group_apis(facts, cache, cluster, groups),
         },
     )
 
@@ -220,10 +226,34 @@ def group_apis(
         ApiKey.OFFSET_DELETE: partial(offset_delete.handle, facts, cache, coordinator),
         ApiKey.TXN_OFFSET_COMMIT: partial(txn_offset_commit.handle, facts, cache, coordinator),
         ApiKey.DESCRIBE_GROUPS: partial(describe_groups.handle, facts, coordinator),
-        ApiKey.LIST_GROUPS: partial(list_groups.handle, facts, coordinator),
-        ApiKey.DELETE_GROUPS: partial(delete_groups.handle, facts, coordinator),
+        ApiKey.LIST_GROUPS: partial(
+            list_groups.handle, facts, cache, coordinator, groups.share_relay
+        ),
+        ApiKey.DELETE_GROUPS: partial(delete_groups.handle, facts, coordinator, groups.share_relay),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: partial(
             consumer_group_heartbeat.handle, facts, coordinator
         ),
         ApiKey.CONSUMER_GROUP_DESCRIBE: partial(consumer_group_describe.handle, facts, coordinator),
+    }
+
+
+def share_group_apis(
+    facts: BrokerFacts, cache: MetadataCache, cluster: ClusterRoom, groups: GroupRoom
+) -> Mapping[ApiKey, Handler]:
+    """Handlers that ask the coordinators of share groups."""
+    relay = groups.share_relay
+    return {
+        ApiKey.SHARE_GROUP_HEARTBEAT: partial(
+            share_group_heartbeat.handle, facts, cluster.internal_topics, relay
+        ),
+        ApiKey.SHARE_GROUP_DESCRIBE: partial(share_group_describe.handle, facts, relay),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: partial(
+            describe_share_group_offsets.handle, facts, cache, relay, groups.share_lag
+        ),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: partial(
+            alter_share_group_offsets.handle, facts, cache, relay
+        ),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: partial(
+            delete_share_group_offsets.handle, facts, cache, relay
+        ),
     }

@@ -1,8 +1,9 @@
 """FindCoordinator (10): the coordinator of a group or a transaction.
 
-A group's coordinator is the broker that leads its partition of __consumer_offsets. Transactions
-belong to the txn-coordinators, to which every broker relays: a broker is named by the id's hash, so
-that the clients of one id use one broker.
+A group's coordinator is the broker that leads its partition of __consumer_offsets. Share groups and
+transactions belong to coordinators to which every broker relays. For a share group the same broker
+is named as for any group. For a transactional id a broker is named by the id's hash, so that the
+clients of one id use one broker.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ async def _coordinators(
 ) -> list[dict[str, object]]:
     topic = _TOPICS.get(key_type)
     if topic is None:
-        words = "share groups are not served." if key_type == 2 else f"key type {key_type}?"
+        words = f"key type {key_type}? A group of any type has the key type {GROUP}."
         return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
     missing = await internal_topics.ensure(context, topic)
     if missing is not None:
@@ -83,7 +84,7 @@ def _coordinator(
     if key_type == GROUP:
         if not allowed(context.principal, Operation.DESCRIBE, group_resource(key)):
             return _nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
-        broker = _leader(metadata, key)
+        broker = coordinator_of_group(metadata, key)
     else:
         if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
             return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
@@ -102,7 +103,8 @@ def _coordinator(
     }
 
 
-def _leader(metadata: MetadataCache, group_id: str) -> BrokerImage | None:
+def coordinator_of_group(metadata: MetadataCache, group_id: str) -> BrokerImage | None:
+    """Return the broker that leads a group's partition of __consumer_offsets, or None."""
     topic = metadata.image.topics.get(CONSUMER_OFFSETS)
     if topic is None:
         return None

@@ -9,6 +9,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
@@ -21,7 +22,7 @@ class Groups(Protocol):
 
     async def ask(
         self, group_id: str, request: GroupRequest, context: RequestContext
-    ) -> GroupReply:
+    ) -> CoordinatorReply:
         """Return the reply of the group's shard. Raises TidemarkError if that is not here, not
         loaded yet, or does not answer.
         """

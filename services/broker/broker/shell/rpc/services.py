@@ -7,7 +7,12 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.facts import BrokerFacts
 from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, TransactionRoom
-from broker.shell.rpc import partition_store, transaction_markers, transaction_relay
+from broker.shell.rpc import (
+    partition_store,
+    share_groups,
+    transaction_markers,
+    transaction_relay,
+)
 from broker.shell.rpc.append_stream import AppendParts
 from broker.shell.rpc.descriptions import Descriptions
 from broker.shell.rpc.fetch_stream import FetchStreamParts
@@ -17,6 +22,7 @@ SERVICE_NAMES: Final = (
     partition_store.SERVICE_NAME,
     transaction_markers.SERVICE_NAME,
     transaction_relay.SERVICE_NAME,
+    share_groups.SERVICE_NAME,
 )
 
 
@@ -26,6 +32,7 @@ class GrpcServices(NamedTuple):
     store: partition_store.PartitionStore
     markers: transaction_markers.TransactionMarkers
     relay: transaction_relay.TransactionRelay
+    share_groups: share_groups.ShareGroups
 
     def register(self, server: Any) -> None:
         """Add all servicers to a gRPC server."""
@@ -33,6 +40,7 @@ class GrpcServices(NamedTuple):
             partition_store.registration(self.store),
             transaction_markers.registration(self.markers),
             transaction_relay.registration(self.relay),
+            share_groups.registration(self.share_groups),
         )
         for add in registrations:
             add(server)
@@ -73,4 +81,5 @@ def make_services(
         store,
         transaction_markers.TransactionMarkers(facts, table, groups.markers),
         transaction_relay.TransactionRelay(facts, transactions.relay, cluster.internal_topics),
+        share_groups.ShareGroups(facts, groups.coordinator),
     )

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from broker.core.groups.effects import Answer
+from broker.core.groups.coordinator_shard import CoordinatorShard
+from broker.core.groups.effects import GroupEffect, LookUpShareGroup
+from broker.core.groups.id_requests import CoordinatorReply, CoordinatorRequest
 from broker.core.groups.requests import (
-    GroupReply,
-    GroupRequest,
     GroupSettings,
     Heartbeat,
     HeartbeatReply,
@@ -31,7 +31,7 @@ from broker.core.groups.requests import (
 )
 from broker.core.groups.shard import GroupShard
 from tidemark.codec import group_records
-from tidemark.codec.group_records import GroupRecord
+from tidemark.codec.group_records import CoordinatorRecord
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
 from tidemark.protocol.shard import Decision, Moment, Writer
@@ -73,11 +73,17 @@ class World:
         self.topics = FewTopics()
         self.log: list[tuple[tuple[bytes, bytes | None] | None, Writer | None, bool]] = []
         self.now = 1_000
-        self.answers: dict[int, GroupReply] = {}
+        self.answers: dict[int, CoordinatorReply] = {}
+        self.look_ups: list[str] = []
         self.asked = 0
         self.configs: dict[str, dict[str, str]] = {}
-        self.shard = self._new_shard()
-        self._perform(self.shard.loaded(self.moment))
+        self.coordinator = self._new_shard()
+        self._perform(self.coordinator.loaded(self.moment))
+
+    @property
+    def shard(self) -> GroupShard:
+        """The groups of the coordinator."""
+        return self.coordinator.groups
 
     @property
     def moment(self) -> Moment:
@@ -85,13 +91,13 @@ class World:
 
     # -- the runtime
 
-    def send(self, request: GroupRequest) -> int:
+    def send(self, request: CoordinatorRequest) -> int:
         """Send a request; the reply may come later."""
         self.asked += 1
-        self._perform(self.shard.decide(self.asked, request, self.moment))
+        self._perform(self.coordinator.decide(self.asked, request, self.moment))
         return self.asked
 
-    def ask(self, request: GroupRequest, kind: type[R]) -> R:
+    def ask(self, request: CoordinatorRequest, kind: type[R]) -> R:
         """Send a request that is answered at once."""
         return self.answer(self.send(request), kind)
 
@@ -109,32 +115,34 @@ class World:
         """Advance the time, and wake the shard at its deadlines."""
         until = self.now + ms
         for _ in range(10_000):
-            deadline = self.shard.next_deadline()
+            deadline = self.coordinator.next_deadline()
             if deadline is None or deadline > until:
                 break
             self.now = max(self.now, deadline)
-            self._perform(self.shard.wake(self.moment))
+            self._perform(self.coordinator.wake(self.moment))
         self.now = until
 
     def end_transaction(self, writer: Writer, *, commits: bool) -> None:
         self.log.append((None, writer, commits))
-        self.shard.replay_end(writer, commits=commits)
-        self.shard.check()
+        self.coordinator.replay_end(writer, commits=commits)
+        self.coordinator.check()
 
     def fail_over(self) -> None:
         """Let another broker load the log; waiting requests are answered with an error."""
-        self.shard = self.reloaded()
+        self.coordinator = self.reloaded()
         waiting = set(range(1, self.asked + 1)) - self.answers.keys()
         gone = HeartbeatReply(ErrorCode.NOT_COORDINATOR)
         self.answers |= dict.fromkeys(waiting, gone)
-        self._perform(self.shard.loaded(self.moment))
+        self._perform(self.coordinator.loaded(self.moment))
 
-    def _new_shard(self) -> GroupShard:
-        return GroupShard(
-            self.settings, lambda: self.topics, lambda group_id: self.configs.get(group_id, {})
+    def _new_shard(self) -> CoordinatorShard:
+        return CoordinatorShard(
+            GroupShard(
+                self.settings, lambda: self.topics, lambda group_id: self.configs.get(group_id, {})
+            )
         )
 
-    def reloaded(self) -> GroupShard:
+    def reloaded(self) -> CoordinatorShard:
         shard = self._new_shard()
         for record, writer, commits in self.log:
             if record is not None:
@@ -175,15 +183,18 @@ class World:
                 return commits
         return None
 
-    def _perform(self, decision: Decision[GroupRecord, Answer]) -> None:
+    def _perform(self, decision: Decision[CoordinatorRecord, GroupEffect]) -> None:
         for record in decision.records:
             self.log.append((group_records.encode(record), decision.writer, False))
-            self.shard.replay(record, decision.writer)
+            self.coordinator.replay(record, decision.writer)
         for answer in decision.effects:
+            if isinstance(answer, LookUpShareGroup):
+                self.look_ups.append(answer.group_id)
+                continue
             assert answer.to not in self.answers, f"{answer.to} is answered twice: {answer.reply}"
             assert answer.to <= self.asked
             self.answers[answer.to] = answer.reply
-        self.shard.check()
+        self.coordinator.check()
 
 
 # -- requests

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.classic.states import GroupState
+from broker.core.groups.effects import Answer
 from broker.core.groups.requests import (
     DescribeGroup,
     DescribeGroupReply,
@@ -198,6 +199,7 @@ class Story:
         asked = DescribeGroup("g")
         told = self.world.ask(asked, DescribeGroupReply)
         [answer] = self.world.reloaded().decide(1, asked, self.world.moment).effects
+        assert isinstance(answer, Answer)
         assert isinstance(answer.reply, DescribeGroupReply)
         if told.state == "Stable":
             assert set(answer.reply.members) == set(told.members)

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from broker.config import BrokerConfig
+from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
+from broker.shell.groups.share_lag import ShareLag
+from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.kafka.apis import group_apis
 from broker.shell.listener.request_router import Handler
 from broker.shell.request_context import RequestContext
@@ -23,6 +26,7 @@ from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.authorization import Authorizer, Operation, Resource
 from tidemark.model.errors import TidemarkError
 from tidemark.model.metadata import ClusterImage, TopicImage
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
 from unit.broker.core.groups.group_worlds import ORDERS, World
 from unit.broker.shell.broker_parts import absent
@@ -51,7 +55,7 @@ class WorldGroups:
 
     async def ask(
         self, group_id: str, request: GroupRequest, context: RequestContext
-    ) -> GroupReply:
+    ) -> CoordinatorReply:
         assert group_id == request.group_id
         self.asked.append(request)
         if self.failure is not None:
@@ -63,7 +67,7 @@ class WorldGroups:
     async def ask_all(self, request: GroupRequest) -> list[GroupReply]:
         if self.failure is not None:
             raise self.failure
-        return [self.world.answers[self.world.send(request)]]
+        return [cast("GroupReply", self.world.answers[self.world.send(request)])]
 
 
 def image() -> ClusterImage:
@@ -76,10 +80,12 @@ def group_handlers(
 ) -> Mapping[ApiKey, Handler]:
     """Handlers of group APIs, over ``groups`` in place of the coordinator."""
     facts = BrokerFacts.of(BrokerConfig(broker_id=1), ManualClock(), random.random)
+    metadata = MetadataCache(shown)
+    share_relay = ShareRelay(metadata, ChannelPool(), random.random)
     return group_apis(
         replace(facts, authorizer=authorizer),
-        MetadataCache(shown),
-        GroupRoom(cast("Groups", groups), absent(MarkerWriter)),
+        metadata,
+        GroupRoom(cast("Groups", groups), absent(MarkerWriter), share_relay, absent(ShareLag)),
     )
 
 

@@ -1,6 +1,7 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
 import pytest
+from broker.core.groups.id_requests import ReserveGroupId
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import OPERATIONS_NOT_REQUESTED, Operation
@@ -113,3 +114,10 @@ def test_delete(version: int) -> None:
     left(handlers.groups.world, "a", "b")
     [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}, version).results
     assert result.error_code == 0
+
+
+def test_a_reserved_id_is_deleted_by_the_share_coordinator() -> None:
+    handlers = broker()
+    handlers.groups.world.send(ReserveGroupId("shared"))
+    (result,) = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["shared"]}).results
+    assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND  # it has no group of this id

@@ -1,0 +1,78 @@
+"""ShareGroups: requests of the share-coordinators to brokers."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc.aio
+from tidemark.model.authorization import CLUSTER, Operation
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.protocol.shard import CLIENT_ERRORS
+from tidemark_wire.v1 import share_pb2, share_pb2_grpc
+
+from broker.core.groups import id_requests
+from broker.core.groups.id_requests import GroupIdReply
+from broker.shell.facts import BrokerFacts
+from broker.shell.groups.coordinator import Groups
+from broker.shell.rpc.streams import caller_of
+
+SERVICE_NAME: Final = "tidemark_wire.v1.ShareGroups"
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
+    """One broker's service."""
+
+    def __init__(self, facts: BrokerFacts, groups: Groups) -> None:
+        self._facts = facts
+        self._groups = groups
+
+    async def ReserveGroupId(  # noqa: N802 - the name in the proto
+        self, request: share_pb2.ReserveGroupIdRequest, context: Context
+    ) -> share_pb2.ReserveGroupIdResponse:
+        """Reserve an id for a share group, at the group's coordinator."""
+        await self._check(context)
+        reply = await self._change(
+            id_requests.ReserveGroupId(request.group_id, request.owner_epoch)
+        )
+        return share_pb2.ReserveGroupIdResponse(
+            error_code=reply.error_code, error_message=reply.error_message
+        )
+
+    async def ReleaseGroupId(  # noqa: N802 - the name in the proto
+        self, request: share_pb2.ReleaseGroupIdRequest, context: Context
+    ) -> share_pb2.ReleaseGroupIdResponse:
+        """Release the id of a share group that is deleted, at the group's coordinator."""
+        await self._check(context)
+        reply = await self._change(
+            id_requests.ReleaseGroupId(request.group_id, request.owner_epoch)
+        )
+        return share_pb2.ReleaseGroupIdResponse(
+            error_code=reply.error_code, error_message=reply.error_message
+        )
+
+    async def _check(self, context: Context) -> None:
+        principal = caller_of(context).principal
+        if not self._facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "ClusterAction is needed")
+
+    async def _change(
+        self, request: id_requests.ReserveGroupId | id_requests.ReleaseGroupId
+    ) -> GroupIdReply:
+        if request.owner_epoch < 0:
+            message = f"an owner epoch of {request.owner_epoch}; owner epochs start at 0"
+            return GroupIdReply(ErrorCode.INVALID_REQUEST, message)
+        try:
+            return await self._groups.change_id(request)
+        except TidemarkError as failure:
+            return GroupIdReply(CLIENT_ERRORS.get(failure.code, failure.code), failure.message)
+
+
+def registration(service: ShareGroups) -> Callable[[Any], None]:
+    """Return the function with which ``make_grpc_server`` registers the service."""
+
+    def register(server: Any) -> None:
+        add = share_pb2_grpc.add_ShareGroupsServicer_to_server
+        add(service, server)  # type: ignore[no-untyped-call]
+
+    return register
