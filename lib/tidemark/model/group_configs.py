@@ -1,13 +1,15 @@
-"""Dynamic configuration of consumer groups: keys and valid values.
+"""Dynamic configuration of groups: keys and valid values.
 
-The names are Kafka's (KIP-848: the group resource). A group without a value uses the configuration
-of its coordinator's broker.
+The names are Kafka's (KIP-848 and KIP-932: the group resource). A group without a value uses the
+configuration of its coordinator. The keys of share groups are in ``share_group_configs``. A group
+may have keys of both kinds, because its configuration may exist before the group does.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidemark.model.config_values import ConfigKind, InvalidConfigError, integer
+from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS, share_group_config
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -45,11 +47,39 @@ _KEYS: Final = (
     ),
 )
 GROUP_CONFIG_KEYS: Final[Mapping[str, GroupConfigKey]] = {key.name: key for key in _KEYS}
-"""Keys by name, sorted."""
+"""Keys of consumer groups by name, sorted."""
+
+GROUP_CONFIG_KINDS: Final[Mapping[str, ConfigKind]] = {
+    **{name: key.kind for name, key in GROUP_CONFIG_KEYS.items()},
+    **{name: key.kind for name, key in SHARE_GROUP_CONFIG_KEYS.items()},
+}
+"""Kinds of the keys of groups of every type, by name."""
+
+
+class SplitConfigs(NamedTuple):
+    """Configuration of a group, by the type of group that each key is for."""
+
+    consumer: dict[str, str]
+    share: dict[str, str]
+
+
+def split(configs: Mapping[str, str]) -> SplitConfigs:
+    """Split a group's configuration; unknown keys are with those of consumer groups."""
+    share = {name: text for name, text in configs.items() if name in SHARE_GROUP_CONFIG_KEYS}
+    return SplitConfigs({name: configs[name] for name in configs if name not in share}, share)
+
+
+def check_values(configs: Mapping[str, str]) -> None:
+    """Check keys and values of a group's configuration, without the bounds that a service sets.
+    Raises InvalidConfigError with Kafka's messages.
+    """
+    consumer, share = split(configs)
+    group_config(consumer)
+    share_group_config(share)
 
 
 def group_config(configs: Mapping[str, str]) -> dict[str, int]:
-    """Parse the values that a group sets. Raises InvalidConfigError with Kafka's messages."""
+    """Parse the values of a consumer group. Raises InvalidConfigError with Kafka's messages."""
     values: dict[str, int] = {}
     for name, text in configs.items():
         key = GROUP_CONFIG_KEYS.get(name)

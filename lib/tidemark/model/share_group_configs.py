@@ -82,6 +82,8 @@ class ShareGroupConfigKey(NamedTuple):
     field: str
     bounded: bool
     doc: str
+    default: str = ""
+    """Value where a group sets none, unless it is that of an option."""
 
     @property
     def option(self) -> str:
@@ -137,6 +139,7 @@ _KEYS: Final = (
         "dead_letter_copy_record",
         bounded=False,
         doc="whether a dead letter has the record itself, or headers only",
+        default="false",
     ),
     ShareGroupConfigKey(
         "errors.deadletterqueue.topic.name",
@@ -151,6 +154,7 @@ _KEYS: Final = (
         "auto_offset_reset",
         bounded=False,
         doc="start of a share-partition that has none: latest, earliest or by_duration:PnDTnHnMnS",
+        default="latest",
     ),
     ShareGroupConfigKey(
         "share.delivery.count.limit",
@@ -172,6 +176,7 @@ _KEYS: Final = (
         "isolation_level",
         bounded=False,
         doc="whether records of open and aborted transactions are delivered",
+        default="read_uncommitted",
     ),
     ShareGroupConfigKey(
         "share.partition.max.record.locks",
@@ -193,6 +198,7 @@ _KEYS: Final = (
         "renew_acknowledge_enable",
         bounded=False,
         doc="whether members may renew the lock of an acquired record",
+        default="true",
     ),
     ShareGroupConfigKey(
         SESSION_TIMEOUT,

@@ -215,7 +215,7 @@ def config(
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show or change a group's configs. They apply to the consumer protocol."""
+    """Show or change a group's configs, those of the consumer protocol and of share groups."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
     from tidemark.cli.topic.lines import parse_pairs

@@ -15,7 +15,7 @@ from tidemark.model.config_values import (
     long,
 )
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.group_configs import GROUP_CONFIG_KEYS, group_config
+from tidemark.model.group_configs import GROUP_CONFIG_KINDS, check_values
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterDelta, TopicImage
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
@@ -179,10 +179,9 @@ def _alter_group(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[st
     )
     all_groups = cluster.image.group_configs
     present = all_groups.get(name, {})
-    kinds = {key.name: key.kind for key in GROUP_CONFIG_KEYS.values()}
-    configs = _altered(present, item, kinds, {})
+    configs = _altered(present, item, GROUP_CONFIG_KINDS, {})
     try:
-        group_config(configs)
+        check_values(configs)
     except InvalidConfigError as error:
         raise TidemarkError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if configs and not present and len(all_groups) + new >= GROUPS_MAX:

@@ -166,6 +166,16 @@ def test_a_group_sets_and_unsets_whether_it_exists_or_not() -> None:
     assert cluster.image.group_configs == {}
 
 
+def test_a_share_group_sets_its_own_keys() -> None:
+    cluster = a_cluster()
+    name = "share.auto.offset.reset"
+    change, _ = alter(cluster, group("g", ConfigChange(name, SET, "earliest")))
+    applied(cluster, change)
+    assert cluster.image.group_configs == {"g": {name: "earliest"}}
+    _, (result,) = alter(cluster, group("g", ConfigChange(name, SET, "soon")))
+    assert result.error is ErrorCode.INVALID_CONFIG
+
+
 def test_two_changes_of_a_group_must_hold_together() -> None:
     cluster = a_cluster()
     change, _ = alter(cluster, group("g", ConfigChange(SESSION, SET, "6000")))

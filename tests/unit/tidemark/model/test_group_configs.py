@@ -2,7 +2,14 @@
 
 import pytest
 from tidemark.model.config_values import InvalidConfigError
-from tidemark.model.group_configs import GROUP_CONFIG_KEYS, group_config
+from tidemark.model.group_configs import (
+    GROUP_CONFIG_KEYS,
+    GROUP_CONFIG_KINDS,
+    check_values,
+    group_config,
+    split,
+)
+from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS
 
 
 def test_values_are_whole_numbers_of_milliseconds() -> None:
@@ -34,3 +41,23 @@ def test_keys_are_sorted_and_of_kafkas_type() -> None:
 def test_what_cannot_be_is_refused(configs: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidConfigError, match=words):
         group_config(configs)
+
+
+def test_a_group_may_have_keys_of_both_types() -> None:
+    configs = {"consumer.session.timeout.ms": "50000", "share.auto.offset.reset": "earliest"}
+    check_values(configs)
+    assert [list(one) for one in split(configs)] == [[name] for name in configs]
+    assert GROUP_CONFIG_KINDS.keys() == {*GROUP_CONFIG_KEYS, *SHARE_GROUP_CONFIG_KEYS}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("share.auto.offset.reset", "soon", "must be latest, earliest or by_duration"),
+        ("consumer.session.timeout.ms", "soon", "not a number of type INT"),
+        ("share.no.such.key", "1", "Unknown group config name: share.no.such.key"),
+    ],
+)
+def test_values_of_both_types_are_checked(name: str, text: str, words: str) -> None:
+    with pytest.raises(InvalidConfigError, match=words):
+        check_values({name: text})

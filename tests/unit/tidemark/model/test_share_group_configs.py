@@ -106,3 +106,9 @@ def test_values_that_do_not_hold_together_count_as_not_set() -> None:
 
 def test_keys_are_sorted() -> None:
     assert list(SHARE_GROUP_CONFIG_KEYS) == sorted(SHARE_GROUP_CONFIG_KEYS)
+
+
+def test_the_default_of_a_key_without_an_option_is_the_value_in_force() -> None:
+    own = {key.name: key.default for key in SHARE_GROUP_CONFIG_KEYS.values() if not key.bounded}
+    options = ShareGroupOptions()
+    assert options.of_group(own) == options.of_group({})

@@ -5,12 +5,14 @@ validates values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation, group_resource, topic_resource
+from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.group_configs import split
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
@@ -78,7 +80,7 @@ async def _relay(
             _check_resource(facts, resource, context)
             alteration = read(resource)
             if alteration.resource_type == ConfigResourceType.GROUP:
-                groups.check_configs(_group_after(metadata, alteration))
+                _check_group_configs(facts, groups, _group_after(metadata, alteration))
             wanted.append(alteration)
         except TidemarkError as refused:
             answers[named] = AlterationResult(*named, refused.code, refused.message)
@@ -129,6 +131,16 @@ def _check_group(facts: BrokerFacts, name: str, context: RequestContext) -> None
         context.principal, Operation.ALTER_CONFIGS, group_resource(name)
     ):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+def _check_group_configs(facts: BrokerFacts, groups: Groups, configs: Mapping[str, str]) -> None:
+    """Raises TidemarkError INVALID_CONFIG for values that this broker's bounds do not allow."""
+    consumer, share = split(configs)
+    groups.check_configs(consumer)
+    try:
+        facts.config.share_group_options().check_of_group(share)
+    except InvalidConfigError as refused:
+        raise TidemarkError(ErrorCode.INVALID_CONFIG, str(refused)) from None
 
 
 def _group_after(metadata: MetadataCache, alteration: ConfigAlteration) -> dict[str, str]:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 
 from pydantic.fields import FieldInfo
 from tidemark.model.config_values import INT_MAX
-from tidemark.model.group_configs import GROUP_CONFIG_KEYS
+from tidemark.model.group_configs import GROUP_CONFIG_KEYS, GroupConfigKey
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
+from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS, ShareGroupConfigKey
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfigKey
 from tidemark.runtime.service_config import ServiceConfig, dotted
 
@@ -175,17 +176,31 @@ def group_configs_shown(
 ) -> list[ShownConfig]:
     """Return every key of a group that sets ``overrides``, sorted by name."""
     keys = broker_keys(type(config))
-    shown = []
-    for name, key in GROUP_CONFIG_KEYS.items():
-        settings = broker_settings(keys[key.broker_name], config, image, broker_id)
-        if name in overrides:
-            settings = (Setting(name, overrides[name], ConfigSource.DYNAMIC_GROUP), *settings)
-        shown.append(
-            ShownConfig(
-                name, settings, key.kind.type_number, key.doc, read_only=False, is_sensitive=False
-            )
+
+    def shown(
+        key: GroupConfigKey | ShareGroupConfigKey, settings: tuple[Setting, ...]
+    ) -> ShownConfig:
+        if key.name in overrides:
+            own = Setting(key.name, overrides[key.name], ConfigSource.DYNAMIC_GROUP)
+            settings = (own, *settings)
+        return ShownConfig(
+            key.name, settings, key.kind.type_number, key.doc, read_only=False, is_sensitive=False
         )
-    return shown
+
+    of_consumers = [
+        shown(key, broker_settings(keys[key.broker_name], config, image, broker_id))
+        for key in GROUP_CONFIG_KEYS.values()
+    ]
+    of_share_groups = [
+        shown(
+            key,
+            broker_settings(keys[key.option], config, image, broker_id)
+            if key.bounded
+            else (Setting(key.name, key.default, ConfigSource.DEFAULT),),
+        )
+        for key in SHARE_GROUP_CONFIG_KEYS.values()
+    ]
+    return sorted((*of_consumers, *of_share_groups), key=lambda one: one.name)
 
 
 def broker_configs_shown(

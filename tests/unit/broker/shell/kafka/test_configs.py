@@ -72,7 +72,9 @@ def test_what_is_not_here_is_refused_and_the_rest_answered(
 
 
 def test_a_group_shows_its_settings_and_what_stands_behind_them(ask: Ask) -> None:
-    fields = {"resources": [resource(GROUP, "billing")], "include_synonyms": True}
+    names = ["consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"]
+    asked = {**resource(GROUP, "billing"), "configuration_keys": names}
+    fields = {"resources": [asked], "include_synonyms": True}
     (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
     shown = {one.name: (one.value, one.config_source, one.config_type) for one in result.configs}
     assert shown == {
@@ -88,7 +90,19 @@ def test_a_group_shows_its_settings_and_what_stands_behind_them(ask: Ask) -> Non
 def test_a_group_that_sets_nothing_shows_the_brokers_settings(ask: Ask) -> None:
     fields = {"resources": [resource(GROUP, "nobody yet")]}
     (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
-    assert {one.value for one in result.configs} == {"45000", "5000"}
+    of_members = [one.value for one in result.configs if "session" in one.name]
+    assert of_members == ["45000", "45000"]
+
+
+def test_a_group_shows_the_keys_of_share_groups(ask: Ask) -> None:
+    fields = {"resources": [resource(GROUP, "nobody yet")]}
+    (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
+    names = [one.name for one in result.configs]
+    assert (names, len(names)) == (sorted(names), 12)
+    shown = {one.name: (one.value, one.config_source, one.config_type) for one in result.configs}
+    assert shown["share.auto.offset.reset"] == ("latest", 5, 2)
+    assert shown["share.record.lock.duration.ms"] == ("30000", 5, 3)
+    assert shown["share.renew.acknowledge.enable"] == ("true", 5, 1)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +113,9 @@ def test_a_group_that_sets_nothing_shows_the_brokers_settings(ask: Ask) -> None:
         ("consumer.heartbeat.interval.ms", "15001", "group.consumer.max.heartbeat.interval.ms"),
         ("consumer.session.timeout.ms", "x", "not a number of type INT"),
         ("no.such.key", "1", "Unknown group config name: no.such.key"),
+        ("share.session.timeout.ms", "44999", "group.share.min.session.timeout.ms"),
+        ("share.delivery.count.limit", "11", "group.share.max.delivery.count.limit"),
+        ("share.auto.offset.reset", "by_duration:x", "no duration of the form"),
     ],
 )
 def test_a_groups_settings_are_judged_by_the_broker_that_is_asked(
@@ -110,12 +127,15 @@ def test_a_groups_settings_are_judged_by_the_broker_that_is_asked(
     assert words in result.error_message
 
 
-def test_a_groups_settings_within_bounds_are_relayed(ask: Ask, controller: StubController) -> None:
+@pytest.mark.parametrize("name", ["consumer.session.timeout.ms", "share.record.lock.duration.ms"])
+def test_a_groups_settings_within_bounds_are_relayed(
+    ask: Ask, controller: StubController, name: str
+) -> None:
     controller.answers["AlterConfigs"] = pb.AlterConfigsResponse(
         position=SEEN,
         results=[pb.AlterConfigsResponse.Result(resource_type=GROUP, resource_name="billing")],
     )
-    configs = [change("consumer.session.timeout.ms", 1, None)]
+    configs = [change(name, 0, "50000")]
     asked = {"resource_type": GROUP, "resource_name": "billing", "configs": configs}
     (result,) = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [asked]}).responses
     (relayed,) = controller.asked[0][1].resources
