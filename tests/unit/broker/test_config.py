@@ -106,7 +106,6 @@ def test_bounds_of_what_groups_may_set_leave_something_between_them() -> None:
         config(group_consumer_min_session_timeout_ms=60_001)
 
 
-@pytest.mark.feature("S10", "S18")
 def test_share_groups_have_kafkas_options_and_the_earlier_name_of_one() -> None:
     options = config(group_share_delivery_count_limit=3, share_record_lock_partition_limit=500)
     made = options.share_group_options()

@@ -9,8 +9,14 @@
       TransactionLocks records whose acknowledgement belongs to an open transaction
       StateWrites      writes to the share-coordinator, and transitions that wait for them
       recovery         window from the persisted state
+      holds            ranges that a member or a transaction holds
     ShareSessions      partitions that members read from this broker, kept between requests
     fetch_plan         distribution of one request's records and bytes over its partitions
+    log_batches        records for a group in a read of the log, from batch headers
+    Loading            attempts to read the state, with pauses
+    FetchQueue         waiting fetches in the order of their arrival
+    Deadlines          one deadline for each share-partition
+    request_rules      checks of requests that need no state
     inspection         ranges for browsing, counts for lag
 
 All modules are pure: time is an argument, effects are returned values. A range of any length is one

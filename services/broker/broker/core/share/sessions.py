@@ -124,9 +124,21 @@ class ShareSessions:
                 session.next_epoch()
         return session
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Return False once the session was closed, or replaced by another one of its member."""
+        return self._sessions.get(session.key) is session
+
+    def partitions_in_use(self) -> set[tuple[str, PartitionKey]]:
+        """Return (group id, partition) of everything that a session reads."""
+        return {
+            (session.key.group_id, key)
+            for session in self._sessions.values()
+            for key in session.partitions
+        }
+
     def close(self, session: ShareSession) -> None:
         """End a session."""
-        if self._sessions.get(session.key) is not session:
+        if not self.is_open(session):
             return
         del self._sessions[session.key]
         self.partition_count -= len(session.partitions)
@@ -189,10 +201,11 @@ class ShareSessions:
 
     def _change(self, session: ShareSession, request: SessionRequest) -> None:
         before = len(session.partitions)
-        for key in request.forgotten:
-            session.partitions.pop(key, None)
         for key in request.added:
             session.partitions.setdefault(key, None)
+        # Afterwards: acknowledgements of a partition that is forgotten name it as well.
+        for key in request.forgotten:
+            session.partitions.pop(key, None)
         self.partition_count += len(session.partitions) - before
 
     def check(self) -> None:

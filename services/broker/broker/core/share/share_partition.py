@@ -41,6 +41,7 @@ from broker.core.share.acquisition import (
     learn_pending,
 )
 from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, client_error
+from broker.core.share.holds import belongs_to, end_locks_of, forget_deliveries, held_by
 from broker.core.share.key_order import KeyOrder
 from broker.core.share.lock_timers import LockTimers
 from broker.core.share.recovery import recovered_window
@@ -75,11 +76,6 @@ class Settled(NamedTuple):
     requests: tuple[Hashable, ...]
     refused: tuple[Hashable, ...] = ()
     """Requests whose transaction is not open: they are answered with ``answers.NOT_OPEN``."""
-
-
-def _belongs_to(one: Range, transactions: Collection[TransactionKey]) -> bool:
-    pending = None if one.transition is None else one.transition.pending
-    return pending is not None and pending[0] in transactions
 
 
 class SharePartition:
@@ -209,7 +205,7 @@ class SharePartition:
         ended = self._writes.end(is_written=is_written, retry_at=retry_at)
         over = self._transactions.take_ended()
         if is_written:
-            self._roll_back([one for one in ended.moved if _belongs_to(one, refused)])
+            self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
             self._commit(ended)
         else:
             self._roll_back(ended.moved)
@@ -347,24 +343,8 @@ class SharePartition:
         if self.phase is not Phase.ACTIVE:
             return
         self.tick(now)
-        self._forget_deliveries(member, unseen)
-        held: list[Range] = []
-        for one in self.window:
-            if one.lock is not None and one.lock.member == member:
-                one.lock.is_over = True
-                if one.transition is None:
-                    held.append(one)
-        self._give_back(held)
-
-    def _forget_deliveries(self, member: str, unseen: Sequence[Span]) -> None:
-        window = self.window
-        for span_first, span_last in unseen:
-            first, last = max(span_first, window.start), min(span_last, Offset(window.end - 1))
-            for one in window.over(first, last) if first <= last else ():
-                if one.lock is None or one.lock.member != member or one.transition is not None:
-                    continue
-                for piece in window.carve(max(first, one.first), min(last, one.last)):
-                    piece.count -= 1
+        forget_deliveries(self.window, member, unseen)
+        self._give_back(end_locks_of(self.window, member))
 
     def _give_back(self, held: Sequence[Range]) -> None:
         """End the locks of acquired ranges, at once: their members may be gone."""
@@ -387,11 +367,11 @@ class SharePartition:
         """
         under_way = self._writes.under_way
         if under_way is not None and any(
-            _belongs_to(one, (transaction,)) for one in under_way.moved
+            belongs_to(one, (transaction,)) for one in under_way.moved
         ):
             self._transactions.remember(transaction, is_committed=is_committed)
         for lock in self._transactions.end(transaction):
-            held = self._held_by(lock)
+            held = held_by(self.window, lock)
             if is_committed:
                 self._give_outcome(held)
             else:
@@ -409,13 +389,6 @@ class SharePartition:
         for one in held:
             self.window.join(one)
         self._is_woken = True
-
-    def _held_by(self, lock: Lock) -> list[Range]:
-        if not lock.records or lock.span is None:
-            return []
-        first, last = max(lock.span[0], self.window.start), lock.span[1]
-        over = self.window.over(first, last)
-        return [one for one in over if one.lock is lock and one.transition is None]
 
     # -- the log and time
 
@@ -439,12 +412,23 @@ class SharePartition:
 
     def _end(self, lock: Lock) -> None:
         lock.is_over = True
-        self._give_back(self._held_by(lock))
+        self._give_back(held_by(self.window, lock))
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
         dues = (self._timers.next_deadline(), self._writes.next_deadline())
         return min((due for due in dues if due is not None), default=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is lost when the object is dropped: all that it has is persisted."""
+        return (
+            not self.window.counts[ACQUIRED]
+            and not self.window.counts[ARCHIVING]
+            and self._writes.is_idle
+            and self.next_deadline() is None
+            and self.phase is not Phase.INITIALIZING
+        )
 
     def take_wakeup(self) -> bool:
         """Return True if parked fetches may succeed or fail since the last call."""

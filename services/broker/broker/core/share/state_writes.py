@@ -75,6 +75,11 @@ class StateWrites:
         written at once.
         """
 
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits to be written."""
+        return self.under_way is None and self.next.is_empty
+
     def is_due(self, now: InstantMs) -> bool:
         """Return True if a write may begin."""
         if self.under_way is not None or self.next.is_empty:

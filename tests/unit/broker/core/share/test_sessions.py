@@ -177,3 +177,18 @@ def test_no_partition_starves(rounds: list[list[int]]) -> None:
         session.served(parts(first))
         waited = {partition: ms + 1 for partition, ms in waited.items()} | {first: 0}
         assert max(waited.values()) <= 5
+
+
+def test_a_partition_that_is_named_and_forgotten_at_once_is_forgotten() -> None:
+    sessions = ShareSessions()
+    session = opened(sessions, 0, 1)
+    assert fetch(sessions, 1, 0, forgotten=(0,)) is session
+    assert list(session.partitions) == list(parts(1))
+    assert sessions.partitions_in_use() == {("billing", (TOPIC, 1))}
+
+
+def test_a_replaced_session_is_no_longer_open() -> None:
+    sessions = ShareSessions()
+    before = opened(sessions, 0)
+    now = opened(sessions, 0)
+    assert (sessions.is_open(before), sessions.is_open(now)) == (False, True)

@@ -1,0 +1,166 @@
+"""The requests ShareFetch (78) and ShareAcknowledge (79), versions 1 and 2, as a broker reads them.
+
+v2 has the acquire mode (KIP-1206) and the renewal of locks (KIP-1222). Both are compact throughout.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from tidemark.kafka.primitives import (
+    COMPACT,
+    MalformedRequestError,
+    check_elements,
+    guarded,
+    read_compact_nullable_string,
+    read_uuid,
+)
+
+MODE_AND_RENEWAL_FROM: Final = 2
+
+_EPOCH: Final = struct.Struct(">i")
+_FETCH_HEAD: Final = struct.Struct(">iiiiii")  # epoch, wait, min bytes, max bytes, records, batch
+_MODE: Final = struct.Struct(">b?")
+_PARTITION: Final = struct.Struct(">i")
+_OFFSETS: Final = struct.Struct(">qq")
+
+
+class AcknowledgedBatch(NamedTuple):
+    """Consecutive offsets, with one acknowledge type for all or a type for each."""
+
+    first_offset: int
+    last_offset: int
+    """Inclusive."""
+    types: bytes
+
+
+class SharePartitionRequest(NamedTuple):
+    """One partition of a request, with the acknowledgements of its records."""
+
+    partition: int
+    batches: list[AcknowledgedBatch]
+
+
+ShareTopicRequest = tuple[bytes, list[SharePartitionRequest]]
+"""Topic id, and its partitions."""
+
+
+class ShareFetchRequest(NamedTuple):
+    """ShareFetch request. ``forgotten``: (topic id, partitions) that leave the session."""
+
+    group_id: str | None
+    member_id: str | None
+    session_epoch: int
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    records_max: int
+    batch_records_max: int
+    acquire_mode: int
+    renews: bool
+    topics: list[ShareTopicRequest]
+    forgotten: list[tuple[bytes, list[int]]]
+
+
+class ShareAcknowledgeRequest(NamedTuple):
+    """ShareAcknowledge request."""
+
+    group_id: str | None
+    member_id: str | None
+    session_epoch: int
+    renews: bool
+    topics: list[ShareTopicRequest]
+
+
+@guarded
+def read_share_fetch_request(body: memoryview, version: int) -> ShareFetchRequest:
+    """Parse a request of a served version."""
+    group_id, position = read_compact_nullable_string(body, 0)
+    member_id, position = read_compact_nullable_string(body, position)
+    epoch, wait, least, most, records, batch = _FETCH_HEAD.unpack_from(body, position)
+    position += _FETCH_HEAD.size
+    mode, renews = 0, False
+    if version >= MODE_AND_RENEWAL_FROM:
+        mode, renews = _MODE.unpack_from(body, position)
+        position += _MODE.size
+    topics, position = _read_topics(body, position)
+    forgotten, position = _read_forgotten(body, position)
+    COMPACT.skip_tags(body, position)
+    return ShareFetchRequest(
+        group_id,
+        member_id,
+        epoch,
+        wait,
+        least,
+        most,
+        records,
+        batch,
+        mode,
+        renews,
+        topics,
+        forgotten,
+    )
+
+
+@guarded
+def read_share_acknowledge_request(body: memoryview, version: int) -> ShareAcknowledgeRequest:
+    """Parse a request of a served version."""
+    group_id, position = read_compact_nullable_string(body, 0)
+    member_id, position = read_compact_nullable_string(body, position)
+    (epoch,) = _EPOCH.unpack_from(body, position)
+    position += _EPOCH.size
+    renews = False
+    if version >= MODE_AND_RENEWAL_FROM:
+        renews = body[position] != 0
+        position += 1
+    topics, position = _read_topics(body, position)
+    COMPACT.skip_tags(body, position)
+    return ShareAcknowledgeRequest(group_id, member_id, epoch, renews, topics)
+
+
+def _read_topics(body: memoryview, position: int) -> tuple[list[ShareTopicRequest], int]:
+    topic_count, position = COMPACT.read_count(body, position)
+    elements = topic_count
+    topics: list[ShareTopicRequest] = []
+    for _ in range(topic_count):
+        topic_id, position = read_uuid(body, position)
+        count, position = COMPACT.read_count(body, position)
+        partitions: list[SharePartitionRequest] = []
+        for _ in range(count):
+            (partition,) = _PARTITION.unpack_from(body, position)
+            batches, position = _read_batches(body, position + _PARTITION.size)
+            position = COMPACT.skip_tags(body, position)
+            elements += 1 + len(batches)
+            check_elements(elements)
+            partitions.append(SharePartitionRequest(partition, batches))
+        position = COMPACT.skip_tags(body, position)
+        topics.append((topic_id, partitions))
+    return topics, position
+
+
+def _read_batches(body: memoryview, position: int) -> tuple[list[AcknowledgedBatch], int]:
+    count, position = COMPACT.read_count(body, position)
+    check_elements(count)
+    batches: list[AcknowledgedBatch] = []
+    for _ in range(count):
+        first, last = _OFFSETS.unpack_from(body, position)
+        size, position = COMPACT.read_count(body, position + _OFFSETS.size)
+        end = position + size
+        if end > len(body):
+            raise MalformedRequestError(f"{size} acknowledge types are cut short")
+        batches.append(AcknowledgedBatch(first, last, body[position:end].tobytes()))
+        position = COMPACT.skip_tags(body, end)
+    return batches, position
+
+
+def _read_forgotten(body: memoryview, position: int) -> tuple[list[tuple[bytes, list[int]]], int]:
+    count, position = COMPACT.read_count(body, position)
+    elements = count
+    forgotten: list[tuple[bytes, list[int]]] = []
+    for _ in range(count):
+        topic_id, position = read_uuid(body, position)
+        partitions, position = COMPACT.read_int32s(body, position)
+        position = COMPACT.skip_tags(body, position)
+        elements += len(partitions)
+        check_elements(elements)
+        forgotten.append((topic_id, partitions))
+    return forgotten, position

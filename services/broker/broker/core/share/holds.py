@@ -1,0 +1,50 @@
+"""Ranges of a window that a member or a transaction holds."""
+
+from collections.abc import Collection, Sequence
+
+from tidemark.model.ids import Offset
+from tidemark.model.share_state import TransactionKey
+
+from broker.core.share.state_writes import Span
+from broker.core.share.window import Lock, Range, Window
+
+
+def held_by(window: Window, lock: Lock) -> list[Range]:
+    """Return the ranges of a lock, without those whose acknowledgement is being written."""
+    if not lock.records or lock.span is None:
+        return []
+    first, last = max(lock.span[0], window.start), lock.span[1]
+    over = window.over(first, last)
+    return [one for one in over if one.lock is lock and one.transition is None]
+
+
+def end_locks_of(window: Window, member: str) -> list[Range]:
+    """End the locks of a member; return the ranges to give back. Those whose acknowledgement is
+    being written are given back if the write fails.
+    """
+    held: list[Range] = []
+    for one in window:
+        if one.lock is not None and one.lock.member == member:
+            one.lock.is_over = True
+            if one.transition is None:
+                held.append(one)
+    return held
+
+
+def forget_deliveries(window: Window, member: str, unseen: Sequence[Span]) -> None:
+    """Do not count the delivery of records that a member holds and its application never got."""
+    for span_first, span_last in unseen:
+        first, last = max(span_first, window.start), min(span_last, Offset(window.end - 1))
+        for one in window.over(first, last) if first <= last else ():
+            if one.lock is None or one.lock.member != member or one.transition is not None:
+                continue
+            for piece in window.carve(max(first, one.first), min(last, one.last)):
+                piece.count -= 1
+
+
+def belongs_to(one: Range, transactions: Collection[TransactionKey]) -> bool:
+    """Return True if the acknowledgement that is being written is part of one of these
+    transactions.
+    """
+    pending = None if one.transition is None else one.transition.pending
+    return pending is not None and pending[0] in transactions

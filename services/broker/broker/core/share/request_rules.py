@@ -1,0 +1,83 @@
+"""Checks of ShareFetch and ShareAcknowledge requests that need no state."""
+
+from typing import Final, NamedTuple
+
+from tidemark.model.errors import ErrorCode
+
+from broker.core.share.acknowledgement import AcknowledgementBatch, AcknowledgeType, Answer
+from broker.core.share.acquisition import AcquireMode
+from broker.core.share.sessions import SessionRefusal
+
+NAME_CHARACTERS_MAX: Final = 1_024
+"""Bound of group and member ids here: sessions and locks keep them in memory."""
+RENEW_FROM: Final = 2
+"""First version of both requests that may renew locks."""
+
+
+class FetchTerms(NamedTuple):
+    """Terms of a ShareFetch request."""
+
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    records_max: int
+    batch_records_max: int
+    acquire_mode: int
+    renews: bool
+    """``IsRenewAck``: the request renews locks, and fetches nothing."""
+
+    @property
+    def fetches_nothing(self) -> bool:
+        """True if no limit leaves room for a record."""
+        limits = (self.wait_ms_max, self.bytes_min, self.bytes_max, self.records_max)
+        return not any(limits)
+
+    @property
+    def mode(self) -> AcquireMode:
+        """Acquire mode; valid once the request was checked."""
+        return AcquireMode(self.acquire_mode)
+
+
+def refused_ids(group_id: str | None, member_id: str | None) -> SessionRefusal | None:
+    """Return the error of a request whose group or member id is empty or too long, else None."""
+    for name, text in (("group id", group_id), ("member id", member_id)):
+        if not text:
+            return _invalid(f"the {name} is empty")
+        if len(text) > NAME_CHARACTERS_MAX:
+            return _invalid(
+                f"the {name} has {len(text)} characters, more than {NAME_CHARACTERS_MAX}"
+            )
+    return None
+
+
+def refused_terms(terms: FetchTerms) -> SessionRefusal | None:
+    """Return the error of a ShareFetch request whose terms contradict, else None."""
+    if terms.acquire_mode not in (0, 1):
+        return _invalid(
+            f"there is no share acquire mode {terms.acquire_mode}: 0 is batch optimized, 1 record"
+            " limit"
+        )
+    if terms.renews and not terms.fetches_nothing:
+        return _invalid(
+            "a request that renews locks fetches nothing: its MaxWaitMs, MinBytes, MaxBytes and"
+            " MaxRecords are 0"
+        )
+    if not terms.renews and terms.bytes_max > 0 and terms.records_max <= 0:
+        return _invalid(f"MaxRecords is {terms.records_max}; set it to 1 or more")
+    return None
+
+
+def refused_types(batches: tuple[AcknowledgementBatch, ...], version: int) -> Answer | None:
+    """Return the error of acknowledgements that the request's version lacks, else None."""
+    if version >= RENEW_FROM:
+        return None
+    if any(AcknowledgeType.RENEW in batch.types for batch in batches):
+        return Answer(
+            ErrorCode.INVALID_REQUEST,
+            f"version {version} of the request cannot renew locks; {RENEW_FROM} can",
+        )
+    return None
+
+
+def _invalid(message: str) -> SessionRefusal:
+    return SessionRefusal(ErrorCode.INVALID_REQUEST, message)
