@@ -107,6 +107,15 @@ def run_virtual(work: Coroutine[Any, Any, Result]) -> Result:
         return runner.run(work)
 
 
+async def pass_time(seconds: float) -> None:
+    """Let time pass on the running VirtualLoop, where it takes none."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    passed: asyncio.Future[None] = loop.create_future()
+    loop.call_later(seconds, passed.set_result, None)
+    await passed
+
+
 def run_skipping(work: Coroutine[Any, Any, Result]) -> Result:
     """``work`` on a SkippingLoop of its own; see ``skip``."""
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:

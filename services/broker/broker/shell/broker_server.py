@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
+from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
@@ -26,6 +27,7 @@ from broker.shell.rooms import (
     build_groups,
     build_partitions,
     build_replication,
+    build_shares,
     build_transactions,
     build_upkeep,
     make_metadata,
@@ -103,6 +105,14 @@ class BrokerServer:
         self.groups = build_groups(
             self.facts, self.metadata, self.partitions, self.transactions, seams.channels
         )
+        self.shares = build_shares(
+            self.facts,
+            self.metadata,
+            self.partitions,
+            ShareStateClient(
+                share_coordinators(self.metadata, seams.channels, dice=self.facts.dice)
+            ),
+        )
         self.upkeep = build_upkeep(
             self.facts,
             self.metadata,
@@ -131,6 +141,7 @@ class BrokerServer:
             replication=self.replication,
             transactions=self.transactions,
             groups=self.groups,
+            shares=self.shares,
         )
         tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
         return [
@@ -143,6 +154,7 @@ class BrokerServer:
                 counters=self.counters,
                 parked=self.partitions.parked.requests,
                 on_unreadable=self.partitions.disks.read_failed,
+                on_gone=self.shares.partitions.connection_lost,
                 tls=tls if listener.security_protocol == SSL else None,
             )
             for listener in config.parsed_listeners()
@@ -207,6 +219,7 @@ class BrokerServer:
                 *self.upkeep.maintenance.start(tasks),
                 *self.upkeep.cleaning.start(tasks),
                 tasks.create_task(self.replication.isr_sender.run(), name="isr-sender"),
+                tasks.create_task(self.shares.partitions.run(), name="shares"),
             ]
             groups = tasks.create_task(self.groups.coordinator.run(), name="groups")
             if self.transactions.verifier is not None:

@@ -48,7 +48,11 @@ from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.replication.suspects import Suspects
 from broker.shell.replication.throttles import Throttles
-from broker.shell.subscribers import ACT_FIRST, ACT_THEN, GROUPS
+from broker.shell.share.reading import ShareReader
+from broker.shell.share.share_partitions import SharePartitions
+from broker.shell.share.start_offsets import StartOffsets
+from broker.shell.share.state import ShareState
+from broker.shell.subscribers import ACT_FIRST, ACT_THEN, GROUPS, SHARES
 from broker.shell.transactions.marker_writer import MarkerWriter
 from broker.shell.transactions.producer_ids import from_controller
 from broker.shell.transactions.txn_relay import TxnRelay
@@ -291,6 +295,34 @@ def build_groups(
     metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, coordinator.follow)
     markers = MarkerWriter(facts.clock, partitions.appender, partitions.parked, coordinator)
     return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels))
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRoom:
+    """Share groups' view of the partitions that this broker leads."""
+
+    partitions: SharePartitions
+    reader: ShareReader
+
+
+def build_shares(
+    facts: BrokerFacts,
+    metadata: MetadataCache,
+    partitions: PartitionRoom,
+    state: ShareState,
+) -> ShareRoom:
+    """Build the room of share groups. ``state``: the share-coordinators."""
+    shares = SharePartitions(
+        facts,
+        metadata=metadata,
+        table=partitions.table,
+        parked=partitions.parked,
+        starts=StartOffsets(partitions.lookup, facts.clock),
+        state=state,
+    )
+    kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
+    metadata.subscribe(SHARES, kinds, shares.follow)
+    return ShareRoom(shares, ShareReader(partitions.disks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,17 @@ PARKED_REQUESTS: Final = "parked-requests"
 LIVE_BROKERS: Final = "live-brokers"
 THROTTLES: Final = "throttles"
 GROUPS: Final = "groups"
+SHARES: Final = "shares"
 LISTENERS: Final = "listeners"
 MEMBERSHIP: Final = "membership"
 ACT_FIRST: Final = (HOSTING,)
 """Subscribers that act before a new image is shown: its partitions are hosted by then."""
-ACT_THEN: Final = (LIVE_BROKERS, THROTTLES, PARKED_REQUESTS, GROUPS, LISTENERS, MEMBERSHIP)
+ACT_THEN: Final = (
+    LIVE_BROKERS,
+    THROTTLES,
+    PARKED_REQUESTS,
+    GROUPS,
+    SHARES,
+    LISTENERS,
+    MEMBERSHIP,
+)

@@ -29,10 +29,12 @@ from broker.shell.rooms import (
     build_groups,
     build_partitions,
     build_replication,
+    build_shares,
     build_transactions,
     make_metadata,
 )
 from broker.shell.rpc.services import GrpcServices, make_services
+from broker.shell.share.state import ShareState
 from broker.storage.log_manager import LogManager
 from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.channel_pool import ChannelPool
@@ -50,6 +52,9 @@ def absent(kind: type[Kind]) -> Kind:
     return cast("Kind", None)
 
 
+_NO_STATE = cast("ShareState", None)
+
+
 class BrokerParts:
     """Facts and rooms of one broker."""
 
@@ -62,6 +67,7 @@ class BrokerParts:
         controller: ControllerClient | None = None,
         workers: WorkerPool | None = None,
         has_lease: Callable[[], bool] = no_lease_needed,
+        share_state: ShareState | None = None,
     ) -> None:
         pool = workers or absent(WorkerPool)
         self.facts = BrokerFacts.of(config, clock, random.random)
@@ -94,6 +100,9 @@ class BrokerParts:
         self.groups = build_groups(
             self.facts, self.metadata, self.partitions, self.transactions, channels
         )
+        self.shares = build_shares(
+            self.facts, self.metadata, self.partitions, share_state or _NO_STATE
+        )
 
     def router(self) -> RequestRouter:
         """Every handler, bound to the parts as they are now."""
@@ -106,6 +115,7 @@ class BrokerParts:
             replication=self.replication,
             transactions=self.transactions,
             groups=self.groups,
+            shares=self.shares,
         )
 
     def hot(self, api_key: ApiKey) -> HotHandler:

@@ -15,6 +15,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reports import ReplicaReports
+from broker.shell.share.state import ShareState
 from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
 from manual_clock import ManualClock
@@ -95,6 +96,7 @@ class World:
         has_lease: Callable[[], bool] = no_lease_needed,
         on_new_log: Callable[[LogManager, TopicPartition], None] = lambda *_: None,
         clock: Clock | None = None,
+        share_state: ShareState | None = None,
         **settings: Any,
     ) -> None:
         self.disks = disks or (MemDisk(),)
@@ -104,6 +106,7 @@ class World:
             [self.open(disk) for disk in self.disks],
             clock=clock or self.clock,
             has_lease=has_lease,
+            share_state=share_state,
         )
         self.hosting = hosting_of(self.parts, following, on_new_log)
         self._image = ClusterImage()

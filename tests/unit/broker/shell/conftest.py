@@ -37,6 +37,7 @@ def make_listener(
         counters=parts.counters,
         parked=parts.partitions.parked.requests,
         on_unreadable=parts.partitions.disks.read_failed,
+        on_gone=parts.shares.partitions.connection_lost,
         tls=tls,
     )
 

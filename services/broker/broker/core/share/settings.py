@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
+from tidemark.model.share_group_configs import ShareGroupConfig
+
 from broker.core.share.states import Cause
 
 _DOUBLINGS_MAX: Final = 32
@@ -41,6 +43,16 @@ class ShareSettings:
         assert self.deliveries_max > 0, "a record is delivered once at least"
         assert self.lock_ms > 0, "a lock holds for a time"
         assert self.records_max > 0, "a window holds a record"
+
+    @classmethod
+    def of(cls, config: ShareGroupConfig) -> "ShareSettings":
+        """Return the settings of a group's configuration."""
+        return cls(
+            deliveries_max=config.delivery_count_limit,
+            lock_ms=config.record_lock_duration_ms,
+            records_max=config.partition_max_record_locks,
+            is_renew_enabled=config.renew_acknowledge_enable,
+        )
 
     @property
     def isolated_from(self) -> int:

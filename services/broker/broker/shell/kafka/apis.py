@@ -53,6 +53,8 @@ from broker.shell.kafka import (
     offset_for_leader_epoch,
     partition_reassignments,
     produce,
+    share_acknowledge,
+    share_fetch,
     share_group_describe,
     share_group_heartbeat,
     sync_group,
@@ -61,12 +63,14 @@ from broker.shell.kafka import (
 )
 from broker.shell.kafka.fetching import FetchParts
 from broker.shell.kafka.produce_parts import ProduceParts
+from broker.shell.kafka.share_parts import ShareParts
 from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.rooms import (
     ClusterRoom,
     GroupRoom,
     PartitionRoom,
     ReplicationRoom,
+    ShareRoom,
     TransactionRoom,
 )
 
@@ -81,6 +85,7 @@ def make_router(
     replication: ReplicationRoom,
     transactions: TransactionRoom,
     groups: GroupRoom,
+    shares: ShareRoom,
 ) -> RequestRouter:
     """Make the router with every handler."""
     hot: dict[ApiKey, HotHandler] = {
@@ -110,6 +115,7 @@ def make_router(
                 counters=counters,
             ),
         ),
+        **share_apis(facts, cache, counters, partitions=partitions, shares=shares),
         ApiKey.LIST_OFFSETS: partial(
             list_offsets.handle, facts, partitions.table, partitions.lookup
         ),
@@ -132,6 +138,29 @@ def make_router(
             **share_group_apis(facts, cache, cluster, groups),
         },
     )
+
+
+def share_apis(
+    facts: BrokerFacts,
+    cache: MetadataCache,
+    counters: BrokerCounters,
+    *,
+    partitions: PartitionRoom,
+    shares: ShareRoom,
+) -> Mapping[ApiKey, HotHandler]:
+    """Handlers of share-partitions that this broker leads."""
+    parts = ShareParts(
+        facts=facts,
+        metadata=cache,
+        shares=shares.partitions,
+        reader=shares.reader,
+        parked=partitions.parked,
+        counters=counters,
+    )
+    return {
+        ApiKey.SHARE_FETCH: partial(share_fetch.handle, parts),
+        ApiKey.SHARE_ACKNOWLEDGE: partial(share_acknowledge.handle, parts),
+    }
 
 
 def topic_apis(

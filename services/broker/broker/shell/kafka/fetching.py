@@ -22,7 +22,7 @@ from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka import leader_hints
 from broker.shell.listener.connection import Connection
-from broker.shell.listener.replies import Part, Reply
+from broker.shell.listener.replies import Part, Reply, weave
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
@@ -293,7 +293,7 @@ class Fetch:
             if leaders
             else (),
         )
-        return _weave(pieces, slices)
+        return weave(pieces, slices)
 
     def _count(self, hosted: HostedPartition | None, size: int, error_code: ErrorCode) -> None:
         if hosted is None:
@@ -312,19 +312,3 @@ class Fetch:
         throttle_ms = quotas.fetched(self._connection.principal, size_bytes, now)
         self._connection.mute(throttle_ms)
         return throttle_ms
-
-
-def _weave(pieces: list[bytes], slices: list[tuple[Part, ...]]) -> list[Part]:
-    """Merge pieces and slices in the order of the wire; bytes without a slice between them become
-    one piece.
-    """
-    woven: list[Part] = []
-    texts = [pieces[0]]
-    for found, piece in zip(slices, pieces[1:], strict=True):
-        if found:
-            woven.append(b"".join(texts))
-            woven += found
-            texts = []
-        texts.append(piece)
-    woven.append(b"".join(texts))
-    return woven

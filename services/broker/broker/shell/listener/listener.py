@@ -49,15 +49,18 @@ class KafkaListener:
         counters: BrokerCounters,
         parked: Parked,
         on_unreadable: Callable[[File, DiskError], None],
+        on_gone: Callable[[Connection], None],
         tls: ServerTls | None = None,
     ) -> None:
-        """``on_unreadable`` is called for a file that could not be read while it was being sent.
+        """``on_unreadable`` is called for a file that could not be read while it was being sent,
+        ``on_gone`` for a connection that was lost.
         ``tls`` where the listener's security protocol is SSL.
         """
         self.router = router
         self.limits = limits
         self.counters = counters
         self.parked = parked
+        self._on_gone = on_gone
         self.name = listener.name
         self.cold_readers = cold_readers
         self.frame_bytes_max = config.socket_request_max_bytes
@@ -225,6 +228,7 @@ class KafkaListener:
     def gone(self, connection: Connection) -> None:
         """Note that a connection is closed."""
         del self._connections[connection]
+        self._on_gone(connection)
         self.limits.leave(connection.address)
         if not self._connections:
             self._quiet.set()

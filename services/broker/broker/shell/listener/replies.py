@@ -73,3 +73,19 @@ def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
 def bytes_in(parts: Sequence[Part]) -> int:
     """Return the number of bytes of these pieces that are in memory."""
     return sum(len(part) for part in parts if isinstance(part, bytes))
+
+
+def weave(pieces: Sequence[bytes], slices: Sequence[Sequence[Part]]) -> list[Part]:
+    """Merge pieces and slices in the order of the wire; bytes without a slice between them become
+    one piece.
+    """
+    woven: list[Part] = []
+    texts = [pieces[0]]
+    for found, piece in zip(slices, pieces[1:], strict=True):
+        if found:
+            woven.append(b"".join(texts))
+            woven += found
+            texts = []
+        texts.append(piece)
+    woven.append(b"".join(texts))
+    return woven

@@ -1,0 +1,113 @@
+"""Common parts of ShareFetch and ShareAcknowledge: acknowledgements, authorization, leaders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.kafka.primitives import NodeEndpoint
+from tidemark.kafka.share_requests import ShareTopicRequest
+from tidemark.kafka.share_responses import NO_LEADER
+from tidemark.model.authorization import Operation, group_resource, topic_resource
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import Offset, TopicId
+from tidemark.runtime.metadata_cache import MetadataCache
+
+from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
+from broker.core.share.request_rules import refused_ids, refused_types
+from broker.core.share.sessions import PartitionKey, SessionRefusal, ShareSession
+from broker.shell.counters import BrokerCounters
+from broker.shell.facts import BrokerFacts
+from broker.shell.kafka import leader_hints
+from broker.shell.listener.connection import Connection
+from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.share.answers import PendingAnswers
+from broker.shell.share.reading import ShareReader
+from broker.shell.share.share_partitions import SharePartitions
+
+
+@dataclass(frozen=True, slots=True)
+class ShareParts:
+    """Parts of the broker that requests of share groups use."""
+
+    facts: BrokerFacts
+    metadata: MetadataCache
+    shares: SharePartitions
+    reader: ShareReader
+    parked: ParkingLot
+    counters: BrokerCounters
+
+
+def refused_request(
+    parts: ShareParts, connection: Connection, group_id: str | None, member_id: str | None
+) -> SessionRefusal | None:
+    """Return the error of a whole request whose ids are wrong, or whose sender may not read in the
+    group, else None.
+    """
+    refused = refused_ids(group_id, member_id)
+    if refused is not None:
+        return refused
+    assert group_id is not None, "it was checked"
+    if not parts.facts.authorizer.authorize(
+        connection.principal, Operation.READ, group_resource(group_id)
+    ):
+        return SessionRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no READ on the group")
+    return None
+
+
+def topic_refused(parts: ShareParts, connection: Connection, topic_id: bytes) -> ErrorCode | None:
+    """Return TOPIC_AUTHORIZATION_FAILED for a topic that the sender may not read, else None."""
+    topic = parts.metadata.image.topics_by_id.get(TopicId(topic_id))
+    if topic is None or parts.facts.authorizer.authorize(
+        connection.principal, Operation.READ, topic_resource(topic.name)
+    ):
+        return None
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def acknowledge(
+    parts: ShareParts,
+    connection: Connection,
+    version: int,
+    session: ShareSession,
+    topics: Sequence[ShareTopicRequest],
+) -> PendingAnswers:
+    """Apply the acknowledgements of a request: those of one partition as a whole."""
+    answers = PendingAnswers()
+    for key, batches in _by_partition(topics).items():
+        refused = topic_refused(parts, connection, key[0])
+        wrong = Answer(refused) if refused is not None else refused_types(batches, version)
+        if wrong is not None:
+            answers.answers[key] = wrong
+        else:
+            parts.shares.acknowledge(session, key, batches, answers)
+    return answers
+
+
+def _by_partition(
+    topics: Sequence[ShareTopicRequest],
+) -> dict[PartitionKey, tuple[AcknowledgementBatch, ...]]:
+    found: dict[PartitionKey, tuple[AcknowledgementBatch, ...]] = {}
+    for topic_id, partitions in topics:
+        for partition, batches in partitions:
+            if batches:
+                key = (TopicId(topic_id), partition)
+                found[key] = found.get(key, ()) + tuple(
+                    AcknowledgementBatch(Offset(first), Offset(last), types)
+                    for first, last, types in batches
+                )
+    return found
+
+
+def leader_of(parts: ShareParts, key: PartitionKey, *codes: ErrorCode) -> tuple[int, int]:
+    """Return leader and epoch of a partition where one of these errors concerns them."""
+    if not leader_hints.HINTED.intersection(codes):
+        return NO_LEADER
+    return leader_hints.current_leader(parts.metadata, "", *key) or NO_LEADER
+
+
+def endpoints_of(
+    parts: ShareParts, connection: Connection, leaders: set[int]
+) -> Sequence[NodeEndpoint]:
+    """Return the addresses of these leaders on the client's listener."""
+    if not leaders:
+        return ()
+    return leader_hints.endpoints(parts.metadata, connection.listener.name, leaders)

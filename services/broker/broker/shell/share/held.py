@@ -1,0 +1,87 @@
+"""HeldShare: one share-partition at its leader, with its partition and configuration."""
+
+from tidemark.model.ids import InstantMs, TopicId
+from tidemark.model.share_group_configs import IsolationLevel, ShareGroupConfig
+
+from broker.core.parked import ParkedRequest
+from broker.core.partition import Role
+from broker.core.share.acknowledgement import Answer
+from broker.core.share.loading import Loading
+from broker.core.share.sessions import PartitionKey
+from broker.core.share.share_partition import SharePartition
+from broker.core.share.states import Phase
+from broker.shell.partitions.hosted import HostedPartition
+
+
+class HeldShare:
+    """A share-partition, from the first fetch of its group to the end of this leader's epoch."""
+
+    __slots__ = (
+        "config",
+        "hosted",
+        "is_dropped",
+        "is_wanted",
+        "is_woken",
+        "loading",
+        "share",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        share: SharePartition,
+        hosted: HostedPartition,
+        config: ShareGroupConfig,
+        loading: Loading,
+    ) -> None:
+        self.share = share
+        self.hosted = hosted
+        self.config = config
+        self.loading = loading
+        self.watch: ParkedRequest | None = None
+        """Set while fetches wait: wakes them when the partition gains readable records."""
+        self.is_wanted = False
+        """True if its state is to be read, although no fetch waits."""
+        self.is_woken = False
+        """True if its waiting fetches are to be looked at, at the end of the turn."""
+        self.is_dropped = False
+        """True once another object may stand for the same share-partition."""
+
+    @property
+    def group_id(self) -> str:
+        """Id of its group."""
+        return self.share.key.group_id
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        """Topic id and number of its partition."""
+        return TopicId(self.hosted.topic_id), self.hosted.topic_partition.partition
+
+    @property
+    def is_led(self) -> bool:
+        """True while this broker leads the partition in the epoch of the share-partition."""
+        partition = self.hosted.partition
+        is_leader = partition.role is Role.LEADER
+        return is_leader and partition.leader_epoch == self.share.leader_epoch
+
+    @property
+    def is_committed_only(self) -> bool:
+        """True if its group reads committed records only."""
+        return self.config.isolation_level is IsolationLevel.READ_COMMITTED
+
+    @property
+    def readable_end(self) -> int:
+        """End, exclusive, of the records that its group may read."""
+        partition = self.hosted.partition
+        return partition.last_stable if self.is_committed_only else partition.bounds.high_watermark
+
+    def problem(self) -> Answer | None:
+        """Return the error of a fetch; None if there are records, or may be after a wait."""
+        return self.loading.problem(self.share.phase)
+
+    def may_have_records(self, member: str, now: InstantMs) -> bool:
+        """Return True if a fetch of this member may get records or an error."""
+        if self.share.phase is not Phase.ACTIVE or not self.is_led:
+            return self.problem() is not None or not self.is_led
+        plan = self.share.plan_read(now, member)
+        return plan is not None and plan.first_offset < self.readable_end

@@ -1,0 +1,165 @@
+"""Persister: calls of the share-coordinators, as tasks; one call for all that a turn writes of a
+group.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import Offset
+from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, WriteState
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.telemetry import fields
+
+from broker.core.share.acknowledgement import Answer
+from broker.core.share.answers import NOT_OPEN
+from broker.core.share.share_partition import Settled
+from broker.core.share.states import Phase
+from broker.shell.share.answers import AnswerSlot
+from broker.shell.share.held import HeldShare
+from broker.shell.share.start_offsets import StartOffsets
+from broker.shell.share.state import ShareState
+
+log = logging.getLogger(__name__)
+
+
+def settle(settled: Settled) -> None:
+    """Answer the requests that waited for a write."""
+    for requests, answer in ((settled.requests, settled.answer), (settled.refused, NOT_OPEN)):
+        for request in requests:
+            assert isinstance(request, AnswerSlot), "requests are known by their places"
+            request.settle(answer)
+
+
+class Persister:
+    """Reads and writes states. ``run`` is the parent of all calls; none begins outside it."""
+
+    def __init__(
+        self,
+        state: ShareState,
+        starts: StartOffsets,
+        clock: Clock,
+        *,
+        timeout_s: float,
+        on_changed: Callable[[HeldShare], None],
+        on_failed: Callable[[HeldShare], None],
+    ) -> None:
+        """``on_changed`` is called for a share-partition after each answer, ``on_failed`` after an
+        internal error.
+        """
+        self._state = state
+        self._starts = starts
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._on_changed = on_changed
+        self._on_failed = on_failed
+        self._tasks: asyncio.TaskGroup | None = None
+        self.writes = 0
+        self.failed_writes = 0
+
+    @property
+    def is_running(self) -> bool:
+        """True while calls may begin."""
+        return self._tasks is not None
+
+    async def run(self) -> None:
+        """Hold the tasks of calls until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    def _start(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
+        assert self._tasks is not None, "calls begin while it runs"
+        self._tasks.create_task(self._guarded(call, of))
+
+    async def _guarded(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
+        """Run a call; an internal error costs its share-partitions alone."""
+        try:
+            await call()
+        except Exception:
+            log.critical("share-partitions dropped: internal error", exc_info=True)
+            for held in of:
+                self._on_failed(held)
+
+    # -- writes
+
+    def write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
+        """Write what has changed of share-partitions of one group."""
+        self._start(partial(self._write, group_id, batch), [held for held, _ in batch])
+
+    async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
+        writes = [write for _, write in batch]
+        results = await self._state.write(group_id, writes, self._timeout_s)
+        now = self._clock.now_ms()
+        for (held, _), result in zip(batch, results, strict=True):
+            self.writes += 1
+            share, code = held.share, result.error_code
+            was = share.phase
+            settled = share.written(code, now, result.error_message, refused=result.refused)
+            if code is not ErrorCode.NONE:
+                self.failed_writes += 1
+                log.warning(
+                    "state of a share-partition not written",
+                    extra=fields(
+                        share_partition=str(share.key),
+                        error=code.name,
+                        reason=result.error_message or "",
+                    ),
+                )
+            if was is not share.phase:
+                held.loading.ended(share.phase, settled.answer, now)
+            settle(settled)
+            self._on_changed(held)
+
+    # -- loads
+
+    def load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
+        """Read the states of share-partitions of one group."""
+        self._start(partial(self._load, group_id, batch), [held for held, _ in batch])
+
+    async def _load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
+        reads = [read for _, read in batch]
+        answers = await self._state.read(group_id, reads, self._timeout_s)
+        async with asyncio.TaskGroup() as resets:
+            for (held, _), answer in zip(batch, answers, strict=True):
+                if answer.error_code is ErrorCode.NONE and answer.start_offset == UNKNOWN_START:
+                    resets.create_task(self._begin_state(held, answer))
+                else:
+                    self._loaded(held, answer, Offset(0))
+
+    async def _begin_state(self, held: HeldShare, read: StateRead) -> None:
+        """Take a state without a start offset, with the one that the group's configuration
+        gives.
+        """
+        start = await self._starts.start_of(held)
+        if isinstance(start, ErrorCode):
+            words = f"no start offset yet: {start.name}"
+            failed = replace(
+                read, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=words
+            )
+            self._loaded(held, failed, Offset(0))
+        else:
+            self._loaded(held, read, start)
+
+    def _loaded(self, held: HeldShare, read: StateRead, reset_start: Offset) -> None:
+        share, now = held.share, self._clock.now_ms()
+        log_start = Offset(held.hosted.partition.bounds.log_start)
+        answer: Answer = share.loaded(read, log_start=log_start, reset_start=reset_start)
+        held.loading.ended(share.phase, answer, now)
+        if share.phase in (Phase.ACTIVE, Phase.INITIALIZING):
+            log.info("share-partition loaded", extra=fields(share_partition=str(share)))
+        else:
+            log.warning(
+                "share-partition not loaded",
+                extra=fields(
+                    share_partition=str(share.key),
+                    error=answer.error_code.name,
+                    reason=answer.message or "",
+                ),
+            )
+        self._on_changed(held)

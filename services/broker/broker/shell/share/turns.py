@@ -1,0 +1,185 @@
+"""Turns: what follows from the requests of one turn of the event loop, done once at its end.
+
+Requests change share-partitions and ``touch`` them. At the end of the turn the changes are written,
+one call for each group; fetches that wait are looked at again; the one timer is set to the first
+deadline of all share-partitions.
+"""
+
+import asyncio
+from typing import Protocol
+
+from tidemark.model.ids import InstantMs
+from tidemark.model.share_state import ReadState, WriteState
+from tidemark.runtime.clock import Clock
+
+from broker.core.parked import WAIT_MS_MAX, Parked
+from broker.core.share.deadlines import Deadlines
+from broker.core.share.fetch_queue import FetchQueue
+from broker.shell.share.held import HeldShare
+from broker.shell.share.persister import Persister
+
+
+class WaitingFetch(Protocol):
+    """A ShareFetch request that waits for records."""
+
+    def __hash__(self) -> int:
+        """Return the hash of its identity."""
+
+    @property
+    def member_id(self) -> str:
+        """Member of the request."""
+
+    def look_again(self) -> None:
+        """Answer, if there are records now."""
+
+
+class Turns:
+    """Share-partitions that changed, and those with a deadline."""
+
+    def __init__(self, clock: Clock, parked: Parked) -> None:
+        self.queue: FetchQueue[WaitingFetch] = FetchQueue()
+        self._clock = clock
+        self._parked = parked
+        self._persister: Persister | None = None
+        self._touched: dict[HeldShare, None] = {}
+        self._is_due = False
+        self._deadlines: Deadlines[HeldShare] = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = InstantMs(0)
+
+    def write_with(self, persister: Persister) -> None:
+        """Set the persister, which is built after this object."""
+        self._persister = persister
+
+    def touch(self, held: HeldShare) -> None:
+        """Note a change, for the end of the turn."""
+        self._touched[held] = None
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._end)
+
+    def resume(self) -> None:
+        """Do what had to wait for the persister."""
+        for held in tuple(self._touched):
+            self.touch(held)
+
+    def stop(self) -> None:
+        """Set no timer from here on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- waiting fetches
+
+    def park(self, fetch: WaitingFetch, waits_for: list[HeldShare]) -> None:
+        """Let a fetch wait for these share-partitions."""
+        self.queue.park(fetch, waits_for)
+        for held in waits_for:
+            self._watch(held)
+
+    def leave(self, fetch: WaitingFetch) -> None:
+        """End the wait of a fetch. Idempotent."""
+        for held in self.queue.leave(fetch):
+            assert isinstance(held, HeldShare), "fetches wait for share-partitions"
+            self._unwatch(held)
+
+    def _watch(self, held: HeldShare) -> None:
+        """Look again once the partition gains readable records, or changes its role. Without room
+        for another wait its fetches are answered at their deadlines.
+        """
+        if held.watch is None:
+
+            def moved(_: bool) -> None:  # noqa: FBT001 - a look is due either way
+                held.watch = None
+                self.wake(held)
+
+            held.watch = self._parked.park_fetch(
+                [held.hosted],
+                bytes_missing=1,
+                now=self._clock.now_ms(),
+                wait_ms=WAIT_MS_MAX,
+                wake=moved,
+            )
+
+    def _unwatch(self, held: HeldShare) -> None:
+        if held.watch is not None:
+            self._parked.cancel(held.watch)
+            held.watch = None
+
+    def wake(self, held: HeldShare) -> None:
+        """Look at the fetches of a share-partition at the end of the turn."""
+        held.is_woken = True
+        self.touch(held)
+
+    # -- the end of a turn
+
+    def _end(self) -> None:
+        self._is_due = False
+        persister = self._persister
+        if persister is None or not persister.is_running:
+            return  # ``resume`` follows
+        touched, self._touched = self._touched, {}
+        now = self._clock.now_ms()
+        writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
+        loads: dict[str, list[tuple[HeldShare, ReadState]]] = {}
+        for held in touched:
+            share = held.share
+            write = share.next_write(now)
+            if write is not None:
+                writes.setdefault(held.group_id, []).append((held, write))
+            if self._is_load_due(held, now):
+                held.is_wanted = False
+                loads.setdefault(held.group_id, []).append((held, share.begin_load()))
+        for group_id, batch in writes.items():
+            persister.write(group_id, batch)
+        for group_id, reads in loads.items():
+            persister.load(group_id, reads)
+        for held in touched:
+            if held.share.take_wakeup() or held.is_woken:
+                held.is_woken = False
+                self._look_again(held, now)
+            self._deadlines.set(held, self._deadline(held))
+        self._arm()
+
+    def _is_load_due(self, held: HeldShare, now: InstantMs) -> bool:
+        is_wanted = held.is_wanted or self.queue.has(held)
+        return is_wanted and not held.is_dropped and held.loading.is_due(held.share.phase, now)
+
+    def _look_again(self, held: HeldShare, now: InstantMs) -> None:
+        """Let fetches that wait take what there is, in the order of their arrival."""
+        for fetch in self.queue.waiting(held):
+            if held.may_have_records(fetch.member_id, now):
+                fetch.look_again()
+            elif not held.share.settings.is_key_ordered:
+                break  # nothing for one member is nothing for all
+        if self.queue.has(held):
+            self._watch(held)
+
+    def _deadline(self, held: HeldShare) -> InstantMs | None:
+        if held.is_dropped:
+            return None
+        dues = [held.share.next_deadline()]
+        if self.queue.has(held):
+            dues.append(held.loading.next_deadline(held.share.phase))
+        return min((due for due in dues if due is not None), default=None)
+
+    def _arm(self) -> None:
+        """Set the timer to the first deadline."""
+        due = self._deadlines.next()
+        if self._timer is not None:
+            if due == self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due is not None:
+            wait_s = max(0, due - self._clock.now_ms()) / 1_000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
+            self._timer_at = due
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._clock.now_ms()
+        for held in self._deadlines.take_due(now):
+            held.share.tick(now)
+            self.touch(held)
+        self._arm()

@@ -1,0 +1,510 @@
+"""ShareFetch and ShareAcknowledge at a broker, against a plain share-coordinator."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.errors import ErrorCode
+from unit.broker.shell.kafka.share_fetch_worlds import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Member,
+    ShareFetchWorld,
+    running,
+)
+from virtual_time import pass_time, run_virtual
+
+Scenario = Callable[[ShareFetchWorld, Member], Awaitable[None]]
+NONE = ErrorCode.NONE
+LOCK_MS = 15_000
+
+
+def play(scenario: Scenario, partitions: int = 1, **settings: Any) -> None:
+    """A scenario with one member of a new group."""
+
+    async def run() -> None:
+        async with running(ShareFetchWorld(partitions, **settings)) as world:
+            await scenario(world, Member(world))
+
+    run_virtual(run())
+
+
+def seconds() -> float:
+    """Time of the running loop."""
+    return asyncio.get_running_loop().time()
+
+
+def test_a_member_gets_whole_batches_and_acknowledges_them() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5, 5)
+        found = await member.fetch(0, wait_ms=500)
+        assert found[0] == (NONE, NONE, [(0, 9, 1)], [(0, 4), (5, 9)])
+        assert await member.acknowledge((0, 9, ACCEPT)) is NONE
+        (kept,) = world.state.kept.values()
+        assert kept.start == 10
+
+    play(scenario)
+
+
+def test_records_of_a_batch_are_acknowledged_one_by_one() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5)
+        await member.fetch(0, wait_ms=500)
+        types = (ACCEPT, REJECT, GAP, RELEASE, ACCEPT)
+        assert await member.acknowledge((0, 4, *types)) is NONE
+        found = await member.fetch()
+        assert found[0].acquired == [(3, 3, 2)]
+        assert found[0].batches == [(0, 4)], "whole batches are sent"
+
+    play(scenario)
+
+
+def test_a_fetch_waits_for_records() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        waiting = world.start(member.take(0, wait_ms=10_000))
+        await pass_time(1)
+        assert not waiting.done()
+        world.put(3)
+        assert await waiting == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_a_fetch_without_records_is_answered_at_its_deadline() -> None:
+    async def scenario(_: ShareFetchWorld, member: Member) -> None:
+        begin = seconds()
+        assert await member.fetch(0, wait_ms=700) == {}
+        assert round(seconds() - begin, 1) == 0.7
+
+    play(scenario)
+
+
+def test_a_fetch_that_does_not_wait_has_the_state_loaded_for_the_next_one() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        assert await member.fetch(0) == {}
+        await pass_time(1)
+        assert await member.take() == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_min_bytes_are_waited_for_without_a_lock() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(1)
+        waiting = world.start(member.take(0, wait_ms=60_000, min_bytes=10_000))
+        await pass_time(50)
+        assert not waiting.done()
+        other = Member(world, "m2")
+        assert await other.take(0) == [(0, 0, 1)]
+        await other.acknowledge((0, 0, RELEASE))
+        world.put(1_000)
+        assert await waiting == [(0, 0, 2), (1, 1_000, 1)]
+
+    play(scenario)
+
+
+def test_waiting_members_get_records_in_the_order_of_their_arrival() -> None:
+    async def scenario(world: ShareFetchWorld, _: Member) -> None:
+        members = [Member(world, f"m{number}") for number in range(3)]
+        waiting = [world.start(one.take(0, wait_ms=60_000, records=1)) for one in members]
+        await pass_time(1)
+        for offset, one in enumerate(waiting):
+            world.put(1)
+            assert await one == [(offset, offset, 1)]
+
+    play(scenario)
+
+
+def test_a_lock_that_expires_wakes_another_member() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_lock_duration_ms=str(LOCK_MS))
+        world.put(4)
+        assert await member.take(0, wait_ms=500) == [(0, 3, 1)]
+        begin = seconds()
+        assert await Member(world, "m2").take(0, wait_ms=60_000) == [(0, 3, 2)]
+        assert round(seconds() - begin, 1) == LOCK_MS / 1_000
+        assert await member.acknowledge((0, 3, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE
+
+    play(scenario)
+
+
+def test_a_renewed_lock_expires_later() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_lock_duration_ms=str(LOCK_MS))
+        world.put(4)
+        await member.take(0, wait_ms=500)
+        await pass_time(10)
+        assert await member.acknowledge((0, 3, RENEW)) is NONE
+        await pass_time(10)
+        assert await member.acknowledge((0, 3, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+def test_a_record_is_archived_at_the_limit_of_deliveries() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_delivery_count_limit="2")
+        world.put(1)
+        for delivery in (1, 2):
+            assert await member.take(0, wait_ms=500) == [(0, 0, delivery)]
+            assert await member.acknowledge((0, 0, RELEASE)) is NONE
+        assert await member.fetch(0, wait_ms=500) == {}
+        (kept,) = world.state.kept.values()
+        assert kept.start == 1
+
+    play(scenario)
+
+
+def test_a_lost_connection_gives_records_back_at_once() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(4)
+        await member.take(0, wait_ms=500)
+        waiting = world.start(Member(world, "m2").take(0, wait_ms=60_000))
+        await pass_time(1)
+        begin = seconds()
+        member.lose_connection()
+        assert await waiting == [(0, 3, 2)]
+        assert round(seconds() - begin) == 0, "at once"
+        assert len(world.shares.sessions) == 1
+
+    play(scenario)
+
+
+def test_a_lost_connection_ends_a_waiting_fetch() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        asyncio.get_running_loop().call_later(1, member.lose_connection)
+        waiting = world.start(member.take(0, wait_ms=60_000))
+        await pass_time(2)
+        world.put(1)
+        assert await Member(world, "m2").take(0, wait_ms=500) == [(0, 0, 1)]
+        assert not waiting.done()
+        waiting.cancel()
+        assert len(world.shares.turns.queue) == 0
+        assert world.parked.requests.count == 0
+
+    play(scenario)
+
+
+def test_closing_a_session_acknowledges_and_gives_the_rest_back() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(10)
+        await member.take(0, wait_ms=500)
+        assert await member.close((0, 4, ACCEPT)) is NONE
+        assert await Member(world, "m2").take(0) == [(5, 9, 2)]
+        member.epoch = 1
+        assert await member.refused() is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    play(scenario)
+
+
+def test_acknowledgements_of_a_fetch_come_with_its_answer() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5, 5)
+        assert await member.take(0, wait_ms=500, records=1) == [(0, 4, 1)]
+        found = await member.fetch(acks={0: [(0, 4, ACCEPT)]})
+        assert found[0] == (NONE, NONE, [(5, 9, 1)], [(5, 9)])
+        found = await member.fetch(acks={0: [(0, 9, ACCEPT)]}, forget=[0])
+        assert found[0][:2] == (NONE, NONE)
+
+    play(scenario)
+
+
+def test_a_second_acknowledgement_is_refused_and_changes_nothing() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(10)
+        await member.take(0, wait_ms=500)
+        assert await member.acknowledge((5, 5, ACCEPT)) is NONE
+        assert await member.acknowledge((4, 6, RELEASE)) is ErrorCode.INVALID_RECORD_STATE
+        assert await member.acknowledge((0, 4, ACCEPT), (6, 9, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+# ---------------------------------------------------------------- transactions in the log
+
+
+def test_read_committed_leaves_out_aborted_records_and_waits_for_open_ones() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_isolation_level="read_committed")
+        world.put_transactional(5, 7)
+        world.put_transactional(5, 8)
+        assert await member.fetch(0, wait_ms=500) == {}
+        world.mark(7, commits=False)
+        waiting = world.start(member.take(0, wait_ms=60_000))
+        await pass_time(1)
+        assert not waiting.done()
+        world.mark(8, commits=True)
+        assert await waiting == [(5, 9, 1)]
+        assert await member.acknowledge((5, 9, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+def test_read_uncommitted_leaves_out_markers_alone() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put_transactional(5, 7)
+        world.mark(7, commits=False)
+        world.put(1)
+        found = await member.fetch(0, wait_ms=500)
+        assert found[0].acquired == [(0, 4, 1), (6, 6, 1)]
+
+    play(scenario)
+
+
+def test_many_batches_without_records_do_not_hide_those_behind_them() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        for _ in range(50):
+            world.put_transactional(1, 7)
+            world.mark(7, commits=False)
+        world.put(1)
+        world.configure(share_isolation_level="read_committed")
+        assert await member.take(0, wait_ms=60_000, records=1) == [(100, 100, 1)]
+
+    play(scenario)
+
+
+# ---------------------------------------------------------------- errors of requests
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"epoch": 5}, ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+        ({"name": ""}, ErrorCode.INVALID_REQUEST),
+        ({"group": ""}, ErrorCode.INVALID_REQUEST),
+        ({"name": "m2"}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+        ({"group": "other"}, ErrorCode.SHARE_SESSION_NOT_FOUND),
+    ],
+)
+def test_requests_outside_their_session_are_refused(wrong: dict[str, Any], code: ErrorCode) -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(1)
+        await member.take(0, wait_ms=500)
+        before = dict(vars(member))
+        vars(member).update(wrong)
+        assert await member.refused(0) is code
+        assert await member.acknowledge((0, 0, ACCEPT)) is code
+        vars(member).update(before)
+        assert await member.acknowledge((0, 0, ACCEPT)) is NONE, "nothing has changed"
+
+    play(scenario)
+
+
+def test_the_first_request_must_not_acknowledge() -> None:
+    async def scenario(_: ShareFetchWorld, member: Member) -> None:
+        assert await member.refused(acks={0: [(0, 0, ACCEPT)]}) is ErrorCode.INVALID_REQUEST
+        code = await member.acknowledge((0, 0, ACCEPT))
+        assert code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        ((4, 2, ACCEPT), ErrorCode.INVALID_REQUEST),
+        ((-1, 2, ACCEPT), ErrorCode.INVALID_REQUEST),
+        ((0, 2, ACCEPT, ACCEPT), ErrorCode.INVALID_REQUEST),
+        ((0, 2, 9), ErrorCode.INVALID_REQUEST),
+        ((0, 2, -1), ErrorCode.INVALID_REQUEST),
+        ((0, 2**62, ACCEPT), ErrorCode.INVALID_REQUEST),
+        ((0, 2), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_malformed_acknowledgements_change_nothing(batch: Any, code: ErrorCode) -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        assert await member.acknowledge(batch) is code
+        assert await member.acknowledge((0, 2, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+def test_version_1_cannot_renew() -> None:
+    async def scenario(world: ShareFetchWorld, _: Member) -> None:
+        member = Member(world, version=1)
+        world.put(3)
+        assert await member.take(0, wait_ms=500) == [(0, 2, 1)]
+        assert await member.acknowledge((0, 2, RENEW)) is ErrorCode.INVALID_REQUEST
+        assert await member.acknowledge((0, 2, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+def test_partitions_that_are_not_here_have_their_error_at_once() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        found = await member.fetch(0, 9, wait_ms=60_000)
+        assert found[9].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await member.acknowledge((0, 0, ACCEPT), partition=9) is found[9].error
+        unknown = [{"topic_id": bytes(16), "partitions": [{"partition_index": 0}]}]
+        fetch = member.fetch_fields(wait_ms=60_000, topics=unknown)
+        answer = await member.ask(ApiKey.SHARE_FETCH, fetch)
+        codes = {one.error_code for each in answer.responses for one in each.partitions}
+        assert ErrorCode.UNKNOWN_TOPIC_ID in codes
+
+    play(scenario)
+
+
+def test_the_number_of_sessions_is_bounded() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        await member.fetch(0)
+        other = Member(world, "m2")
+        assert await other.refused(0) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        await member.close()
+        assert await other.fetch(0) == {}
+
+    play(scenario, group_share_max_share_sessions=1)
+
+
+# ---------------------------------------------------------------- the share-coordinator, leaders
+
+
+def test_acknowledgements_of_one_turn_are_one_call() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        for number in range(3):
+            world.put(10, partition=number)
+        await member.fetch(0, 1, 2, wait_ms=500)
+        await member.fetch(wait_ms=100)
+        world.state.calls.clear()
+        acks = {number: [(0, 9, ACCEPT)] for number in range(3)}
+        await member.fetch(acks=acks)
+        assert world.state.calls == [("write", 3)]
+
+    play(scenario, partitions=3)
+
+
+def test_an_acknowledgement_that_is_not_written_fails_and_can_be_repeated() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        world.state.failures = [ErrorCode.REQUEST_TIMED_OUT]
+        code = await member.acknowledge((0, 2, ACCEPT))
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await member.acknowledge((0, 2, ACCEPT)) is NONE
+
+    play(scenario)
+
+
+def test_a_state_that_cannot_be_read_for_now_is_read_again() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        world.state.failures = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 4
+        assert await member.take(0, wait_ms=60_000) == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_a_group_that_does_not_exist_is_an_error_of_its_partitions() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.state.failures = [ErrorCode.GROUP_ID_NOT_FOUND]
+        found = await member.fetch(0, wait_ms=60_000)
+        assert found[0].error is ErrorCode.GROUP_ID_NOT_FOUND
+        await pass_time(5)
+        world.put(1)
+        assert await member.take(wait_ms=60_000) == [(0, 0, 1)]
+
+    play(scenario)
+
+
+def test_a_reset_drops_the_window() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        world.state.reset()
+        code = await member.acknowledge((0, 2, ACCEPT))
+        assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await pass_time(5)
+        assert await member.take(wait_ms=500) == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_windows_that_the_coordinator_drops_are_loaded_again() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        waiting = world.start(Member(world, "m2").fetch(0, wait_ms=60_000))
+        await pass_time(1)
+        world.state.reset()
+        (held,) = world.shares
+        world.shares.drop_windows(member.group, [held.partition_key])
+        assert (await waiting)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await member.take(wait_ms=500) == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_another_epoch_of_the_leader_gives_acquired_records_again() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3, 3)
+        await member.take(0, wait_ms=500)
+        await member.acknowledge((0, 1, ACCEPT))
+        waiting = world.start(Member(world, "m2").fetch(0, wait_ms=60_000))
+        await pass_time(1)
+        world.lead(1, 1)
+        assert (await waiting)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await member.take(wait_ms=500) == [(2, 5, 1)]
+
+    play(scenario)
+
+
+def test_a_partition_that_is_led_elsewhere_is_named_with_its_leader() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        world.lead(2, 1)
+        answer = await member.ask(ApiKey.SHARE_FETCH, member.fetch_fields(wait_ms=60_000))
+        (one,) = answer.responses[0].partitions
+        assert ErrorCode(one.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, 1)
+        assert len(world.shares) == 0
+
+    play(scenario)
+
+
+def test_records_that_the_log_no_longer_has_are_not_waited_for() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3, 3)
+        assert await member.take(0, wait_ms=500, records=1) == [(0, 2, 1)]
+        hosted = world.at()
+        hosted.log.advance_log_start(3)
+        world.parts.partitions.log_moves.log_start_moved(hosted)
+        assert await member.take() == [(3, 5, 1)]
+        (held,) = world.shares
+        assert held.share.window.start == 3
+
+    play(scenario)
+
+
+def test_a_group_begins_at_the_latest_record_by_default() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.change(group_configs_changed={member.group: {}})
+        world.put(3)
+        waiting = world.start(member.take(0, wait_ms=60_000))
+        await pass_time(1)
+        world.put(2)
+        assert await waiting == [(3, 4, 1)]
+
+    play(scenario)
+
+
+def test_share_partitions_that_nothing_reads_are_dropped_and_come_back() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        world.shares.drop_idle()
+        assert len(world.shares) == 1, "a session reads it"
+        await member.close((0, 1, ACCEPT))
+        await pass_time(1)
+        world.shares.drop_idle()
+        assert len(world.shares) == 0
+        assert await Member(world, "m2").take(0, wait_ms=500) == [(2, 2, 2)]
+
+    play(scenario)
