@@ -71,7 +71,7 @@ REVIEWED: dict[str, int] = {
     "unit/tidemark/runtime/test_zk_session.py": 1,
     "unit/txn_coordinator/shell/test_marker_sender.py": 3,
     "unit/txn_coordinator/shell/test_node.py": 1,
-    "unit/txn_coordinator/shell/test_shards.py": 3,
+    "unit/tidemark/runtime/coordinator/test_shards.py": 3,
     "unit/txn_coordinator/test_main.py": 1,
     "virtual_time.py": 1,
     "waiting.py": 2,

@@ -1,24 +1,19 @@
 """Configuration of a txn-coordinator. Keys have Kafka's names where Kafka has one."""
 
-from typing import Final, Self
+from typing import Final
 
-from pydantic import Field, model_validator
-from tidemark.runtime.service_config import Address, ServiceConfig, check_advertised
+from pydantic import Field
+from tidemark.runtime.coordinator.config import CoordinatorConfig
+from tidemark.runtime.service_config import Address
 
 SERVICE: Final = "txn-coordinator"
 _DAY_MS: Final = 24 * 3_600_000
 
 
-class TxnCoordinatorConfig(ServiceConfig):
+class TxnCoordinatorConfig(CoordinatorConfig):
     """All options of a txn-coordinator, with unit, bounds, default and meaning."""
 
-    coordinator_id: int = Field(
-        ..., ge=0, le=2**31 - 1, description="number of this coordinator, unique in the cluster"
-    )
     grpc_listen: Address = Field("127.0.0.1:19190", description="address of the gRPC server")
-    grpc_advertised: str = Field(
-        "", description="host:port that brokers and clients use for gRPC; default: grpc.listen"
-    )
     transaction_max_timeout_ms: int = Field(
         900_000,
         ge=1,
@@ -47,25 +42,9 @@ class TxnCoordinatorConfig(ServiceConfig):
         description="a write to __transaction_state that is not committed after this time"
         " fails, and its shard is loaded again",
     )
-    shard_requests_waiting_max: int = Field(
-        4_096,
-        ge=1,
-        description="maximum number of requests that wait at a shard; further ones are refused",
-    )
-    request_timeout_ms: int = Field(
-        30_000, ge=100, description="time that a request without a deadline of its own may take"
-    )
     marker_targets_per_request_max: int = Field(
         5_000, ge=1, description="maximum number of markers in a WriteMarkers request to a broker"
     )
     marker_request_timeout_ms: int = Field(
         30_000, ge=100, description="time that a broker may take to answer a WriteMarkers request"
     )
-    zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="time to wait for ZooKeeper at the start"
-    )
-
-    @model_validator(mode="after")
-    def _check_advertised(self) -> Self:
-        check_advertised(self.grpc_listen, self.grpc_advertised)
-        return self

@@ -51,7 +51,7 @@ _REQUEST_TIMEOUT_MS: Final = 30_000
 class MarkerListener(Protocol):
     """Receiver of results. Both methods are called on the loop and must not wait."""
 
-    def markers_written(self, shard: int, report: MarkersWritten) -> None:
+    def submit(self, shard: int, request: MarkersWritten) -> None:
         """Called when every marker of one effect is written, or its partition is gone."""
         ...
 
@@ -156,7 +156,7 @@ class MarkerSender:
                 self._calls[request].cancel()
             case Report(shard, report, took_ms):
                 self._observe_s(took_ms / 1_000)
-                self._listener.markers_written(shard, report)
+                self._listener.submit(shard, report)
             case Fenced(shard, owner_epoch):
                 words = fields(shard=shard, owner_epoch=owner_epoch)
                 log.warning("fenced by a newer owner of the shard", extra=words)

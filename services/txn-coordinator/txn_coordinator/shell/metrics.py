@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.coordinator import metrics as coordinator_metrics
 from tidemark.runtime.metrics import LabelValues, Metrics, TallyFamily, Timings
 
 from txn_coordinator.core.requests import BatchRefusal, EnlistInBatchReply, FinishBatchReply
@@ -16,16 +17,11 @@ if TYPE_CHECKING:
 _PREFIX = "tidemark_txn"
 
 
-class RequestStats:
-    """Counts of requests by RPC and error, and times of requests, markers and loads."""
+class RequestStats(coordinator_metrics.RequestStats):
+    """Counts of requests, and times of requests, markers and loads."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._requests: TallyFamily = metrics.counter(
-            f"{_PREFIX}_requests", "requests answered, by RPC and error", ("rpc", "error")
-        )
-        self._seconds = metrics.timings(
-            f"{_PREFIX}_request_seconds", "seconds from a request to its answer", ("rpc",)
-        )
+        super().__init__(metrics, _PREFIX)
         self.marker_seconds: Timings = metrics.timings(
             f"{_PREFIX}_marker_seconds",
             "seconds from a decided outcome to the last of its markers",
@@ -40,15 +36,6 @@ class RequestStats:
             "requests for batches of sinks that were refused, by reason",
             ("reason",),
         )
-        self.load_seconds: Timings = metrics.timings(
-            f"{_PREFIX}_shard_load_seconds", "seconds from taking a shard over to serving it"
-        ).at()
-
-    def count(self, rpc: str, response: Any, seconds: float) -> None:
-        """Count a response. DescribeTransactions has no error of the whole request."""
-        code = ErrorCode(getattr(response, "error_code", 0))
-        self._requests.at(rpc, code.name).value += 1
-        self._seconds.at(rpc).observe(seconds)
 
     def count_enlisted(self, reply: EnlistInBatchReply) -> None:
         """Count a reply to a writer of a batch."""
@@ -70,7 +57,8 @@ def _reason(refusal: BatchRefusal) -> str:
 
 def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
     """Register the metrics that are computed when /metrics is read."""
-    shards, markers = node.shards, node.markers
+    markers = node.markers
+    node.measure_shards(metrics, _PREFIX)
     metrics.computed(
         f"{_PREFIX}_transactions",
         lambda: _by_state(node),
@@ -81,26 +69,6 @@ def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
         f"{_PREFIX}_sinks",
         lambda: sum(one.sinks for one in _statistics(node)),
         "transactional ids of the shards served that are sinks of batches",
-    )
-    metrics.computed_one(
-        f"{_PREFIX}_shards_owned", lambda: len(shards.owned()), "shards that this replica owns"
-    )
-    metrics.computed_one(
-        f"{_PREFIX}_shards_serving",
-        lambda: len(shards.serving()),
-        "shards that this replica has loaded and serves",
-    )
-    shards.stats.loads = metrics.counter(
-        f"{_PREFIX}_shard_loads", "loads of shards that were started"
-    ).at()
-    shards.stats.failures = metrics.counter(
-        f"{_PREFIX}_shard_failures",
-        "shards whose state was dropped: an append failed, or a later owner has written",
-    ).at()
-    metrics.computed_one(
-        f"{_PREFIX}_requests_waiting",
-        lambda: sum(life.waiting_count for life in shards.serving().values()),
-        "requests that shards have not answered yet",
     )
     metrics.computed_one(
         f"{_PREFIX}_endings",

@@ -1,70 +1,40 @@
 """One txn-coordinator replica: a member of the cluster that serves the shards assigned to it."""
 
 import asyncio
-import logging
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Any, Final
 
-from tidemark.model.authorization import Authorizer
 from tidemark.model.backoff import Dice
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TXN, ClusterImage
-from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.model.partition_leader import find_partition, has_topics
-from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
+from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.coordinator.node import CoordinatorNode
+from tidemark.runtime.coordinator.shard_life import ShardWorld
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.producer_ids import ProducerIdBlock, ProducerIds
-from tidemark.runtime.telemetry import fields
 
-from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
 from txn_coordinator.core.marker_queue import MarkerLimits
 from txn_coordinator.core.settings import TxnSettings
 from txn_coordinator.shell.marker_sender import MarkerSender
 from txn_coordinator.shell.metrics import RequestStats, measure
-from txn_coordinator.shell.shard_life import ShardLife, ShardWorld
-from txn_coordinator.shell.shards import Shards
+from txn_coordinator.shell.shard_life import ShardLife
 
-log = logging.getLogger(__name__)
-
-SHARDS: Final = "shards"
 _METADATA_WAIT_S: Final = 1.0
 """Time for which a request waits for metadata that its sender may have seen already."""
-_DRAIN_SHARE: Final = 0.4
-"""Share of the shutdown deadline that requests under way may take."""
 
 
-class Membership(Protocol):
-    """The part of ``CoordinatorSession`` that a node needs."""
-
-    async def run(self, metadata: MetadataCache) -> None:
-        """Join the cluster and follow the metadata, until cancelled."""
-        ...
-
-    def problem(self) -> str | None:
-        """Return why this replica is no member; None if it is one."""
-        ...
-
-    def owned_shards(self) -> frozenset[int]:
-        """Return the shards of this process in the newest image."""
-        ...
-
-    async def acquire(self, shard: int) -> int:
-        """Return a new owner epoch of a shard. Raises TidemarkError."""
-        ...
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Return a block of producer ids. Raises TidemarkError."""
-        ...
-
-
-class TxnCoordinatorNode:
+class TxnCoordinatorNode(CoordinatorNode[ShardLife]):
     """Object graph of one replica, between its server and its membership."""
+
+    config: TxnCoordinatorConfig
+    stats: RequestStats
 
     def __init__(
         self,
@@ -76,24 +46,20 @@ class TxnCoordinatorNode:
         dice: Dice = random.random,
     ) -> None:
         """The node closes ``channels``, which go to brokers. ``dice`` spreads retries."""
-        self.config = config
-        self.metrics = metrics
-        self.authorizer = Authorizer()
-        self.metadata = MetadataCache(then=(SHARDS,))
-        self.metadata.subscribe(SHARDS, Kind.POSITION, self._assign_shards)
-        self.settings = settings_of(config)
-        self.stats = RequestStats(metrics)
-        self.shards = Shards(
+        super().__init__(
+            TXN,
+            TRANSACTION_STATE,
+            config,
             clock,
-            acquire=self._acquire,
-            open_runtime=self._open,
-            on_dropped=self._dropped,
+            RequestStats(metrics),
+            channels=channels,
             dice=dice,
         )
-        self._channels = ChannelPool() if channels is None else channels
+        self.metrics = metrics
+        self.settings = settings_of(config)
         self.markers = MarkerSender(
             self.metadata,
-            self._channels,
+            self.channels,
             clock,
             self.shards,
             limits=MarkerLimits(
@@ -104,94 +70,43 @@ class TxnCoordinatorNode:
             dice=dice,
         )
         self.producer_ids = ProducerIds(self._allocate)
-        self.clock = clock
-        self._ready = asyncio.Event()
-        self._is_stopping = False
-        self._session: Membership | None = None
         self._world = ShardWorld(
             self.metadata,
-            self._channels,
+            self.channels,
             clock,
-            self.markers,
-            self.settings,
-            config,
-            self.stats.load_seconds.observe,
             dice,
+            client_id=f"{SERVICE}-{config.coordinator_id}",
+            append_timeout_ms=config.transaction_state_log_append_timeout_ms,
+            requests_waiting_max=config.shard_requests_waiting_max,
+            observe_load_s=self.stats.load_seconds.observe,
         )
         measure(self, metrics)
 
-    def problem(self) -> str | None:
-        """Return why this replica is not ready; None if it is, with or without shards."""
-        if self._is_stopping:
-            return "stopping"
-        if self._session is None:
-            return f"no ZooKeeper session at {self.config.zookeeper_connect} yet"
-        return self._session.problem()
+    def open_life(self, shard: int, owner_epoch: int) -> ShardLife:
+        """See CoordinatorNode."""
+        return ShardLife(
+            shard, owner_epoch, self._world, settings=self.settings, markers=self.markers
+        )
 
-    async def wait_ready(self) -> None:
-        """Return once this replica is a member of the cluster."""
-        await self._ready.wait()
-
-    async def run(self, session: Membership, stop: asyncio.Event) -> None:
-        """Serve until ``stop``; then answer the requests under way, and drop the shards.
-
-        Raises ServiceError if this replica may not join.
-        """
-        self._session = session
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                duties = [
-                    tasks.create_task(session.run(self.metadata), name="membership"),
-                    tasks.create_task(self.markers.run(), name="markers"),
-                    tasks.create_task(self.shards.run(), name="shards"),
-                ]
-                await stop.wait()
-                self._is_stopping = True
-                await self._drain()
-                for duty in duties:
-                    duty.cancel()
-        finally:
-            await self._channels.close()
-
-    async def _drain(self) -> None:
-        wait_s = self.config.shutdown_deadline_ms / 1_000 * _DRAIN_SHARE
-        try:
-            async with asyncio.timeout(wait_s):
-                await self.shards.drain()
-        except TimeoutError:
-            log.warning("requests are left unanswered")
-
-    def _assign_shards(self, change: MetadataChange) -> None:
-        assert self._session is not None, "an image without a session"
-        self.shards.assign(change.image.shards.get(TXN, ()), self._session.owned_shards())
-        if not self._ready.is_set() and self.problem() is None:
-            log.info("ready", extra=fields(coordinator_id=self.config.coordinator_id))
-            self._ready.set()
-
-    # -- seams of the shards
-
-    async def _acquire(self, shard: int) -> int:
-        assert self._session is not None, "a shard without a session"
-        return await self._session.acquire(shard)
-
-    def _open(self, shard: int, owner_epoch: int) -> ShardLife:
-        return ShardLife(shard, owner_epoch, self._world)
-
-    def _dropped(self, shard: int) -> None:
+    def dropped(self, shard: int) -> None:
+        """See CoordinatorNode."""
         self.markers.forget(shard)
+
+    def duties(self) -> Sequence[tuple[str, Coroutine[Any, Any, None]]]:
+        """See CoordinatorNode."""
+        return (("markers", self.markers.run()),)
+
+    # -- seams of requests
 
     async def _allocate(self) -> ProducerIdBlock:
         """Return a block of producer ids. Raises TidemarkError COORDINATOR_LOAD_IN_PROGRESS, which
         clients retry.
         """
-        assert self._session is not None, "a request without a session"
         try:
-            return await self._session.allocate_producer_ids()
+            return await self.session.allocate_producer_ids()
         except TidemarkError as failure:
             words = f"no producer id: {failure.message}"
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words) from failure
-
-    # -- seams of requests
 
     async def shows_topics(self, topics: Collection[tuple[str, TopicId]]) -> bool:
         """Return True once the metadata shows these topics, by name and id; False if it does not

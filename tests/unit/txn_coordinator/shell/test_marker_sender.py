@@ -33,8 +33,8 @@ class Notes:
         self.fences: list[tuple[int, int]] = []
         self.changed = asyncio.Event()
 
-    def markers_written(self, shard: int, report: MarkersWritten) -> None:
-        self.written.append((shard, report))
+    def submit(self, shard: int, request: MarkersWritten) -> None:
+        self.written.append((shard, request))
         self.changed.set()
 
     def fenced(self, shard: int, owner_epoch: int) -> None:

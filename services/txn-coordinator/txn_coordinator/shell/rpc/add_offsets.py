@@ -1,12 +1,13 @@
 """AddOffsets."""
 
 from tidemark.model.authorization import Operation
+from tidemark.runtime.coordinator.calls import Context, answered, ask
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.additions import as_offsets_reply, as_partitions
 from txn_coordinator.core.requests import AddOffsetsReply, AddPartitionsReply
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
+from txn_coordinator.shell.rpc.call import check_allowed
 from txn_coordinator.shell.wire_mapping import (
     read_add_offsets,
     transaction_named,

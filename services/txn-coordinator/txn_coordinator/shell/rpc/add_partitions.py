@@ -6,11 +6,12 @@ from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.coordinator.calls import Context, answered, ask
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import AddPartitions, AddPartitionsReply, PartitionResult
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.rpc.call import Context, answered, ask, check_allowed
+from txn_coordinator.shell.rpc.call import check_allowed
 from txn_coordinator.shell.wire_mapping import (
     read_add_partitions,
     read_topic_ids,

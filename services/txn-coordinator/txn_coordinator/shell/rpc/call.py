@@ -1,19 +1,16 @@
-"""Steps that all RPCs share: authorization, the shard of a request, the caller's deadline."""
+"""Steps that RPCs of transactions share: authorization, and an unused producer id."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
-import grpc.aio
 from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import ProducerId
+from tidemark.runtime.coordinator.calls import ask
 
 from txn_coordinator.core.requests import Request
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.wire_mapping import FromCaller, read_principal
-
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-ReplyT = TypeVar("ReplyT")
 
 
 class WithProducerId(Protocol):
@@ -28,14 +25,6 @@ class WithProducerId(Protocol):
 GivingT = TypeVar("GivingT", bound=WithProducerId)
 
 
-async def answered(work: Awaitable[ReplyT], refusal: Callable[[ErrorCode, str], ReplyT]) -> ReplyT:
-    """Return the reply of ``work``, or the one that ``refusal`` makes of a TidemarkError."""
-    try:
-        return await work
-    except TidemarkError as refused:
-        return refusal(refused.code, refused.message)
-
-
 def check_allowed(
     node: TxnCoordinatorNode, request: FromCaller, operation: Operation, transactional_id: str
 ) -> None:
@@ -47,34 +36,6 @@ def check_allowed(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             f"{principal or 'anonymous'} may not {operation.name} {transactional_id}",
         )
-
-
-def budget_s(node: TxnCoordinatorNode, context: Any) -> float:
-    """Return the time for a request: what is left of the call's deadline, but bounded."""
-    left_s: float | None = context.time_remaining()
-    longest_s: float = node.config.request_timeout_ms / 1_000
-    return longest_s if left_s is None else max(0.001, min(left_s, longest_s))
-
-
-async def ask(
-    node: TxnCoordinatorNode,
-    transactional_id: str,
-    request: Request,
-    kind: type[ReplyT],
-    context: Any,
-) -> ReplyT:
-    """Return the reply of the transactional id's shard. Raises TidemarkError."""
-    shard = node.shards.shard_of(transactional_id)
-    return await ask_shard(node, shard, request, kind, context)
-
-
-async def ask_shard(
-    node: TxnCoordinatorNode, shard: int, request: Request, kind: type[ReplyT], context: Any
-) -> ReplyT:
-    """Return the reply of one shard. Raises TidemarkError."""
-    reply = await node.shards.ask(shard, request, budget_s(node, context))
-    assert isinstance(reply, kind), f"{type(reply).__name__} to {type(request).__name__}"
-    return reply
 
 
 async def ask_with_spare(

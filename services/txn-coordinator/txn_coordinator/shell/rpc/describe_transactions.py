@@ -4,6 +4,7 @@ from typing import Any
 
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import TidemarkError
+from tidemark.runtime.coordinator.calls import Context, ask_shard
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import (
@@ -12,7 +13,7 @@ from txn_coordinator.core.requests import (
     TransactionView,
 )
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.rpc.call import Context, ask_shard, check_allowed
+from txn_coordinator.shell.rpc.call import check_allowed
 from txn_coordinator.shell.wire_mapping import read_described, write_described
 
 

@@ -2,11 +2,11 @@
 
 from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.coordinator.calls import Context, answered, ask_shard
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import ListTransactionsReply, TransactionView
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.rpc.call import Context, answered, ask_shard
 from txn_coordinator.shell.wire_mapping import read_list, read_principal, write_listed
 
 

@@ -5,11 +5,13 @@ transactional id of the request, its reader, the kind of reply, and the writer o
 others have a module of their own.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.coordinator.calls import Context, answered, ask
+from tidemark.runtime.coordinator.server import Handler
 
 from txn_coordinator.core import requests as core
 from txn_coordinator.shell.metrics import RequestStats
@@ -20,14 +22,7 @@ from txn_coordinator.shell.rpc import (
     describe_transactions,
     list_transactions,
 )
-from txn_coordinator.shell.rpc.call import (
-    Context,
-    WithProducerId,
-    answered,
-    ask,
-    ask_with_spare,
-    check_allowed,
-)
+from txn_coordinator.shell.rpc.call import WithProducerId, ask_with_spare, check_allowed
 from txn_coordinator.shell.wire_mapping import (
     FromCaller,
     handle_named,
@@ -68,7 +63,6 @@ class Giving(Refusable, WithProducerId, Protocol):
 RequestT = TypeVar("RequestT", bound=FromCaller)
 RefusableT = TypeVar("RefusableT", bound=Refusable)
 GivingT = TypeVar("GivingT", bound=Giving)
-Handler = Callable[[TxnCoordinatorNode, Any, Context], Awaitable[Any]]
 
 
 def _ignore(stats: RequestStats, reply: object) -> None:
@@ -81,7 +75,7 @@ def _asking(
     kind: type[RefusableT],
     write: Callable[[RefusableT], object],
     count: Callable[[RequestStats, RefusableT], None] = _ignore,
-) -> Handler:
+) -> Handler[TxnCoordinatorNode]:
     """Return the handler of requests that write."""
 
     async def handle(node: TxnCoordinatorNode, request: RequestT, context: Context) -> object:
@@ -105,7 +99,7 @@ def _asking_with_spare(
     *,
     when: Callable[[RequestT], bool] = lambda _: True,
     count: Callable[[RequestStats, GivingT], None] = _ignore,
-) -> Handler:
+) -> Handler[TxnCoordinatorNode]:
     """Return the handler of requests that write and may need a new producer id."""
 
     async def handle(node: TxnCoordinatorNode, request: RequestT, context: Context) -> object:
@@ -126,7 +120,7 @@ def _asking_with_spare(
     return handle
 
 
-HANDLERS: Final[Mapping[str, Handler]] = {
+HANDLERS: Final[Mapping[str, Handler[TxnCoordinatorNode]]] = {
     # A session of a transactional id: producer id and epoch, which fence all earlier sessions.
     "InitTransactionalId": _asking_with_spare(
         transaction_named, read_init, core.InitTransactionalIdReply, write_init

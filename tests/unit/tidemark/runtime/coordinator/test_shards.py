@@ -6,22 +6,12 @@ import pytest
 from manual_clock import ManualClock
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ShardOwner
-from txn_coordinator.core.requests import (
-    AddPartitionsReply,
-    DescribeTransactions,
-    MarkersWritten,
-    Reply,
-    Request,
-)
-from txn_coordinator.core.table import TxnStatistics
-from txn_coordinator.shell.shards import Shards
+from tidemark.runtime.coordinator.shards import Shards
 from virtual_time import run_virtual
 from waiting import patience
 
 OURS = 1
-REQUEST = DescribeTransactions(("t",))
-REPLY = AddPartitionsReply(ErrorCode.NONE)
-REPORT = MarkersWritten("t", 1, 2, 3, ())
+REQUEST, REPLY, REPORT = "a request", "its reply", "a report"
 
 
 class Life:
@@ -32,8 +22,8 @@ class Life:
         self.is_serving = False
         self.waiting_count = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.told: list[Request] = []
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.told: list[str] = []
         self.is_closed = False
 
     async def run(self) -> None:
@@ -43,14 +33,11 @@ class Life:
         finally:
             self.is_serving = False
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: str) -> str:
         return await asyncio.shield(self.answer)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: str) -> None:
         self.told.append(request)
-
-    def statistics(self) -> TxnStatistics | None:
-        return None
 
     def close(self) -> None:
         self.failure.cancel()
@@ -67,8 +54,9 @@ class World:
         self.epochs = {0: 0, 1: 0}
         self.refusals: list[ErrorCode] = []
         self.opened = asyncio.Event()
-        self.shards = Shards(
+        self.shards: Shards[Life] = Shards(
             ManualClock(),
+            state_topic="__state",
             acquire=self.acquire,
             open_runtime=self.open,
             on_dropped=self.dropped.append,
@@ -123,7 +111,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     run_virtual(main())
 
 
-async def code_of(asking: Awaitable[Reply]) -> ErrorCode:
+async def code_of(asking: Awaitable[str]) -> ErrorCode:
     try:
         await asking
     except TidemarkError as refused:
@@ -276,11 +264,11 @@ def test_a_late_word_of_fencing_does_not_concern_the_next_owner_epoch() -> None:
     run(scenario)
 
 
-def test_reports_of_markers_reach_the_state_that_is_served() -> None:
+def test_reports_reach_the_state_that_is_served() -> None:
     async def scenario(here: World) -> None:
         life = await here.serving()
-        here.shards.markers_written(0, REPORT)
-        here.shards.markers_written(1, REPORT)
+        here.shards.submit(0, REPORT)
+        here.shards.submit(1, REPORT)
         assert life.told == [REPORT]
 
     run(scenario)

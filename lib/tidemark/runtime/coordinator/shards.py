@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.model.backoff import Backoff, Dice, RetryDelays
@@ -19,9 +19,6 @@ from tidemark.model.metadata import ShardOwner
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Tally
 from tidemark.runtime.telemetry import fields
-
-from txn_coordinator.core.requests import MarkersWritten, Reply, Request
-from txn_coordinator.core.table import TxnStatistics
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +36,11 @@ class Runtime(Protocol):
         """
         ...
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: Any) -> Any:
         """Return the reply to a request. Raises TidemarkError."""
         ...
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Any) -> None:
         """Take a request that has no reply."""
         ...
 
@@ -57,16 +54,14 @@ class Runtime(Protocol):
         """Number of requests that are not answered yet."""
         ...
 
-    def statistics(self) -> TxnStatistics | None:
-        """Return counts of the state; None while it is not served."""
-        ...
-
     def close(self) -> None:
         """Release resources. Called after ``run``."""
         ...
 
 
-OpenRuntime = Callable[[int, int], Runtime]
+RuntimeT = TypeVar("RuntimeT", bound=Runtime)
+
+OpenRuntime = Callable[[int, int], RuntimeT]
 """Creates the runtime of a shard under an owner epoch: ``open_runtime(shard, owner_epoch)``."""
 
 Acquire = Callable[[int], Awaitable[int]]
@@ -74,7 +69,7 @@ Acquire = Callable[[int], Awaitable[int]]
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class _Held(Generic[RuntimeT]):
     """A shard that is, or was, assigned to this replica."""
 
     shard: int
@@ -82,10 +77,10 @@ class _Held:
     """Set while the metadata assigns the shard to this replica."""
     owner_epoch: int = 0
     """0 while it is being acquired."""
-    runtime: Runtime | None = None
+    runtime: RuntimeT | None = None
     serving: asyncio.Task[None] | None = None
     was_fenced: bool = False
-    """True if markers of the last runtime were refused."""
+    """True if another service refused the owner epoch of the last runtime."""
 
     def drop(self) -> None:
         """Stop serving the shard, if it is served."""
@@ -101,27 +96,29 @@ class ShardStats:
     failures: Tally = field(default_factory=Tally)
 
 
-class Shards:
+class Shards(Generic[RuntimeT]):
     """All shards of one replica. ``run`` is the parent of every task."""
 
     def __init__(
         self,
         clock: Clock,
         *,
+        state_topic: str,
         acquire: Acquire,
-        open_runtime: OpenRuntime,
+        open_runtime: OpenRuntime[RuntimeT],
         on_dropped: Callable[[int], None] = lambda _: None,
         dice: Dice = random.random,
     ) -> None:
         """``on_dropped`` is called with each shard whose state is no longer served."""
         self.stats = ShardStats()
         self._clock = clock
+        self._state_topic = state_topic
         self._acquire = acquire
         self._open_runtime = open_runtime
         self._on_dropped = on_dropped
         self._dice = dice
         self._shard_count = 0
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _Held[RuntimeT]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._is_draining = False
         self._asking_count = 0
@@ -134,7 +131,7 @@ class Shards:
         """Return the shards that are assigned to this replica, loaded or not."""
         return sorted(held.shard for held in self._held.values() if held.owned.is_set())
 
-    def serving(self) -> Mapping[int, Runtime]:
+    def serving(self) -> Mapping[int, RuntimeT]:
         """Return the runtimes of the loaded shards."""
         return {
             held.shard: held.runtime
@@ -142,31 +139,31 @@ class Shards:
             if held.runtime is not None and held.runtime.is_serving
         }
 
-    def shard_of(self, transactional_id: str) -> int:
-        """Return the shard of an id. Raises TidemarkError COORDINATOR_NOT_AVAILABLE while there are
-        no shards.
+    def shard_of(self, name: str) -> int:
+        """Return the shard of a transactional id or a group id. Raises TidemarkError
+        COORDINATOR_NOT_AVAILABLE while there are no shards.
         """
         if self._shard_count == 0:
-            words = "the topic of transactions' state does not exist yet"
+            words = f"the topic {self._state_topic} does not exist yet"
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, words)
-        return shard_for_name(transactional_id, self._shard_count)
+        return shard_for_name(name, self._shard_count)
 
-    def check(self, shard: int) -> Runtime:
+    def check(self, shard: int) -> RuntimeT:
         """Return the runtime of a shard. Raises TidemarkError: NOT_COORDINATOR if another replica
         has the shard, COORDINATOR_LOAD_IN_PROGRESS if the client is to retry soon.
         """
         held = self._held.get(shard)
         if held is None or not held.owned.is_set() or self._is_draining:
-            words = f"shard {shard} of transactions is another coordinator's"
+            words = f"{self._state_topic}-{shard} is another coordinator's"
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, words)
         if held.runtime is None or not held.runtime.is_serving:
-            words = f"shard {shard} of transactions is being loaded"
+            words = f"{self._state_topic}-{shard} is being loaded"
             raise TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words)
         return held.runtime
 
     # -- requests
 
-    async def ask(self, shard: int, request: Request, timeout_s: float) -> Reply:
+    async def ask(self, shard: int, request: Any, timeout_s: float) -> Any:
         """Return the reply to a request. Raises TidemarkError as ``check``, and REQUEST_TIMED_OUT,
         after which the request may still take effect.
         """
@@ -189,13 +186,13 @@ class Shards:
         self._is_draining = True
         await self._idle.wait()
 
-    # -- listener of the marker sender
+    # -- results of effects
 
-    def markers_written(self, shard: int, report: MarkersWritten) -> None:
-        """Give a report to the shard, if it is still served."""
+    def submit(self, shard: int, request: Any) -> None:
+        """Give a request without a reply to the shard, if it is still served."""
         held = self._held.get(shard)
         if held is not None and held.runtime is not None:
-            held.runtime.submit(report)
+            held.runtime.submit(request)
 
     def fenced(self, shard: int, owner_epoch: int) -> None:
         """Drop the state under this owner epoch or an older one. It is loaded again, if the shard
@@ -241,11 +238,11 @@ class Shards:
         finally:
             self._tasks = None
 
-    def _start(self, held: _Held) -> None:
+    def _start(self, held: _Held[RuntimeT]) -> None:
         assert self._tasks is not None, "run() starts shards"
         self._tasks.create_task(self._hold(held), name=f"shard-{held.shard}")
 
-    async def _hold(self, held: _Held) -> None:
+    async def _hold(self, held: _Held[RuntimeT]) -> None:
         """Serve the shard whenever it is assigned to this replica."""
         delays = RetryDelays(_BACKOFF, self._dice)
         while True:
@@ -258,7 +255,7 @@ class Shards:
                 delays.reset()
             await asyncio.sleep(delays.next_s())
 
-    async def _serve_until_dropped(self, held: _Held) -> bool:
+    async def _serve_until_dropped(self, held: _Held[RuntimeT]) -> bool:
         """Serve the shard. True if it ended because of the metadata."""
         held.was_fenced = False
         async with asyncio.TaskGroup() as tasks:
@@ -269,7 +266,7 @@ class Shards:
                 held.serving = None
         return serving.cancelled() and not held.was_fenced
 
-    async def _serve(self, held: _Held) -> None:
+    async def _serve(self, held: _Held[RuntimeT]) -> None:
         """Serve the shard under one owner epoch, from its acquisition. Return after a failure."""
         words = {"shard": held.shard}
         try:
@@ -292,7 +289,7 @@ class Shards:
             self.stats.failures.value += 1
             log.critical("shard dropped: internal error", extra=fields(**words), exc_info=bugs)
 
-    async def _run(self, held: _Held) -> None:
+    async def _run(self, held: _Held[RuntimeT]) -> None:
         held.runtime = runtime = self._open_runtime(held.shard, held.owner_epoch)
         try:
             await runtime.run()
