@@ -42,7 +42,7 @@ _END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the s
 _ALL_IN_SYNC: Final = -1
 _EARLIEST: Final = -2
 _BACKOFF: Final = Backoff(20, 1_000)
-_LISTING_TIMEOUT_S: Final = 5.0
+_UNARY_TIMEOUT_S: Final = 5.0
 _DEPOSED_PATIENCE_S: Final = 1.0
 """Time to wait for the response of a leader that has been replaced."""
 
@@ -94,7 +94,7 @@ class LogLimits:
 
 
 class RemotePartitionLog:
-    """See the module. Used by one task; ``close`` it after use."""
+    """See the module. One task takes over, reads and appends; ``close`` it after use."""
 
     def __init__(
         self,
@@ -194,6 +194,23 @@ class RemotePartitionLog:
                         position = header.last_offset + 1
         finally:
             self._fetches.end()
+
+    async def delete_before(self, offset: int) -> None:
+        """Delete the records below ``offset``, one attempt at the leader. May overlap with appends.
+        Raises TidemarkError.
+        """
+        leader = self._leader()
+        request = pb.DeleteRecordsRequest(
+            partition=_wire(self.at, leader), offset=offset, owner_epoch=self.owner_epoch
+        )
+        channel = await self._channels.channel(leader.grpc_endpoint)
+        stub: Any = partition_store_pb2_grpc.PartitionStoreStub(channel)
+        try:
+            with call_failures(leader.grpc_endpoint):
+                response = await stub.DeleteRecords(request, timeout=_UNARY_TIMEOUT_S)
+        except CallFailedError as failure:
+            raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
+        self._check(response.error_code, response.error_message)
 
     # -- requests to the leader
 
@@ -330,7 +347,7 @@ class RemotePartitionLog:
         try:
             with call_failures(leader.grpc_endpoint):
                 response = await stub.ListOffsets(
-                    pb.ListOffsetsRequest(queries=[query]), timeout=_LISTING_TIMEOUT_S
+                    pb.ListOffsetsRequest(queries=[query]), timeout=_UNARY_TIMEOUT_S
                 )
         except CallFailedError as failure:
             raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None

@@ -95,10 +95,12 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         clock: Clock,
         perform: Callable[[EffectT], None],
         in_flight_max: int = 1,
+        linger_ms: int = 0,
         on_loaded: Callable[[], None] = lambda: None,
     ) -> None:
         """``perform`` returns replies through ``answer``. ``in_flight_max`` bounds the uncommitted
-        appends; a local log takes many. ``on_loaded`` is called when the whole log is replayed.
+        appends; a local log takes many. Records wait ``linger_ms`` for others to append together.
+        ``on_loaded`` is called when the whole log is replayed.
         """
         self._make_shard = make_shard
         self._log = log
@@ -107,6 +109,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._clock = clock
         self._perform = perform
         self._in_flight_max = in_flight_max
+        self._linger_s = linger_ms / 1_000
+        self._lingering: asyncio.TimerHandle | None = None
         self._on_loaded = on_loaded
         self._shard: Shard[RequestT, RecordT, EffectT] | None = None
         self._located: Callable[[RecordT, Offset], None] | None = None
@@ -193,6 +197,9 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
         failure = TidemarkError(self._dropped_by, "the coordinator has dropped its state")
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -286,8 +293,21 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
                 self._release(decision.effects)
         else:
             self._gathered.add(decision)
-            self._flush()
+            self._flush_later()
         self._arm()
+
+    def _flush_later(self) -> None:
+        """Append what is gathered, at the end of the linger."""
+        if not self._linger_s:
+            self._flush()
+        elif self._lingering is None:
+            later = asyncio.get_running_loop().call_later
+            self._lingering = later(self._linger_s, self._linger_ended)
+
+    def _linger_ended(self) -> None:
+        self._lingering = None
+        if self._shard is not None:
+            self._flush()
 
     def _flush(self) -> None:
         if not self._gathered.runs or len(self._in_flight) >= self._in_flight_max:

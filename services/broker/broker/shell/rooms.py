@@ -39,6 +39,7 @@ from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.offset_lookup import OffsetLookup
 from broker.shell.partitions.parking_lot import ParkingLot, parked_limits
 from broker.shell.partitions.reader import PartitionReader
+from broker.shell.partitions.record_deletion import RecordDeletion
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.fetcher import FetcherParts
 from broker.shell.replication.isr_sender import IsrSender
@@ -122,6 +123,7 @@ class PartitionRoom:
     appender: PartitionAppender
     reader: PartitionReader
     log_moves: LogMoves
+    deletion: RecordDeletion
     inspection: Inspection
     lookup: OffsetLookup
     has_lease: Callable[[], bool]
@@ -160,6 +162,7 @@ def build_partitions(
         counters=counters,
         has_lease=has_lease,
     )
+    log_moves = LogMoves(parked)
     return PartitionRoom(
         table=table,
         fetch_sessions=fetch_sessions,
@@ -168,7 +171,8 @@ def build_partitions(
         group_commits=group_commits,
         appender=appender,
         reader=PartitionReader(disks),
-        log_moves=LogMoves(parked),
+        log_moves=log_moves,
+        deletion=RecordDeletion(facts, table, disks, log_moves),
         inspection=Inspection(appender, pools.inspection, clock, counters),
         lookup=OffsetLookup(pools.lookups, disks, counters),
         has_lease=has_lease,

@@ -61,6 +61,11 @@ class MemoryPartition:
         """Only the batches with these base offsets stay."""
         self.batches = [batch for batch in self.batches if _base(batch) in kept]
 
+    def delete_before(self, offset: int) -> None:
+        """Batches that end below ``offset`` are gone."""
+        self.log_start = max(self.log_start, offset)
+        self.batches = [batch for batch in self.batches if _last(batch) >= offset]
+
     def read(self, offset: int) -> bytes:
         """One batch: the first that ends at or after ``offset``."""
         following = (batch for batch in self.batches if _last(batch) >= offset)
@@ -133,6 +138,16 @@ class MemoryBroker(partition_store_pb2_grpc.PartitionStoreServicer):
         code = ErrorCode.NONE if self.leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = pb.ListOffsetsResponse.Answer(error_code=code, offset=self.partition.log_start)
         return pb.ListOffsetsResponse(answers=[answer])
+
+    async def DeleteRecords(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> pb.DeleteRecordsResponse:
+        if not self.leads:
+            return pb.DeleteRecordsResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if request.owner_epoch < self.partition.owner_epoch:
+            return pb.DeleteRecordsResponse(error_code=ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        self.partition.delete_before(request.offset)
+        return pb.DeleteRecordsResponse(log_start_offset=self.partition.log_start)
 
 
 @asynccontextmanager

@@ -346,6 +346,40 @@ def test_closing_ends_an_append_under_way() -> None:
     run(scenario)
 
 
+def test_the_owner_deletes_the_beginning_of_its_log() -> None:
+    async def scenario(here: World) -> None:
+        log = here.log(owner_epoch=2)
+        await log.append(batch_of(b"a", b"b"))
+        end = await log.append(batch_of(b"c"))
+        await log.delete_before(2)
+        assert await values_of(here.log(owner_epoch=3), end) == [b"c"]
+
+    run(scenario)
+
+
+def test_a_fenced_owner_deletes_nothing() -> None:
+    async def scenario(here: World) -> None:
+        old = here.log(owner_epoch=1)
+        await old.append(batch_of(b"a"))
+        await here.log(owner_epoch=2).take_over()
+        with pytest.raises(TidemarkError) as refused:
+            await old.delete_before(1)
+        assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert here.partition.log_start == 0
+
+    run(scenario)
+
+
+def test_a_deletion_at_a_broker_that_is_gone_fails() -> None:
+    async def scenario(here: World) -> None:
+        here.metadata.take(image_of(2, here.brokers, leader=-1))
+        with pytest.raises(TidemarkError) as refused:
+            await here.log().delete_before(1)
+        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+    run(scenario)
+
+
 async def _outcome(log: RemotePartitionLog) -> ErrorCode:
     try:
         await log.append(batch_of(b"a"))

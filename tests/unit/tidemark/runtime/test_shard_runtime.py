@@ -113,7 +113,10 @@ Runtime = ShardRuntime[str, Put, Told]
 
 
 def make(
-    log: HeldLog, in_flight_max: int = 1, on_loaded: Callable[[], None] = lambda: None
+    log: HeldLog,
+    in_flight_max: int = 1,
+    on_loaded: Callable[[], None] = lambda: None,
+    linger_ms: int = 0,
 ) -> Runtime:
     runtime: Runtime
     runtime = ShardRuntime(
@@ -124,6 +127,7 @@ def make(
         clock=LoopClock(),
         perform=lambda told: runtime.answer(told.to, told.reply),
         in_flight_max=in_flight_max,
+        linger_ms=linger_ms,
         on_loaded=on_loaded,
     )
     return runtime
@@ -135,10 +139,13 @@ async def settle() -> None:
 
 
 def served(
-    log: HeldLog, work: Callable[[Runtime], Awaitable[None]], in_flight_max: int = 1
+    log: HeldLog,
+    work: Callable[[Runtime], Awaitable[None]],
+    in_flight_max: int = 1,
+    linger_ms: int = 0,
 ) -> None:
     async def run() -> None:
-        runtime = make(log, in_flight_max)
+        runtime = make(log, in_flight_max, linger_ms=linger_ms)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(runtime.run())
             await settle()
@@ -210,6 +217,31 @@ def test_decisions_made_meanwhile_go_out_as_one_batch() -> None:
         assert log.records() == [["loaded"], ["k0"], ["k1", "k2", "k3"]]
 
     served(log, work)
+
+
+def test_with_a_linger_decisions_of_several_turns_are_one_batch() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(3):
+                tasks.create_task(runtime.ask(f"k{number}=1"))
+                await settle()
+        assert log.records() == [["loaded", "k0", "k1", "k2"]]
+
+    served(log, work, linger_ms=5)
+
+
+def test_a_state_that_is_dropped_during_the_linger_appends_nothing() -> None:
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        assert await code_of(runtime.ask("bug")) is ErrorCode.NOT_COORDINATOR
+        await asyncio.sleep(0.01)
+        assert log.records() == []
+
+    with pytest.raises(ExceptionGroup):
+        served(log, work, linger_ms=5)
 
 
 async def code_of(work: Awaitable[object]) -> ErrorCode:

@@ -5,14 +5,13 @@ __consumer_offsets that it leads.
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from tidemark.codec.group_records import CoordinatorRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
 from tidemark.model.metadata_change import MetadataChange
 from tidemark.model.topics import CONSUMER_OFFSETS
@@ -21,6 +20,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.shard_runtime import ShardRuntime
 from tidemark.runtime.telemetry import fields
+from tidemark.runtime.topics_view import TopicsView
 
 from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.effects import GroupEffect, LookUpShareGroup
@@ -66,41 +66,6 @@ class ShareGroupLookUp(Protocol):
     async def exists(self, group_id: str) -> bool | None:
         """Return True if there is a share group with this id; None if no coordinator answers."""
         ...
-
-
-class TopicsView:
-    """Topics of the metadata, as a ``Topics`` (core/groups/settings.py)."""
-
-    def __init__(self, metadata: MetadataCache) -> None:
-        self._metadata = metadata
-
-    @property
-    def position(self) -> int:
-        """Number that rises with every change of metadata."""
-        epoch, version = self._metadata.image.position
-        return (epoch << 40) + version
-
-    def _topic(self, name: str) -> TopicImage | None:
-        return self._metadata.image.topics.get(name)
-
-    def topic_id_of(self, name: str) -> TopicId | None:
-        """See Topics."""
-        topic = self._topic(name)
-        return None if topic is None else topic.topic_id
-
-    def name_of(self, topic_id: TopicId) -> str | None:
-        """See Topics."""
-        topic = self._metadata.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def partition_count(self, name: str) -> int:
-        """See Topics."""
-        topic = self._topic(name)
-        return 0 if topic is None else len(topic.partitions)
-
-    def names(self) -> Collection[str]:
-        """See Topics."""
-        return self._metadata.image.topics.keys()
 
 
 class _Held:

@@ -209,9 +209,7 @@ def partition_apis(
     table, disks = partitions.table, partitions.disks
     return {
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch.handle, facts, table),
-        ApiKey.DELETE_RECORDS: partial(
-            delete_records.handle, facts, table, disks, partitions.log_moves
-        ),
+        ApiKey.DELETE_RECORDS: partial(delete_records.handle, partitions.deletion),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs.handle, facts, table, disks),
         ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers.handle, facts, table),
         ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers.handle, facts, table, groups.markers),

@@ -8,11 +8,13 @@ from typing import Any, Final
 import grpc.aio
 from tidemark_wire.v1 import partition_store_pb2, partition_store_pb2_grpc
 
+from broker.shell.partitions.record_deletion import RecordDeletion
 from broker.shell.rpc.append_stream import AppendParts, AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.descriptions import Descriptions
 from broker.shell.rpc.fetch_stream import FetchStream, FetchStreamParts
 from broker.shell.rpc.offset_queries import OffsetQueries
+from broker.shell.rpc.record_deletion import delete_records
 from broker.shell.rpc.streams import caller_of, until_gone
 
 SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
@@ -39,6 +41,7 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         fetch: FetchStreamParts,
         offsets: OffsetQueries,
         descriptions: Descriptions,
+        deletion: RecordDeletion,
         *,
         bytes_in_flight_max: int = BYTES_IN_FLIGHT_MAX,
     ) -> None:
@@ -46,6 +49,7 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self._fetch = fetch
         self._offsets = offsets
         self._descriptions = descriptions
+        self._deletion = deletion
         self.bytes_in_flight = ByteBudget(bytes_in_flight_max)
 
     async def Append(  # noqa: N802 - the name in the proto
@@ -78,6 +82,12 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
                 for query in request.queries
             ]
         )
+
+    async def DeleteRecords(  # noqa: N802
+        self, request: partition_store_pb2.DeleteRecordsRequest, context: Context
+    ) -> partition_store_pb2.DeleteRecordsResponse:
+        """Delete the records of a partition below an offset."""
+        return delete_records(self._deletion, request, caller_of(context).principal)
 
     async def DescribeEndpoints(  # noqa: N802
         self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context

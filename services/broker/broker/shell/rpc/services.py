@@ -75,6 +75,7 @@ def make_services(
         ),
         OffsetQueries(facts, table, partitions.lookup),
         Descriptions(facts, metadata, cluster.auto_creation, transactions.producer_ids),
+        partitions.deletion,
         bytes_in_flight_max=facts.config.grpc_bulk_bytes_in_flight_max,
     )
     return GrpcServices(

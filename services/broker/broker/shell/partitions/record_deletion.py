@@ -1,0 +1,97 @@
+"""Deletion of records by offset: moves a partition's log start forward, and records below it are
+never read again.
+"""
+
+import logging
+from typing import Final, NamedTuple
+
+from tidemark.model.authorization import Operation, topic_resource
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_TOPIC_ID, Offset, TopicId
+from tidemark.runtime.telemetry import fields
+from tidemark.storage.disk import DiskError
+
+from broker.core.partition import Role
+from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.partitions.table import PartitionTable
+
+log = logging.getLogger(__name__)
+
+TO_HIGH_WATERMARK: Final = -1
+
+
+class DeletionTarget(NamedTuple):
+    """A partition, and the offset (exclusive) up to which its records are deleted."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 is the high watermark."""
+    topic_id: TopicId = NO_TOPIC_ID
+    owner_epoch: int = 0
+    """Epoch of the coordinator that owns the partition; 0 for other callers."""
+
+
+class RecordDeletion:
+    """Deletes records of partitions that this broker leads."""
+
+    def __init__(
+        self, facts: BrokerFacts, table: PartitionTable, disks: DiskHealth, log_moves: LogMoves
+    ) -> None:
+        self._facts = facts
+        self._table = table
+        self._disks = disks
+        self._log_moves = log_moves
+
+    def delete(self, target: DeletionTarget, principal: str) -> Offset:
+        """Delete records, and return the log start after that. Raises TidemarkError."""
+        resource = topic_resource(target.topic)
+        if not self._facts.authorizer.authorize(principal, Operation.DELETE, resource):
+            raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        hosted = self._led(target)
+        high_watermark = hosted.partition.high_watermark
+        wanted = high_watermark if target.offset == TO_HIGH_WATERMARK else target.offset
+        if not 0 <= wanted <= high_watermark:
+            raise TidemarkError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target.offset} is out of range"
+            )
+        if wanted > hosted.partition.log_start:
+            self._advance(hosted, Offset(wanted), principal)
+        return Offset(hosted.partition.log_start)
+
+    def _led(self, target: DeletionTarget) -> HostedPartition:
+        """Return a partition whose records may be deleted. Raises TidemarkError."""
+        if not target.topic:
+            raise TidemarkError(ErrorCode.INVALID_REQUEST, "no topic is named")
+        hosted = self._table.find(target.topic, target.topic_id, target.partition)
+        if isinstance(hosted, ErrorCode):
+            raise TidemarkError(hosted, hosted.name)
+        if hosted.partition.role is not Role.LEADER:
+            raise TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not the leader")
+        if hosted.log.config.is_compacted and not hosted.log.config.deletes_by_retention:
+            raise TidemarkError(
+                ErrorCode.POLICY_VIOLATION,
+                "records of a compacted topic cannot be deleted by offset",
+            )
+        if target.owner_epoch:
+            refused = hosted.partition.admission.owner_refused(target.owner_epoch)
+            if refused is not None:
+                raise TidemarkError(refused.error_code, refused.message)
+        return hosted
+
+    def _advance(self, hosted: HostedPartition, log_start: Offset, principal: str) -> None:
+        if hosted.manager.fenced is not None:
+            raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is fenced")
+        try:
+            hosted.log.advance_log_start(log_start)
+        except DiskError as failure:
+            self._disks.fence_directory(hosted.manager, failure)
+            raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._log_moves.log_start_moved(hosted)
+        words = fields(
+            partition=str(hosted.topic_partition), log_start=log_start, principal=principal
+        )
+        log.info("records deleted", extra=words)
