@@ -20,6 +20,8 @@ from controller.shell.node import ControllerNode
 from controller.shell.rest import measure
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
+from share_coordinator.config import ShareCoordinatorConfig
+from share_coordinator.shell.node import ShareCoordinatorNode
 from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
 from tidemark.model.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode
@@ -94,6 +96,11 @@ def controller_config() -> str:
 def txn_coordinator_config() -> str:
     """Every option of the txn-coordinator."""
     return service_config("txn-coordinator", TxnCoordinatorConfig)
+
+
+def share_coordinator_config() -> str:
+    """Every option of the share-coordinator."""
+    return service_config("share-coordinator", ShareCoordinatorConfig)
 
 
 def topic_config() -> str:
@@ -192,6 +199,7 @@ def metrics() -> str:
         "broker": broker_registry(),
         "controller": controller_registry(),
         "txn-coordinator": txn_coordinator_registry(),
+        "share-coordinator": share_coordinator_registry(),
     }
     for service, registry in registries.items():
         rows = sorted(metric_rows(registry.collect()))
@@ -250,10 +258,18 @@ def txn_coordinator_registry() -> CollectorRegistry:
     return shown.registry
 
 
+def share_coordinator_registry() -> CollectorRegistry:
+    """What a share-coordinator measures."""
+    shown = metrics_of("share-coordinator")
+    ShareCoordinatorNode(ShareCoordinatorConfig(coordinator_id=0), Clock(), shown)
+    return shown.registry
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "broker-config": broker_config,
     "controller-config": controller_config,
     "txn-coordinator-config": txn_coordinator_config,
+    "share-coordinator-config": share_coordinator_config,
     "topic-config": topic_config,
     "errors": errors,
     "metrics": metrics,

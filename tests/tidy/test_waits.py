@@ -66,7 +66,7 @@ REVIEWED: dict[str, int] = {
     "unit/tidemark/runtime/test_coordinator_client.py": 1,
     "unit/tidemark/runtime/test_coordinator_session.py": 1,
     "unit/tidemark/runtime/test_partition_log.py": 2,
-    "unit/tidemark/runtime/test_shard_runtime.py": 1,
+    "unit/tidemark/runtime/test_shard_runtime.py": 2,
     "unit/tidemark/runtime/test_transport_queue.py": 2,
     "unit/tidemark/runtime/test_zk_session.py": 1,
     "unit/txn_coordinator/shell/test_marker_sender.py": 3,

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 SHELLS = (
     "services/controller/controller/shell",
     "services/txn-coordinator/txn_coordinator/shell",
+    "services/share-coordinator/share_coordinator/shell",
 )
 # Makes the updates of the feed, each encoded once for all subscribers.
 LEFT_OUT = frozenset({"services/controller/controller/shell/metadata_feed.py"})

@@ -4,25 +4,19 @@ from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 from tidemark.model.share_group_configs import ShareGroupOptions
-from tidemark.runtime.service_config import Address, HostPort, ServiceConfig
+from tidemark.runtime.coordinator.config import CoordinatorConfig
+from tidemark.runtime.service_config import Address
 
 from share_coordinator.core.assignors import ASSIGNORS
 from share_coordinator.core.settings import ShareSettings
 
 SERVICE: Final = "share-coordinator"
-_WILDCARDS: Final = ("0.0.0.0", "::")
 
 
-class ShareCoordinatorConfig(ServiceConfig):
+class ShareCoordinatorConfig(CoordinatorConfig):
     """All options of a share-coordinator, with unit, bounds, default and meaning."""
 
-    coordinator_id: int = Field(
-        ..., ge=0, le=2**31 - 1, description="number of this coordinator, unique in the cluster"
-    )
     grpc_listen: Address = Field("127.0.0.1:19290", description="address of the gRPC server")
-    grpc_advertised: str = Field(
-        "", description="host:port that brokers and clients use for gRPC; default: grpc.listen"
-    )
     group_share_session_timeout_ms: int = Field(
         45_000,
         ge=1,
@@ -93,14 +87,6 @@ class ShareCoordinatorConfig(ServiceConfig):
         description="time to wait for further writes to append together; 0: an append holds only"
         " the writes that arrived during the one before it",
     )
-    shard_requests_waiting_max: int = Field(
-        4_096,
-        ge=1,
-        description="maximum number of requests that wait at a shard; further ones are refused",
-    )
-    zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="time to wait for ZooKeeper at the start"
-    )
 
     @field_validator("group_share_assignors")
     @classmethod
@@ -112,15 +98,6 @@ class ShareCoordinatorConfig(ServiceConfig):
             known = ", ".join(ASSIGNORS)
             raise ValueError(f"{unknown[0] if unknown else text!r}: the assignors are {known}")
         return text
-
-    @model_validator(mode="after")
-    def _advertise_something(self) -> Self:
-        """Require an advertised address where the listener binds a wildcard address."""
-        if not self.grpc_advertised and HostPort.parse(self.grpc_listen).host in _WILDCARDS:
-            raise ValueError(
-                f"grpc.listen is {self.grpc_listen}: set grpc.advertised to where brokers reach it"
-            )
-        return self
 
     @model_validator(mode="after")
     def _hold_together(self) -> Self:

@@ -14,10 +14,9 @@ from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.coordinator.config import CoordinatorConfig
-from tidemark.runtime.coordinator.metrics import RequestStats, measure_shards
+from tidemark.runtime.coordinator.metrics import RequestStats
 from tidemark.runtime.coordinator.shards import Runtime, Shards
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark.runtime.telemetry import fields
 
@@ -164,7 +163,3 @@ class CoordinatorNode(Generic[LifeT]):
 
     async def _acquire(self, shard: int) -> int:
         return await self.session.acquire(shard)
-
-    def measure_shards(self, metrics: Metrics, prefix: str) -> None:
-        """Register the metrics of the shards."""
-        measure_shards(self.shards, metrics, prefix)

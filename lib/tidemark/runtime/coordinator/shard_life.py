@@ -35,6 +35,7 @@ class ShardWorld:
     append_timeout_ms: int
     requests_waiting_max: int
     observe_load_s: Callable[[float], None]
+    linger_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class ShardLife(Generic[RequestT, RecordT, EffectT]):
             decode=kind.decode,
             clock=world.clock,
             perform=self._perform,
+            linger_ms=world.linger_ms,
             on_loaded=self._loaded,
         )
 

@@ -55,10 +55,14 @@ from share_coordinator.core.requests import (
 from share_coordinator.core.reservations import Parked, Reservations
 from share_coordinator.core.settings import ShareSettings
 from share_coordinator.core.share_states import ShareStates
+from share_coordinator.core.statistics import ShareStatistics, statistics_of
 from share_coordinator.core.upkeep import Upkeep
 
 ShareDecision: TypeAlias = Decision[ShareRecord, Effect]
 """For annotations. Python cannot make a frozen generic through its alias: call ``Decision``."""
+
+MakeShard: TypeAlias = Callable[[], "ShareShard"]
+"""Creates a shard that has replayed nothing."""
 
 _NON_EMPTY: Final = "the group has members: stop them first"
 
@@ -172,6 +176,11 @@ class ShareShard:
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
         return Decision(tuple(self._mended()))
+
+    def statistics(self) -> ShareStatistics:
+        """Return counts for metrics."""
+        groups = [group.logged for group in self._groups.values()]
+        return statistics_of(groups, self._states, self._upkeep)
 
     def check(self) -> None:
         """Assert every invariant."""

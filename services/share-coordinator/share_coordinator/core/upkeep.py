@@ -79,6 +79,16 @@ class Upkeep:
         self._pruned_before = needed_from
         return needed_from
 
+    @property
+    def records_live(self) -> int:
+        """Number of live records, updates not counted."""
+        return self._offsets.count
+
+    @property
+    def records_needed(self) -> int:
+        """Number of offsets from the oldest live record on."""
+        return self._offsets.end - self._offsets.needed_from()
+
     def check(self) -> None:
         """Assert every invariant."""
         self._offsets.check()

@@ -58,7 +58,7 @@ def _reason(refusal: BatchRefusal) -> str:
 def measure(node: "TxnCoordinatorNode", metrics: Metrics) -> None:
     """Register the metrics that are computed when /metrics is read."""
     markers = node.markers
-    node.measure_shards(metrics, _PREFIX)
+    coordinator_metrics.measure_shards(node.shards, metrics, _PREFIX)
     metrics.computed(
         f"{_PREFIX}_transactions",
         lambda: _by_state(node),

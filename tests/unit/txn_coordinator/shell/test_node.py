@@ -12,64 +12,23 @@ from typing import Any
 import grpc.aio
 import pytest
 from tidemark.codec.java_hash import shard_for_name
-from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import TXN, ClusterImage, ShardOwner
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
-from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metrics import Metrics
-from tidemark.runtime.producer_ids import ProducerIdBlock
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.config import TxnCoordinatorConfig
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.server import make_server
 from unit.tidemark.runtime import memory_brokers
+from unit.tidemark.runtime.coordinator.member import Member
 from unit.txn_coordinator.shell import marker_brokers
 from waiting import patience, until, until_told
 
 TIMEOUT_MS = 60_000
 GROUPS = 7
-
-
-class Member:
-    """The one replica of a cluster whose metadata a test changes."""
-
-    def __init__(self, image: ClusterImage) -> None:
-        self.image = image
-        self.owner_epoch = 0
-        self.blocks = 0
-        self.has_controller = True
-        self._metadata: MetadataCache | None = None
-
-    async def run(self, metadata: MetadataCache) -> None:
-        self._metadata = metadata
-        metadata.take(self.image)
-        await asyncio.Event().wait()
-
-    def show(self, **changes: Any) -> None:
-        position = self.image.position
-        moved = position._replace(version=position.version + 1)
-        self.image = replace(self.image, position=moved, **changes)
-        assert self._metadata is not None
-        self._metadata.take(self.image)
-
-    def problem(self) -> str | None:
-        return None
-
-    def owned_shards(self) -> frozenset[int]:
-        owners = self.image.shards.get(TXN, ())
-        return frozenset(one.shard for one in owners if one.coordinator_id == 1)
-
-    async def acquire(self, shard: int) -> int:
-        self.owner_epoch += 1
-        return self.owner_epoch
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        if not self.has_controller:
-            raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
-        self.blocks += 1
-        return ProducerIdBlock(self.blocks * 1_000, 1_000)
 
 
 class World:
@@ -163,7 +122,7 @@ async def world() -> AsyncIterator[World]:
     await server.start()
     config = TxnCoordinatorConfig(coordinator_id=1, grpc_listen="127.0.0.1:0")
     node = TxnCoordinatorNode(config, Clock(), Metrics("txn-coordinator"))
-    member = Member(metadata(broker, markers))
+    member = Member(TXN, metadata(broker, markers))
     stop = asyncio.Event()
     try:
         async with (

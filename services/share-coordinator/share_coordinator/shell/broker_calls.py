@@ -1,0 +1,179 @@
+"""Calls of the share-coordinator to brokers: ids of groups, and windows of share-partitions."""
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from tidemark.model.backoff import Dice
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import NO_BROKER
+from tidemark.model.metadata import ClusterImage
+from tidemark.model.partition_leader import find_leader
+from tidemark.model.share_state import SharePartitionKey
+from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
+from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, call_failures
+from tidemark.runtime.coordinator_client import CoordinatorClient
+from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.telemetry import fields
+from tidemark_wire.v1 import share_pb2_grpc
+
+from share_coordinator.shell.wire_mapping import (
+    read_group_id_answer,
+    write_drop_windows,
+    write_release,
+    write_reserve,
+)
+
+log = logging.getLogger(__name__)
+
+RESERVE_TIMEOUT_S: Final = 5.0
+"""Time for a reservation; after that the heartbeat is refused, and its client repeats it."""
+RELEASE_TIMEOUT_S: Final = 30.0
+DROP_TIMEOUT_S: Final = 5.0
+RELEASES_MAX: Final = 10_000
+"""Releases that wait for a group coordinator. A further one is left to the group coordinator, which
+verifies a reservation before it refuses an id.
+"""
+
+Reserved = Callable[[ErrorCode, str | None], None]
+"""Called with the result of a reservation."""
+
+
+class GroupCoordinators:
+    """Leaders of the partitions of __consumer_offsets, as a CoordinatorDirectory."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+
+    def shard_count(self) -> int:
+        """See CoordinatorDirectory."""
+        topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
+        return 0 if topic is None else len(topic.partitions)
+
+    def endpoint_of(self, shard: int) -> str:
+        """See CoordinatorDirectory."""
+        leader = find_leader(self._metadata.image, TopicPartition(CONSUMER_OFFSETS, shard))
+        return "" if leader is None else leader.grpc_endpoint
+
+    def endpoints(self) -> Sequence[str]:
+        """See CoordinatorDirectory."""
+        return sorted({self.endpoint_of(shard) for shard in range(self.shard_count())} - {""})
+
+    async def refresh(self, wait_s: float) -> None:
+        """See CoordinatorDirectory."""
+        await self._metadata.wait_newer_or(self._metadata.image.position, wait_s)
+
+
+class BrokerCalls:
+    """Calls for the shards of one replica. They begin while ``run`` runs."""
+
+    def __init__(
+        self, metadata: MetadataCache, channels: ChannelPool, dice: Dice = random.random
+    ) -> None:
+        self._metadata = metadata
+        self._channels = channels
+        self._stub: Callable[[Any], Any] = share_pb2_grpc.ShareGroupsStub
+        self._groups = CoordinatorClient(
+            GroupCoordinators(metadata), channels, self._stub, dice=dice
+        )
+        self._releases: dict[str, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Make calls until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Start work that ends with ``run``; None if it has ended."""
+        if self._tasks is None:
+            work.close()
+            return None
+        return self._tasks.create_task(work, name=name)
+
+    # -- group ids
+
+    def reserve(self, group_id: str, reserved: Reserved) -> None:
+        """Reserve an id for a share group, and call ``reserved`` with the result."""
+        self.start(self._reserve(group_id, reserved), f"reserve-{group_id}")
+
+    async def _reserve(self, group_id: str, reserved: Reserved) -> None:
+        release = self._releases.get(group_id)
+        if release is not None:  # it must not undo the reservation
+            release.cancel()
+            await asyncio.wait((release,))
+        try:
+            response = await self._groups.call(
+                "ReserveGroupId", group_id, write_reserve(group_id), RESERVE_TIMEOUT_S
+            )
+            reserved(*read_group_id_answer(response))
+        except TidemarkError as failure:
+            words = fields(group=group_id, reason=failure.message)
+            log.warning("group id not reserved", extra=words)
+            reserved(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
+
+    def release(self, group_id: str) -> None:
+        """Let groups of other types have an id. A failure is logged."""
+        if len(self._releases) >= RELEASES_MAX:
+            log.warning("group id not released", extra=fields(group=group_id, reason="too many"))
+            return
+        task = self.start(self._release(group_id), f"release-{group_id}")
+        if task is not None:
+            self._releases[group_id] = task
+            task.add_done_callback(lambda done: self._released(group_id, done))
+
+    def _released(self, group_id: str, done: asyncio.Task[None]) -> None:
+        if self._releases.get(group_id) is done:
+            del self._releases[group_id]
+
+    async def _release(self, group_id: str) -> None:
+        try:
+            response = await self._groups.call(
+                "ReleaseGroupId", group_id, write_release(group_id), RELEASE_TIMEOUT_S
+            )
+            code, message = read_group_id_answer(response)
+        except TidemarkError as failure:
+            code, message = failure.code, failure.message
+        if code is not ErrorCode.NONE:
+            words = fields(group=group_id, error=code.name, reason=message)
+            log.warning("group id not released", extra=words)
+
+    # -- windows
+
+    def drop_windows(self, keys: Collection[SharePartitionKey]) -> None:
+        """Let the leaders of share-partitions drop their windows. One attempt: a leader that is not
+        reached is fenced at its next write.
+        """
+        for endpoint, of_leader in by_leader(self._metadata.image, keys).items():
+            self.start(self._drop(endpoint, of_leader), f"drop-{endpoint}")
+
+    async def _drop(self, endpoint: str, keys: Sequence[SharePartitionKey]) -> None:
+        rpc = self._stub(await self._channels.channel(endpoint)).DropWindows
+        try:
+            with call_failures(endpoint):
+                await rpc(write_drop_windows(keys), timeout=DROP_TIMEOUT_S)
+        except CallFailedError as failure:
+            words = fields(group=keys[0].group_id, endpoint=endpoint, reason=str(failure))
+            log.info("windows not dropped at once", extra=words)
+
+
+def by_leader(
+    image: ClusterImage, keys: Iterable[SharePartitionKey]
+) -> dict[str, list[SharePartitionKey]]:
+    """Return share-partitions of one group by the gRPC endpoint of their leader."""
+    found: dict[str, list[SharePartitionKey]] = defaultdict(list)
+    for key in keys:
+        topic = image.topics_by_id.get(key.topic_id)
+        if topic is None or key.partition >= len(topic.partitions):
+            continue
+        leader = topic.partitions[key.partition].leader
+        broker = image.brokers.get(leader) if leader != NO_BROKER else None
+        if broker is not None and broker.grpc_endpoint:
+            found[broker.grpc_endpoint].append(key)
+    return dict(found)

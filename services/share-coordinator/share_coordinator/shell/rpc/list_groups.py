@@ -1,0 +1,38 @@
+"""ListGroups."""
+
+from tidemark.model.authorization import Operation, group_resource
+from tidemark.model.errors import TidemarkError
+from tidemark.runtime.coordinator.calls import Context, ask_shard
+from tidemark_wire.v1 import share_pb2 as pb
+
+from share_coordinator.core.requests import ListShareGroupsReply
+from share_coordinator.shell.node import ShareCoordinatorNode
+from share_coordinator.shell.rpc.call import may
+from share_coordinator.shell.wire_mapping import (
+    read_list,
+    read_principal,
+    write_list_refusal,
+    write_listed,
+)
+
+
+async def handle(
+    node: ShareCoordinatorNode, request: pb.ListShareGroupsRequest, context: Context
+) -> pb.ListShareGroupsResponse:
+    """List the groups of this coordinator's shards. While one of them is loading, the reply is its
+    error, because a part of the list would be missing.
+    """
+    query, principal = read_list(request), read_principal(request)
+    try:
+        replies = [
+            await ask_shard(node, shard, query, ListShareGroupsReply, context)
+            for shard in node.shards.owned()
+        ]
+    except TidemarkError as refused:
+        return write_list_refusal(refused)
+    return write_listed(
+        group
+        for reply in replies
+        for group in reply.groups
+        if may(node, principal, Operation.DESCRIBE, group_resource(group.group_id))
+    )

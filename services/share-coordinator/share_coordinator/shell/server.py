@@ -1,0 +1,30 @@
+"""gRPC service of the coordinator: the handlers of rpc/table.py, timed and counted."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidemark.runtime.coordinator.server import CountedService
+from tidemark.runtime.server import GrpcServer, make_grpc_server
+from tidemark_wire.v1 import share_pb2 as pb
+from tidemark_wire.v1 import share_pb2_grpc
+
+from share_coordinator.shell.node import ShareCoordinatorNode
+from share_coordinator.shell.rpc.table import HANDLERS
+
+add_service: Callable[[object, object], None] = (
+    share_pb2_grpc.add_ShareCoordinatorServicer_to_server
+)
+SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["ShareCoordinator"].full_name
+
+
+class ShareCoordinatorService(CountedService):
+    """Service with a method for each handler of the table, by its name on the wire."""
+
+    def __init__(self, node: ShareCoordinatorNode) -> None:
+        super().__init__(node, HANDLERS)
+
+
+def make_server(listen: str, node: ShareCoordinatorNode) -> GrpcServer:
+    """Return the gRPC server of one replica. It listens once it is entered."""
+    service = ShareCoordinatorService(node)
+    return make_grpc_server(listen, [SERVICE_NAME], lambda server: add_service(service, server))

@@ -1,0 +1,58 @@
+"""A broker as a share-coordinator needs it: one partition of the state topic in memory, ids of
+groups, and windows that it is asked to drop.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import partition_store_pb2_grpc, share_pb2_grpc
+from tidemark_wire.v1 import share_pb2 as pb
+from unit.tidemark.runtime import memory_brokers
+
+
+class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
+    """Reserves every id; ``codes`` are the answers of the next reservations and releases."""
+
+    def __init__(self) -> None:
+        self.store = memory_brokers.MemoryBroker(1, memory_brokers.MemoryPartition())
+        self.endpoint = ""
+        self.codes: list[ErrorCode] = []
+        self.reserved: list[str] = []
+        self.released: list[str] = []
+        self.dropped: list[pb.DropWindowsRequest] = []
+
+    def _code(self) -> ErrorCode:
+        return self.codes.pop(0) if self.codes else ErrorCode.NONE
+
+    async def ReserveGroupId(self, request: Any, context: Any) -> Any:  # noqa: N802
+        code = self._code()
+        if code is ErrorCode.NONE:
+            self.reserved.append(request.group_id)
+        return pb.ReserveGroupIdResponse(error_code=code, error_message=code.name)
+
+    async def ReleaseGroupId(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.released.append(request.group_id)
+        return pb.ReleaseGroupIdResponse(error_code=self._code())
+
+    async def DropWindows(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.dropped.append(request)
+        return pb.DropWindowsResponse()
+
+
+@asynccontextmanager
+async def group_broker(*, serves_groups: bool = True) -> AsyncIterator[GroupBroker]:
+    """One of them, on loopback. ``serves_groups`` False: of a release without share groups."""
+    broker, server = GroupBroker(), grpc.aio.server()
+    partition_store_pb2_grpc.add_PartitionStoreServicer_to_server(broker.store, server)
+    if serves_groups:
+        share_pb2_grpc.add_ShareGroupsServicer_to_server(broker, server)
+    broker.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    broker.store.endpoint = broker.endpoint
+    await server.start()
+    try:
+        yield broker
+    finally:
+        await server.stop(None)
