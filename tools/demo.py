@@ -31,7 +31,7 @@ from rich.console import Console
 from spark_zip import JOBS, build
 from tidemark.cli.client_calls import as_command_error, run
 from tidemark.cli.dev.cluster import DevCluster
-from tidemark.cli.dev.layout import HOST, Layout, Shape, txn_coordinators_default
+from tidemark.cli.dev.layout import HOST, Layout, Shape
 from tidemark.cli.failure import CommandError
 from tidemark.client import Admin, NewTopic
 from tidemark.client.errors import ClientError
@@ -343,7 +343,7 @@ def a_cluster(directory: Path, *, keep: bool) -> Iterator[DevCluster]:
     here.
     """
     kept = Shape.read(Layout(directory).shape_path)
-    shape = kept or Shape(txn_coordinators=txn_coordinators_default())
+    shape = kept or Shape.default()
     cluster = DevCluster(Layout(directory, shape), report=_console.print)
     if not shape.txn_coordinators:
         raise CommandError(

@@ -95,6 +95,7 @@ class StartCluster(Protocol):
         brokers: int = 1,
         controllers: int = 1,
         txn_coordinators: int = 0,
+        share_coordinators: int = 0,
         overrides: Mapping[str, Config] | None = None,
     ) -> Cluster: ...
 
@@ -105,11 +106,16 @@ def started_cluster(
     brokers: int = 1,
     controllers: int = 1,
     txn_coordinators: int = 0,
+    share_coordinators: int = 0,
     overrides: Mapping[str, Config] | None = None,
 ) -> Cluster:
     """A cluster that is well; the caller ends it."""
     layout = Layout.on_free_ports(
-        directory, brokers=brokers, controllers=controllers, txn_coordinators=txn_coordinators
+        directory,
+        brokers=brokers,
+        controllers=controllers,
+        txn_coordinators=txn_coordinators,
+        share_coordinators=share_coordinators,
     )
     cluster = Cluster(layout, overrides=overrides)
     try:
@@ -138,6 +144,7 @@ def start_cluster(tmp_path: Path, cluster_defaults: Mapping[str, Config]) -> Ite
             brokers: int = 1,
             controllers: int = 1,
             txn_coordinators: int = 0,
+            share_coordinators: int = 0,
             overrides: Mapping[str, Config] | None = None,
         ) -> Cluster:
             own = started_cluster(
@@ -145,6 +152,7 @@ def start_cluster(tmp_path: Path, cluster_defaults: Mapping[str, Config]) -> Ite
                 brokers=brokers,
                 controllers=controllers,
                 txn_coordinators=txn_coordinators,
+                share_coordinators=share_coordinators,
                 overrides={**cluster_defaults, **(overrides or {})},
             )
             ending.callback(own.end)

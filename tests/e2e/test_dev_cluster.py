@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tidemark.cli.dev.cluster import DevCluster
-from tidemark.cli.dev.layout import Layout, free_port_block, txn_coordinators_default
+from tidemark.cli.dev.layout import Layout, coordinators_default, free_port_block
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, cpu_s, idle_s
@@ -56,7 +56,8 @@ def test_up_returns_when_healthy_within_twenty_seconds(tmp_path: Path) -> None:
     worked_s = sum(cpu_s(running.pid(name)) for name in running.running())
     try:
         assert up.returncode == ExitCode.OK, up.stderr
-        assert len(json.loads(up.stdout)["started"]) == 6 + txn_coordinators_default()
+        expected = 6 + sum(coordinators_default().values())
+        assert len(json.loads(up.stdout)["started"]) == expected
         assert set(health(layout).values()) == {"healthy"}
         assert waited_s + worked_s / (os.cpu_count() or 1) < UP_SECONDS_MAX
     finally:

@@ -14,8 +14,8 @@ from typing import Final
 
 from tidemark.cli.dev.health import member_problem, metadata_problem
 from tidemark.cli.dev.layout import (
+    COORDINATORS,
     HOST,
-    TXN_COORDINATOR,
     Layout,
     Member,
     module_of,
@@ -37,7 +37,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN: Final = 12
-_START_ORDER: Final = ("zookeeper", "controller", "broker", TXN_COORDINATOR)
+_START_ORDER: Final = ("zookeeper", "controller", "broker", *COORDINATORS)
 
 Config = Mapping[str, object]
 Report = Callable[[str], None]
@@ -67,8 +67,8 @@ class DevCluster:
     """A cluster to start, inspect, break and stop. Blocking; a lock admits one command at a time.
 
     ``overrides`` adds configuration keys for one process by name (``broker-1``) or for all of a
-    kind (``broker``, ``controller``, ``txn-coordinator``). Processes outlive this object, which
-    finds them again by the files under ``layout.run_directory``.
+    kind (``broker``, ``controller``, ``txn-coordinator``, ``share-coordinator``). Processes outlive
+    this object, which finds them again by the files under ``layout.run_directory``.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class DevCluster:
     def _argv(self, member: Member) -> list[str]:
         if member.kind == "zookeeper":
             return zookeeper_argv(self.layout)
-        if member.kind != TXN_COORDINATOR:  # it keeps everything on the brokers
+        if member.kind not in COORDINATORS:
             self.layout.data_path(member.name).mkdir(parents=True, exist_ok=True)
         path = self.layout.run_directory / f"{member.name}.yaml"
         # JSON is YAML, and quotes every value as it must be.
@@ -231,7 +231,7 @@ class DevCluster:
     def _config(self, member: Member) -> dict[str, object]:
         ports = member.ports
         # A coordinator's id is unique among coordinators of its kind.
-        id_key = "coordinator.id" if member.kind == TXN_COORDINATOR else f"{member.kind}.id"
+        id_key = "coordinator.id" if member.kind in COORDINATORS else f"{member.kind}.id"
         common: dict[str, object] = {
             id_key: member.number,
             "zookeeper.connect": self.layout.zookeeper_connect,
@@ -254,13 +254,16 @@ class DevCluster:
 
     def _of_internal_topics(self) -> dict[str, object]:
         """Return the settings for as many replicas as there are brokers, at most Kafka's three.
-        With fewer brokers than the default replication factor, groups and transactions would fail.
+        With fewer brokers than the default replication factor, groups, transactions and share
+        groups would fail.
         """
         brokers = self.layout.shape.brokers
         return {
             "offsets.topic.replication.factor": min(3, brokers),
             "transaction.state.log.replication.factor": min(3, brokers),
             "transaction.state.log.min.isr": min(2, brokers),
+            "share.coordinator.state.topic.replication.factor": min(3, brokers),
+            "share.coordinator.state.topic.min.isr": min(2, brokers),
         }
 
     def _check_installed(self, kinds: set[str]) -> None:

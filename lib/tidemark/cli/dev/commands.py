@@ -32,9 +32,13 @@ def up(
         int | None,
         typer.Option("--txn-coordinators", help="Default 1 where that service is installed."),
     ] = None,
+    share_coordinators: Annotated[
+        int | None,
+        typer.Option("--share-coordinators", help="Default 1 where that service is installed."),
+    ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option("--base-port", help="First port; all ports are within the next 100."),
+        typer.Option("--base-port", help="First port; all ports are within the next 110."),
     ] = None,
     port: Annotated[
         list[str] | None,
@@ -42,7 +46,8 @@ def up(
             "--port",
             metavar="KIND=PORT",
             help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
-            " txn_grpc or txn_ops. The first of consecutive ports; may be repeated.",
+            " txn_grpc, txn_ops, share_grpc or share_ops. The first of consecutive ports; may be"
+            " repeated.",
         ),
     ] = None,
     timeout: Annotated[
@@ -59,6 +64,7 @@ def up(
         "brokers": brokers,
         "controllers": controllers,
         "txn_coordinators": txn_coordinators,
+        "share_coordinators": share_coordinators,
     }
     shape = _wanted_shape(kept, asked, base_port, _read_ports(port or []))
     if kept is not None and shape != kept:
@@ -156,9 +162,9 @@ def _wanted_shape(
     ports: dict[str, int],
 ) -> "Shape":
     """Return the shape with the given options, else the stored ones, else the defaults."""
-    from tidemark.cli.dev.layout import Ports, Shape, txn_coordinators_default
+    from tidemark.cli.dev.layout import Ports, Shape
 
-    shape = kept or Shape(txn_coordinators=txn_coordinators_default())
+    shape = kept or Shape.default()
     base = shape.ports if base_port is None else Ports.from_base(base_port)
     counts = {name: count for name, count in asked.items() if count is not None}
     return replace(shape, ports=base.changed(ports), **counts)

@@ -20,7 +20,7 @@ NameArgument = Annotated[
     str,
     typer.Argument(
         metavar="BROKER",
-        help="2 or broker-2; also controller-1, txn-coordinator-1, zookeeper.",
+        help="2 or broker-2; also controller-1, txn-coordinator-1, share-coordinator-1, zookeeper.",
     ),
 ]
 

@@ -15,10 +15,13 @@ from tidemark.runtime.exit_codes import ExitCode
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 TXN_COORDINATOR: Final = "txn-coordinator"
+SHARE_COORDINATOR: Final = "share-coordinator"
+COORDINATORS: Final = (TXN_COORDINATOR, SHARE_COORDINATOR)
+"""Services that keep everything on the brokers."""
 _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
-_PORTS_IN_BLOCK: Final = 100
+_PORTS_IN_BLOCK: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,12 @@ class Ports:
     ops: int = 9392
     txn_grpc: int = 19_190
     txn_ops: int = 9492
+    share_grpc: int = 19_290
+    share_ops: int = 9592
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
-        """Return ports that are all within a hundred from ``base``."""
+        """Return ports that are all below ``base + 110``."""
         kinds = cls.__dataclass_fields__
         return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
 
@@ -64,14 +69,26 @@ class Shape:
     controllers: int = 2
     ports: Ports = field(default_factory=Ports)
     txn_coordinators: int = 0
+    share_coordinators: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("brokers", 1), ("controllers", 1), ("txn_coordinators", 0)):
+        least_counts = {"brokers": 1, "controllers": 1}
+        for name in ("brokers", "controllers", "txn_coordinators", "share_coordinators"):
+            least = least_counts.get(name, 0)
             if not least <= getattr(self, name) <= NODES_MAX:
                 words = name.replace("_", "-")
                 raise CommandError(
                     f"an embedded cluster has {least} to {NODES_MAX} {words}", code=ExitCode.USAGE
                 )
+
+    @classmethod
+    def default(cls) -> "Shape":
+        """Return the default shape, with the coordinator services that are installed."""
+        counts = coordinators_default()
+        return cls(
+            txn_coordinators=counts["txn_coordinators"],
+            share_coordinators=counts["share_coordinators"],
+        )
 
     def write(self, path: Path) -> None:
         """Store the shape for the next command."""
@@ -85,8 +102,8 @@ class Shape:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if content.pop("format") != _FORMAT:
                 raise ValueError("written by a newer release")
-            content.setdefault("txn_coordinators", txn_coordinators_default())
-            return cls(**{**content, "ports": Ports(**content["ports"])})
+            ports = Ports(**content["ports"])
+            return cls(**{**coordinators_default(), **content, "ports": ports})
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -102,7 +119,7 @@ class Member:
     """One process of the cluster. ``ports`` maps the use of each port to its number."""
 
     name: str
-    kind: str  # zookeeper, controller, broker or txn-coordinator
+    kind: str  # zookeeper, controller, broker, or one of COORDINATORS
     number: int
     ports: Mapping[str, int]
 
@@ -136,10 +153,12 @@ class Layout:
         brokers: int = 3,
         controllers: int = 2,
         txn_coordinators: int = 0,
+        share_coordinators: int = 0,
     ) -> "Layout":
         """Return a layout with a block of free ports, for tests."""
         ports = Ports.from_base(free_port_block())
-        return cls(directory, Shape(brokers, controllers, ports, txn_coordinators))
+        shape = Shape(brokers, controllers, ports, txn_coordinators, share_coordinators)
+        return cls(directory, shape)
 
     @property
     def shape_path(self) -> Path:
@@ -176,7 +195,7 @@ class Layout:
             self._zookeeper(),
             *self._controllers(),
             *self._brokers(),
-            *self._txn_coordinators(),
+            *self._coordinators(),
         )
 
     def member(self, name: str) -> Member:
@@ -210,16 +229,25 @@ class Layout:
             }
             yield Member(f"broker-{place + 1}", "broker", place + 1, used)
 
-    def _txn_coordinators(self) -> Iterator[Member]:
-        ports = self.shape.ports
-        for place in range(self.shape.txn_coordinators):
-            used = {"grpc": ports.txn_grpc + place, "ops": ports.txn_ops + place}
-            yield Member(f"{TXN_COORDINATOR}-{place + 1}", TXN_COORDINATOR, place + 1, used)
+    def _coordinators(self) -> Iterator[Member]:
+        shape, ports = self.shape, self.shape.ports
+        for kind, count, grpc, ops in (
+            (TXN_COORDINATOR, shape.txn_coordinators, ports.txn_grpc, ports.txn_ops),
+            (SHARE_COORDINATOR, shape.share_coordinators, ports.share_grpc, ports.share_ops),
+        ):
+            for place in range(count):
+                used = {"grpc": grpc + place, "ops": ops + place}
+                yield Member(f"{kind}-{place + 1}", kind, place + 1, used)
 
 
-def txn_coordinators_default() -> int:
-    """Return 1 if the service is installed, else 0: brokers and controllers work without it."""
-    return int(importlib.util.find_spec(module_of(TXN_COORDINATOR)) is not None)
+def coordinators_default() -> dict[str, int]:
+    """Return the default count of each kind of coordinator, as fields of Shape: 1 if the service is
+    installed, else 0. Brokers and controllers work without it.
+    """
+    return {
+        f"{module}s": int(importlib.util.find_spec(module) is not None)
+        for module in map(module_of, COORDINATORS)
+    }
 
 
 def port_is_free(port: int) -> bool:
@@ -234,7 +262,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """Return the first of a hundred free ports in a row. Raises CommandError if there are none."""
+    """Return the first of 110 free ports in a row. Raises CommandError if there are none."""
     first, last = _FREE_PORTS
     blocks = list(range(first, last, _PORTS_IN_BLOCK))
     random.SystemRandom().shuffle(blocks)

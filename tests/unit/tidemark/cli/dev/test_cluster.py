@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from broker.config import BrokerConfig
 from controller.config import ControllerConfig
+from share_coordinator.config import ShareCoordinatorConfig
 from tidemark.cli.dev.cluster import Config, DevCluster
-from tidemark.cli.dev.layout import TXN_COORDINATOR, Layout, Shape
+from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR, Layout, Shape
 from tidemark.runtime.service_config import ServiceConfig, load
 from txn_coordinator.config import TxnCoordinatorConfig
 
@@ -16,11 +17,12 @@ CLASSES: dict[str, type[ServiceConfig]] = {
     "broker": BrokerConfig,
     "controller": ControllerConfig,
     TXN_COORDINATOR: TxnCoordinatorConfig,
+    SHARE_COORDINATOR: ShareCoordinatorConfig,
 }
 
 
 def command(directory: Path, name: str, **overrides: Config) -> list[str]:
-    layout = Layout(directory, Shape(txn_coordinators=2))
+    layout = Layout(directory, Shape(txn_coordinators=2, share_coordinators=2))
     layout.run_directory.mkdir()
     return DevCluster(layout, overrides=overrides)._argv(layout.member(name))
 
@@ -54,3 +56,5 @@ def test_internal_topics_have_the_replicas_that_the_cluster_can_have(
     assert config["offsets.topic.replication.factor"] == replicas
     assert config["transaction.state.log.replication.factor"] == replicas
     assert config["transaction.state.log.min.isr"] == in_sync
+    assert config["share.coordinator.state.topic.replication.factor"] == replicas
+    assert config["share.coordinator.state.topic.min.isr"] == in_sync

@@ -1,5 +1,6 @@
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,17 +9,17 @@ from tidemark.cli.dev.layout import (
     Ports,
     Shape,
     port_is_free,
-    txn_coordinators_default,
 )
 from tidemark.cli.failure import CommandError
 
 
 def test_every_process_has_its_own_ports() -> None:
     base = Ports.from_base(20_000)
-    members = Layout(Path("d"), Shape(brokers=9, controllers=9, ports=base, txn_coordinators=9))
-    ports = [port for member in members.members() for port in member.ports.values()]
+    shape = Shape(9, 9, base, txn_coordinators=9, share_coordinators=9)
+    members = Layout(Path("d"), shape).members()
+    ports = [port for member in members for port in member.ports.values()]
     assert len(ports) == len(set(ports))
-    assert all(20_000 <= port < 20_100 for port in ports)
+    assert all(20_000 <= port < 20_110 for port in ports)
 
 
 def test_the_defaults_are_the_documented_ones() -> None:
@@ -60,25 +61,29 @@ def test_names_that_do_not_exist_are_refused_with_those_that_do() -> None:
         Shape(txn_coordinators=-1)
 
 
-def test_txn_coordinators_come_last_and_keep_their_own_ports() -> None:
-    layout = Layout(Path("d"), Shape(txn_coordinators=2))
-    assert [member.name for member in layout.members()][-2:] == [
+def test_coordinators_come_last_and_keep_their_own_ports() -> None:
+    layout = Layout(Path("d"), Shape(txn_coordinators=2, share_coordinators=1))
+    assert [member.name for member in layout.members()][-3:] == [
         "txn-coordinator-1",
         "txn-coordinator-2",
+        "share-coordinator-1",
     ]
-    last = layout.member("txn-coordinator-2")
-    assert (last.module, last.number) == ("txn_coordinator", 2)
-    assert last.ports == {"grpc": 19_191, "ops": 9493}
+    txn, share = layout.member("txn-coordinator-2"), layout.member("share-coordinator-1")
+    assert (txn.module, txn.number) == ("txn_coordinator", 2)
+    assert txn.ports == {"grpc": 19_191, "ops": 9493}
+    assert (share.module, share.ports) == ("share_coordinator", {"grpc": 19_290, "ops": 9592})
 
 
 def test_a_shape_that_an_earlier_release_kept_gets_the_default(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     Shape(brokers=2).write(path)
     content = json.loads(path.read_text())
-    del content["txn_coordinators"], content["ports"]["txn_grpc"], content["ports"]["txn_ops"]
+    for kind in ("txn", "share"):
+        del content[f"{kind}_coordinators"]
+        del content["ports"][f"{kind}_grpc"], content["ports"][f"{kind}_ops"]
     path.write_text(json.dumps(content))
     kept = Shape.read(path)
-    assert kept == Shape(brokers=2, txn_coordinators=txn_coordinators_default())
+    assert kept == replace(Shape.default(), brokers=2)
 
 
 def test_a_taken_port_is_not_free() -> None:
