@@ -84,11 +84,11 @@ class BrokerCalls:
 
     async def run(self) -> None:
         """Make calls until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
+        async with asyncio.TaskGroup() as self._tasks:
+            try:
                 await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+            finally:
+                self._tasks = None  # the task group takes no tasks from here on
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
         """Start work that ends with ``run``; None if it has ended."""
@@ -99,18 +99,19 @@ class BrokerCalls:
 
     # -- group ids
 
-    def reserve(self, group_id: str, reserved: Reserved) -> None:
+    def reserve(self, group_id: str, owner_epoch: int, reserved: Reserved) -> None:
         """Reserve an id for a share group, and call ``reserved`` with the result."""
-        self.start(self._reserve(group_id, reserved), f"reserve-{group_id}")
+        self.start(self._reserve(group_id, owner_epoch, reserved), f"reserve-{group_id}")
 
-    async def _reserve(self, group_id: str, reserved: Reserved) -> None:
+    async def _reserve(self, group_id: str, owner_epoch: int, reserved: Reserved) -> None:
         release = self._releases.get(group_id)
         if release is not None:  # it must not undo the reservation
             release.cancel()
             await asyncio.wait((release,))
         try:
+            request = write_reserve(group_id, owner_epoch)
             response = await self._groups.call(
-                "ReserveGroupId", group_id, write_reserve(group_id), RESERVE_TIMEOUT_S
+                "ReserveGroupId", group_id, request, RESERVE_TIMEOUT_S
             )
             reserved(*read_group_id_answer(response))
         except TidemarkError as failure:
@@ -118,12 +119,12 @@ class BrokerCalls:
             log.warning("group id not reserved", extra=words)
             reserved(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
 
-    def release(self, group_id: str) -> None:
+    def release(self, group_id: str, owner_epoch: int) -> None:
         """Let groups of other types have an id. A failure is logged."""
         if len(self._releases) >= RELEASES_MAX:
             log.warning("group id not released", extra=fields(group=group_id, reason="too many"))
             return
-        task = self.start(self._release(group_id), f"release-{group_id}")
+        task = self.start(self._release(group_id, owner_epoch), f"release-{group_id}")
         if task is not None:
             self._releases[group_id] = task
             task.add_done_callback(lambda done: self._released(group_id, done))
@@ -132,10 +133,11 @@ class BrokerCalls:
         if self._releases.get(group_id) is done:
             del self._releases[group_id]
 
-    async def _release(self, group_id: str) -> None:
+    async def _release(self, group_id: str, owner_epoch: int) -> None:
+        request = write_release(group_id, owner_epoch)
         try:
             response = await self._groups.call(
-                "ReleaseGroupId", group_id, write_release(group_id), RELEASE_TIMEOUT_S
+                "ReleaseGroupId", group_id, request, RELEASE_TIMEOUT_S
             )
             code, message = read_group_id_answer(response)
         except TidemarkError as failure:

@@ -67,10 +67,11 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
             case ReserveGroupId(group_id):
                 self._calls.reserve(
                     group_id,
+                    self._owner_epoch,
                     lambda code, message: self.submit(GroupIdReserved(group_id, code, message)),
                 )
             case ReleaseGroupId(group_id):
-                self._calls.release(group_id)
+                self._calls.release(group_id, self._owner_epoch)
             case DropWindows(keys):
                 self._calls.drop_windows(keys)
             case PruneLog(before):

@@ -293,14 +293,14 @@ def write_lags_answer(refused: TidemarkError | None = None) -> pb.ReportShareLag
 # -- calls to brokers
 
 
-def write_reserve(group_id: str) -> pb.ReserveGroupIdRequest:
+def write_reserve(group_id: str, owner_epoch: int) -> pb.ReserveGroupIdRequest:
     """Model to wire."""
-    return pb.ReserveGroupIdRequest(group_id=group_id)
+    return pb.ReserveGroupIdRequest(group_id=group_id, owner_epoch=owner_epoch)
 
 
-def write_release(group_id: str) -> pb.ReleaseGroupIdRequest:
+def write_release(group_id: str, owner_epoch: int) -> pb.ReleaseGroupIdRequest:
     """Model to wire."""
-    return pb.ReleaseGroupIdRequest(group_id=group_id)
+    return pb.ReleaseGroupIdRequest(group_id=group_id, owner_epoch=owner_epoch)
 
 
 def read_group_id_answer(

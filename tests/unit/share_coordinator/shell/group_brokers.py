@@ -20,8 +20,9 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
         self.store = memory_brokers.MemoryBroker(1, memory_brokers.MemoryPartition())
         self.endpoint = ""
         self.codes: list[ErrorCode] = []
-        self.reserved: list[str] = []
-        self.released: list[str] = []
+        self.reserved: list[tuple[str, int]] = []
+        """Group ids and owner epochs."""
+        self.released: list[tuple[str, int]] = []
         self.dropped: list[pb.DropWindowsRequest] = []
 
     def _code(self) -> ErrorCode:
@@ -30,11 +31,11 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
     async def ReserveGroupId(self, request: Any, context: Any) -> Any:  # noqa: N802
         code = self._code()
         if code is ErrorCode.NONE:
-            self.reserved.append(request.group_id)
+            self.reserved.append((request.group_id, request.owner_epoch))
         return pb.ReserveGroupIdResponse(error_code=code, error_message=code.name)
 
     async def ReleaseGroupId(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.released.append(request.group_id)
+        self.released.append((request.group_id, request.owner_epoch))
         return pb.ReleaseGroupIdResponse(error_code=self._code())
 
     async def DropWindows(self, request: Any, context: Any) -> Any:  # noqa: N802

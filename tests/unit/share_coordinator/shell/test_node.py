@@ -166,7 +166,7 @@ def test_a_member_is_assigned_partitions_whose_state_begins() -> None:
     async def scenario(here: World) -> None:
         found = await here.assigned("orders")
         assert [list(one.partitions) for one in found.assignment] == [[0, 1]]
-        assert here.broker.reserved == [G]
+        assert here.broker.reserved == [(G, 1)]
         read = await here.read(here.key())
         assert (read.error_code, read.start_offset) == (ErrorCode.NONE, UNKNOWN_START)
 
@@ -231,7 +231,7 @@ def test_a_deleted_group_gives_its_id_back_and_its_windows_are_dropped() -> None
         assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
         await here.leave()
         assert (await here.stub.DeleteGroup(delete)).error_code == ErrorCode.NONE
-        await until(lambda: here.broker.released == [G] and here.broker.dropped)
+        await until(lambda: here.broker.released == [(G, 1)] and here.broker.dropped)
         (topic,) = here.broker.dropped[0].topics
         assert (topic.topic_id, list(topic.partitions)) == (here.key().topic_id, [0, 1])
         gone = await here.read(here.key())
@@ -247,7 +247,7 @@ def test_an_id_that_is_used_again_is_not_released_later() -> None:
         here.broker.codes = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
         await here.stub.DeleteGroup(pb.DeleteShareGroupRequest(group_id=G))
         await here.assigned("orders")
-        assert here.broker.reserved == [G, G]
+        assert here.broker.reserved == [(G, 1), (G, 1)]
         assert not here.node.calls._releases
 
     run(scenario)
