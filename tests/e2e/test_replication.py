@@ -236,6 +236,24 @@ def test_a_restarted_follower_catches_up_and_rejoins(whole: list[BrokerProcess])
     assert topic.read_all(400) == [b"%06d" % number for number in range(400)]
 
 
+@pytest.mark.feature("G06", "G24")
+def test_an_empty_follower_takes_a_batch_whose_beginning_was_deleted(
+    whole: list[BrokerProcess],
+) -> None:
+    topic = Topic(whole, "half", **{"min.insync.replicas": "2", "retention.ms": "-1"})
+    follower = topic.followers[0]
+    follower.kill()
+    topic.wait_isr(2)
+    with Wire(topic.leader.port) as wire:
+        assert produced(wire, topic, batch(*[b"x"] * 10)) == (ErrorCode.NONE, 0)
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+    (cut,) = admin.delete_records([TopicPartition("half", 0, 5)]).values()
+    assert cut.result(PATIENCE_S).low_watermark == 5
+    follower.start()
+    follower.wait_ready()
+    topic.wait_isr(3)
+
+
 @pytest.mark.feature("G14", "I09", "C10")
 def test_acks_all_is_refused_below_min_insync_replicas(whole: list[BrokerProcess]) -> None:
     topic = Topic(whole, "refuses", **{"min.insync.replicas": "3"})

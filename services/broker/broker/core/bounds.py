@@ -94,6 +94,12 @@ class LogBounds:
         self.log_start = self.log_end = Offset(offset)
         self.synced_end = self.high_watermark = offset
 
+    def starts_within(self, first: int, last: int) -> bool:
+        """Return True if the log is empty and begins inside of the batch with these offsets: the
+        leader deleted records up to the middle of it, and has the whole batch.
+        """
+        return self.log_start == self.log_end and first < self.log_end <= last
+
     # -- leader epochs
 
     @property

@@ -462,6 +462,10 @@ class Partition:
         assert self.role is not Role.LEADER, str(self)
         self.bounds.started_at(offset)
 
+    def starts_within(self, header: BatchHeader) -> bool:
+        """Return True if this log is empty and begins inside of a batch of the leader."""
+        return self.bounds.starts_within(header.base_offset, header.last_offset)
+
     def check(self) -> None:
         """Assert the invariants."""
         self.bounds.check()

@@ -34,6 +34,15 @@ def test_the_checkpoint_is_believed_within_the_log() -> None:
     assert bounds(synced_end=99).synced_end == 30
 
 
+def test_only_an_empty_log_begins_inside_of_a_batch() -> None:
+    empty = bounds(log_start=4, high_watermark=4, log_end=4, synced_end=4)
+    assert empty.starts_within(1, 8)
+    assert empty.starts_within(3, 4)
+    assert not empty.starts_within(4, 8)
+    assert not empty.starts_within(1, 3)
+    assert not bounds(log_start=4, high_watermark=5, log_end=5).starts_within(4, 8)
+
+
 MOVES = st.lists(
     st.tuples(
         st.sampled_from(["append", "sync", "start", "follow", "cut", "empty"]), st.integers(0, 40)

@@ -1,7 +1,8 @@
-"""Truncations of a follower's log: where the leader's log differs, or begins later."""
+"""Truncations of a follower's log: where the leader's log differs, or begins elsewhere."""
 
 import logging
 
+from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.runtime.telemetry import fields
 
 from broker.shell.partitions.hosted import HostedPartition
@@ -27,8 +28,18 @@ def truncate(hosted: HostedPartition, leader_epoch: int, end: int) -> None:
     )
 
 
+def make_room(hosted: HostedPartition, records: memoryview) -> None:
+    """Let an empty log begin with the leader's batch that contains its start. The log start follows
+    the leader's again once the batch is appended. Raises DiskError.
+    """
+    if len(records) >= HEADER_BYTES:
+        header = read_header(records)
+        if hosted.partition.starts_within(header):
+            set_log_start(hosted, header.base_offset)
+
+
 def set_log_start(hosted: HostedPartition, offset: int) -> None:
-    """Restart the log at the leader's log start: the leader has nothing of the local log. Raises
+    """Restart the log at an offset of the leader's log, which has nothing of the local one. Raises
     DiskError.
     """
     partition = hosted.partition

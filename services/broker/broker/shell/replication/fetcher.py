@@ -28,7 +28,7 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
-from broker.shell.replication.applying import set_log_start, truncate
+from broker.shell.replication.applying import make_room, set_log_start, truncate
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 from broker.shell.replication.throttles import FollowerThrottle
 from broker.storage.directory import LogDamagedError
@@ -287,6 +287,7 @@ class LeaderFetcher:
         problem = None
         if records:
             parts.throttle.fetched(hosted, len(records), self._clock.now_ms())
+            make_room(hosted, records)
             problem = parts.appender.append_replicated(
                 hosted, records, hosted.partition.leader_epoch
             )
