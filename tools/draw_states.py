@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from broker.core.groups.classic import states as classic_states
 from broker.core.groups.consumer import reconciliation
+from broker.core.share import states as share_states
 from txn_coordinator.core import marker_states, transaction
 
 OUTPUT: Final = Path(__file__).parent.parent / "docs/states"
@@ -71,6 +72,17 @@ DIAGRAMS: Final[Mapping[str, Diagram]] = {
         "broker.core.groups.consumer.reconciliation.NEXT_STATE",
         previous_of(reconciliation.NEXT_STATE),
         first=_name(reconciliation.STABLE),
+    ),
+    "share-record": Diagram(
+        "broker.core.share.states.NEXT_DELIVERY",
+        previous_of(share_states.NEXT_DELIVERY),
+        first=_name(share_states.AVAILABLE),
+    ),
+    "share-partition": Diagram(
+        "broker.core.share.states.NEXT_PHASE",
+        previous_of(share_states.NEXT_PHASE),
+        first=_name(share_states.Phase.EMPTY),
+        last=_name(share_states.Phase.FENCED),
     ),
 }
 

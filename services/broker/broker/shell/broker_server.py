@@ -169,6 +169,7 @@ class BrokerServer:
             partitions=self.partitions,
             transactions=self.transactions,
             groups=self.groups,
+            shares=self.shares,
         )
 
     def measured(self) -> Measured:
@@ -182,6 +183,7 @@ class BrokerServer:
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,
             has_lease=self.partitions.has_lease,
+            shares=self.shares.partitions,
         )
 
     async def open(self) -> tuple[Endpoint, ...]:

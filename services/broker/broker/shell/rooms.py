@@ -49,6 +49,7 @@ from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.replication.suspects import Suspects
 from broker.shell.replication.throttles import Throttles
+from broker.shell.share.inspection import ShareInspector
 from broker.shell.share.reading import ShareReader
 from broker.shell.share.share_partitions import SharePartitions
 from broker.shell.share.start_offsets import StartOffsets
@@ -307,6 +308,7 @@ class ShareRoom:
 
     partitions: SharePartitions
     reader: ShareReader
+    inspector: ShareInspector
 
 
 def build_shares(
@@ -326,7 +328,9 @@ def build_shares(
     )
     kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
     metadata.subscribe(SHARES, kinds, shares.follow)
-    return ShareRoom(shares, ShareReader(partitions.disks))
+    timeout_s = facts.config.share_coordinator_write_timeout_ms / 1_000
+    inspector = ShareInspector(shares, state, facts.clock, timeout_s=timeout_s)
+    return ShareRoom(shares, ShareReader(partitions.disks), inspector)
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class BrokerParts:
             partitions=self.partitions,
             transactions=self.transactions,
             groups=self.groups,
+            shares=self.shares,
         )
 
     def measured(self) -> Measured:
@@ -155,6 +156,7 @@ class BrokerParts:
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,
             has_lease=self.partitions.has_lease,
+            shares=self.shares.partitions,
         )
 
 

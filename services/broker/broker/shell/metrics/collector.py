@@ -15,9 +15,10 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.limits import ConnectionLimits
-from broker.shell.metrics import replication
+from broker.shell.metrics import replication, share_groups
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.share.share_partitions import SharePartitions
 
 _TOPIC_COUNTERS = (
     ("messagesin", "records_in", "records appended"),
@@ -42,6 +43,7 @@ class Measured:
     fetch_sessions: Sized
     limits: ConnectionLimits
     has_lease: Callable[[], bool]
+    shares: SharePartitions
 
 
 class BrokerCollector(Collector):
@@ -63,6 +65,7 @@ class BrokerCollector(Collector):
             measured.has_lease,
         )
         yield from self._network()
+        yield from share_groups.families(measured.shares)
         yield from self._logs()
 
     def _topics(self) -> Iterator[Metric]:

@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.facts import BrokerFacts
-from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, TransactionRoom
+from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, ShareRoom, TransactionRoom
 from broker.shell.rpc import (
     partition_store,
     share_groups,
+    share_views,
     transaction_markers,
     transaction_relay,
 )
@@ -23,6 +24,7 @@ SERVICE_NAMES: Final = (
     transaction_markers.SERVICE_NAME,
     transaction_relay.SERVICE_NAME,
     share_groups.SERVICE_NAME,
+    share_views.SERVICE_NAME,
 )
 
 
@@ -33,6 +35,7 @@ class GrpcServices(NamedTuple):
     markers: transaction_markers.TransactionMarkers
     relay: transaction_relay.TransactionRelay
     share_groups: share_groups.ShareGroups
+    share_views: share_views.SharePartitionViews
 
     def register(self, server: Any) -> None:
         """Add all servicers to a gRPC server."""
@@ -41,6 +44,7 @@ class GrpcServices(NamedTuple):
             transaction_markers.registration(self.markers),
             transaction_relay.registration(self.relay),
             share_groups.registration(self.share_groups),
+            share_views.registration(self.share_views),
         )
         for add in registrations:
             add(server)
@@ -54,6 +58,7 @@ def make_services(
     partitions: PartitionRoom,
     transactions: TransactionRoom,
     groups: GroupRoom,
+    shares: ShareRoom,
 ) -> GrpcServices:
     """Make the servicers."""
     table = partitions.table
@@ -82,5 +87,6 @@ def make_services(
         store,
         transaction_markers.TransactionMarkers(facts, table, groups.markers),
         transaction_relay.TransactionRelay(facts, transactions.relay, cluster.internal_topics),
-        share_groups.ShareGroups(facts, groups.coordinator),
+        share_groups.ShareGroups(facts, groups.coordinator, shares.partitions),
+        share_views.SharePartitionViews(facts, shares.inspector),
     )

@@ -6,6 +6,7 @@ from typing import Any, Final
 import grpc.aio
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import TopicId
 from tidemark.protocol.shard import CLIENT_ERRORS
 from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 
@@ -14,6 +15,7 @@ from broker.core.groups.id_requests import GroupIdReply
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.rpc.streams import caller_of
+from broker.shell.share.share_partitions import SharePartitions
 
 SERVICE_NAME: Final = "tidemark_wire.v1.ShareGroups"
 
@@ -23,9 +25,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
     """One broker's service."""
 
-    def __init__(self, facts: BrokerFacts, groups: Groups) -> None:
+    def __init__(self, facts: BrokerFacts, groups: Groups, shares: SharePartitions) -> None:
         self._facts = facts
         self._groups = groups
+        self._shares = shares
 
     async def ReserveGroupId(  # noqa: N802 - the name in the proto
         self, request: share_pb2.ReserveGroupIdRequest, context: Context
@@ -50,6 +53,21 @@ class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
         return share_pb2.ReleaseGroupIdResponse(
             error_code=reply.error_code, error_message=reply.error_message
         )
+
+    async def DropWindows(  # noqa: N802 - the name in the proto
+        self, request: share_pb2.DropWindowsRequest, context: Context
+    ) -> share_pb2.DropWindowsResponse:
+        """Drop share-partitions whose state has begun again or was deleted, at the partitions'
+        leader. Those that are not loaded here need nothing.
+        """
+        await self._check(context)
+        keys = [
+            (TopicId(topic.topic_id), partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        self._shares.drop_windows(request.group_id, keys)
+        return share_pb2.DropWindowsResponse()
 
     async def _check(self, context: Context) -> None:
         principal = caller_of(context).principal

@@ -13,6 +13,17 @@ from broker.core.share.states import Phase
 from broker.shell.partitions.hosted import HostedPartition
 
 
+def is_committed_only(config: ShareGroupConfig) -> bool:
+    """Return True if a group reads committed records only."""
+    return config.isolation_level is IsolationLevel.READ_COMMITTED
+
+
+def readable_end(hosted: HostedPartition, config: ShareGroupConfig) -> int:
+    """Return the end, exclusive, of the records that a group may read."""
+    partition = hosted.partition
+    return partition.last_stable if is_committed_only(config) else partition.bounds.high_watermark
+
+
 class HeldShare:
     """A share-partition, from the first fetch of its group to the end of this leader's epoch."""
 
@@ -67,13 +78,12 @@ class HeldShare:
     @property
     def is_committed_only(self) -> bool:
         """True if its group reads committed records only."""
-        return self.config.isolation_level is IsolationLevel.READ_COMMITTED
+        return is_committed_only(self.config)
 
     @property
     def readable_end(self) -> int:
         """End, exclusive, of the records that its group may read."""
-        partition = self.hosted.partition
-        return partition.last_stable if self.is_committed_only else partition.bounds.high_watermark
+        return readable_end(self.hosted, self.config)
 
     def problem(self) -> Answer | None:
         """Return the error of a fetch; None if there are records, or may be after a wait."""

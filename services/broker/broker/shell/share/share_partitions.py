@@ -85,8 +85,8 @@ class SharePartitions:
             self.turns.stop()
 
     def __iter__(self) -> Iterator[HeldShare]:
-        for of_group in self._groups.values():
-            yield from of_group.values()
+        for of_group in tuple(self._groups.values()):  # a scrape of metrics may be in a thread
+            yield from tuple(of_group.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -97,7 +97,7 @@ class SharePartitions:
         """Return a share-partition for a fetch; it is made at the first one. An error: the
         partition is not led here.
         """
-        hosted = self._led(key)
+        hosted = self.led(key)
         if isinstance(hosted, ErrorCode):
             return hosted
         held = self._groups.get(group_id, {}).get(key)
@@ -120,7 +120,8 @@ class SharePartitions:
         """Return the share-partitions of a group."""
         return list(self._groups.get(group_id, {}).values())
 
-    def _led(self, key: PartitionKey) -> HostedPartition | ErrorCode:
+    def led(self, key: PartitionKey) -> HostedPartition | ErrorCode:
+        """Return a partition that this broker leads, or the error of a request for it."""
         hosted = self._table.find("", *key)
         if isinstance(hosted, ErrorCode):
             return hosted
@@ -161,7 +162,7 @@ class SharePartitions:
         """Apply acknowledgements of one partition; their answer goes to ``answers``, now or once it
         is written.
         """
-        hosted = self._led(key)
+        hosted = self.led(key)
         if isinstance(hosted, ErrorCode):
             answers.answers[key] = Answer(hosted)
             return
