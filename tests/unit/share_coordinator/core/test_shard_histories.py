@@ -80,7 +80,8 @@ class Histories(RuleBasedStateMachine):
     @rule(group=groups, member=members, late=st.booleans())
     def beat(self, group: str, member: str, late: bool) -> None:
         known = self.group_members(group).get(member)
-        if known is not None:
+        # A member whose join the log has in part was not answered: it joins again.
+        if known is not None and known.member_epoch > 0:
             epoch = (
                 known.previous_epoch if late and known.previous_epoch > 0 else known.member_epoch
             )
