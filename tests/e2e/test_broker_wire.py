@@ -310,7 +310,11 @@ def test_api_versions_names_what_is_served(wire: Wire, version: int) -> None:
     assert served[ApiKey.END_TXN] == (0, 5)
     assert ApiKey.CREATE_ACLS not in served
     features = [tuple(one) for one in response.finalized_features]
-    finalized = [("group.version", 1, 1), ("transaction.version", 2, 2)]
+    finalized = [
+        ("group.version", 1, 1),
+        ("share.version", 1, 1),
+        ("transaction.version", 2, 2),
+    ]
     assert features == (finalized if version >= 3 else [])
 
 

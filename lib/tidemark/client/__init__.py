@@ -28,7 +28,18 @@ from tidemark.client.admin.group_types import (
     TransactionDescription,
     TransactionListing,
 )
-from tidemark.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from tidemark.client.admin.share_types import (
+    ShareGroupDescription,
+    ShareGroupOffset,
+    ShareMemberDescription,
+)
+from tidemark.client.config import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+)
 from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.consumer.group_types import (
     GroupMetadata,
@@ -44,12 +55,18 @@ from tidemark.client.errors import (
     ClientError,
     CommitFailedError,
     DuplicateSequenceNumber,
+    InvalidRecordStateError,
     InvalidSequenceNumber,
     ProducerFencedError,
+    ShareSessionLostError,
     TidemarkError,
 )
 from tidemark.client.producer.batches import Delivery, RecordMetadata
 from tidemark.client.producer.producer import Producer
+from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.deliveries import ShareRecord
+from tidemark.client.share.factory import make_consumer
+from tidemark.client.share.share_consumer import ShareConsumer
 from tidemark.client.transactions.transactional_producer import TransactionalProducer
 from tidemark.model.topics import TopicPartition
 
@@ -67,6 +84,7 @@ _SINKS = ("BatchId", "BatchOutcome", "SinkBatches")
 
 __all__ = [
     "AbortableTransactionError",
+    "AcknowledgeType",
     "Admin",
     "AdminConfig",
     "AlterConfig",
@@ -86,6 +104,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
+    "InvalidRecordStateError",
     "InvalidSequenceNumber",
     "LogDir",
     "MemberDescription",
@@ -105,6 +124,13 @@ __all__ = [
     "RecordMetadata",
     "ReplicaBounds",
     "ReplicaLog",
+    "ShareConsumer",
+    "ShareConsumerConfig",
+    "ShareGroupDescription",
+    "ShareGroupOffset",
+    "ShareMemberDescription",
+    "ShareRecord",
+    "ShareSessionLostError",
     "SinkBatches",
     "TidemarkError",
     "TopicDescription",
@@ -116,6 +142,7 @@ __all__ = [
     "Transactions",
     "Writer",
     "WriterReceipt",
+    "make_consumer",
 ]
 
 

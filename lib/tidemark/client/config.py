@@ -19,6 +19,8 @@ OffsetReset = Literal["earliest", "latest", "none"]
 OffsetsStorage = Literal["tidemark", "kafka", "ads", "zookeeper"]
 """Storage of a group's offsets: ``__consumer_offsets`` (three names for it) or ZooKeeper."""
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+AcknowledgementMode = Literal["implicit", "explicit"]
+AcquireMode = Literal["batch_optimized", "record_limit"]
 
 COMPRESSION_CODES: Final[Mapping[str, int]] = {
     "none": 0,
@@ -27,6 +29,8 @@ COMPRESSION_CODES: Final[Mapping[str, int]] = {
     "lz4": 3,
     "zstd": 4,
 }
+ACQUIRE_MODES: Final[Mapping[str, int]] = {"batch_optimized": 0, "record_limit": 1}
+_ACKNOWLEDGEMENT: Final = ("implicit", "explicit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +218,7 @@ class ConsumerConfig(ClientConfig):
         )
         self._check_group()
         _not_negative(self, "fetch_min_bytes", "fetch_max_wait_ms")
-        if self.fetch_max_wait_ms >= self.request_timeout_ms:
-            raise _problem(
-                f"fetch_max_wait_ms ({self.fetch_max_wait_ms}) must be below"
-                f" request_timeout_ms ({self.request_timeout_ms})"
-            )
+        _check_wait(self.fetch_max_wait_ms, self.request_timeout_ms)
 
     def _check_group(self) -> None:
         if self.prefetch_beyond_lso and self.isolation_level != "read_committed":
@@ -241,6 +241,56 @@ class ConsumerConfig(ClientConfig):
     def uses_zookeeper(self) -> bool:
         """True if offsets are stored in ZooKeeper, alone or in addition."""
         return self.offsets_storage == "zookeeper" or self.dual_commit_enabled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """Settings of a consumer in a share group. Settings of the whole group, such as where it starts
+    and how long a lock lasts, are configuration of the group (``tidemark share config``).
+    """
+
+    group_id: str = ""
+    """The share group; required."""
+    share_acknowledgement_mode: AcknowledgementMode = "implicit"
+    """``implicit``: the next ``poll``, or a commit, accepts all records of the last one.
+    ``explicit``: every record is acknowledged by name before the next ``poll``.
+    """
+    share_acquire_mode: AcquireMode = "batch_optimized"
+    """``batch_optimized``: whole batches are acquired, perhaps more than a poll returns, and the
+    next poll returns the rest. ``record_limit``: never more than one poll returns (KIP-1206).
+    """
+    represent_unacknowledged: bool = False
+    """In explicit mode, return records that were not acknowledged again, instead of an error."""
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * MIB
+    max_poll_records: int = 500
+    check_crcs: bool = True
+    client_rack: str | None = None
+    max_poll_interval_ms: int = 300_000
+    """Time without ``poll`` after which the consumer leaves its group; the next poll rejoins."""
+    default_api_timeout_ms: int = 60_000
+    """Time for a commit, and for acknowledgements at ``close``, including retries."""
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _one_of("share_acknowledgement_mode", self.share_acknowledgement_mode, _ACKNOWLEDGEMENT)
+        _one_of("share_acquire_mode", self.share_acquire_mode, tuple(ACQUIRE_MODES))
+        _positive(
+            self,
+            "fetch_max_bytes",
+            "max_poll_records",
+            "max_poll_interval_ms",
+            "default_api_timeout_ms",
+        )
+        _not_negative(self, "fetch_min_bytes", "fetch_max_wait_ms")
+        if not self.group_id:
+            raise _problem("a share consumer needs a group_id")
+        if self.transport != "kafka":
+            raise _problem("share groups need transport='kafka'")
+        if self.represent_unacknowledged and self.share_acknowledgement_mode != "explicit":
+            raise _problem("represent_unacknowledged needs share_acknowledgement_mode='explicit'")
+        _check_wait(self.fetch_max_wait_ms, self.request_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,3 +374,11 @@ def _not_negative(config: ClientConfig, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
             raise _problem(f"{name} must be at least 0, not {getattr(config, name)}")
+
+
+def _check_wait(fetch_max_wait_ms: int, request_timeout_ms: int) -> None:
+    if fetch_max_wait_ms >= request_timeout_ms:
+        raise _problem(
+            f"fetch_max_wait_ms ({fetch_max_wait_ms}) must be below"
+            f" request_timeout_ms ({request_timeout_ms})"
+        )

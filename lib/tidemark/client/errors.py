@@ -26,6 +26,7 @@ __all__ = [
     "FencedInstanceError",
     "GroupNotEmptyError",
     "GroupNotFoundError",
+    "InvalidRecordStateError",
     "InvalidSequenceNumber",
     "InvalidTransactionStateError",
     "MessageTooLargeError",
@@ -35,6 +36,7 @@ __all__ = [
     "OutOfOrderSequenceError",
     "ProducerFencedError",
     "RequestTimedOutError",
+    "ShareSessionLostError",
     "TidemarkError",
     "TopicAlreadyExistsError",
     "TransactionalIdNotFoundError",
@@ -231,6 +233,21 @@ class CorruptBatchError(ClientError):
     hint = "read on with seek() past it; run the broker's scrubber on the partition"
 
 
+class InvalidRecordStateError(ClientError):
+    """An acknowledgement came too late: the record's lock ended, or belongs to another consumer."""
+
+    hint = (
+        "process records within the group's share.record.lock.duration.ms, or renew their locks:"
+        " these records are delivered again"
+    )
+
+
+class ShareSessionLostError(ClientError):
+    """The broker ended the share session, and released the records that were acquired in it."""
+
+    hint = "poll again; records that were not acknowledged before are delivered again"
+
+
 class ClientClosedError(ClientError):
     """The client is closed, or was never started."""
 
@@ -282,6 +299,10 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: GroupNotFoundError,
     ErrorCode.NON_EMPTY_GROUP: GroupNotEmptyError,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: GroupNotEmptyError,
+    ErrorCode.INVALID_RECORD_STATE: InvalidRecordStateError,
+    ErrorCode.SHARE_SESSION_NOT_FOUND: ShareSessionLostError,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH: ShareSessionLostError,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: ShareSessionLostError,
     ErrorCode.INVALID_TXN_STATE: InvalidTransactionStateError,
     ErrorCode.TRANSACTION_ABORTABLE: AbortableTransactionError,
     ErrorCode.CONCURRENT_TRANSACTIONS: ConcurrentTransactionsError,

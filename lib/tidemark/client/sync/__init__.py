@@ -15,6 +15,7 @@ from tidemark.client.sync.admin import Admin
 from tidemark.client.sync.consumer import Consumer
 from tidemark.client.sync.producer import Producer, SyncDelivery
 from tidemark.client.sync.range_reader import RangeReader
+from tidemark.client.sync.share_consumer import ShareConsumer, make_consumer
 
 if TYPE_CHECKING:
     from tidemark.client.sync.sink_batches import BatchWriter, SinkBatches
@@ -31,12 +32,14 @@ __all__ = [
     "Consumer",
     "Producer",
     "RangeReader",
+    "ShareConsumer",
     "SinkBatches",
     "SyncDelivery",
     "TransactionHandle",
     "TransactionalProducer",
     "Transactions",
     "Writer",
+    "make_consumer",
 ]
 
 _SINKS = ("BatchWriter", "SinkBatches")

@@ -47,6 +47,11 @@ class Admin(SyncClient[AsyncAdmin]):
     delete_groups = blocking(AsyncAdmin.delete_groups)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
 
+    describe_share_groups = blocking(AsyncAdmin.describe_share_groups)
+    list_share_group_offsets = blocking(AsyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = blocking(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = blocking(AsyncAdmin.delete_share_group_offsets)
+
     list_transactions = blocking(AsyncAdmin.list_transactions)
     describe_transactions = blocking(AsyncAdmin.describe_transactions)
     fence_producers = blocking(AsyncAdmin.fence_producers)

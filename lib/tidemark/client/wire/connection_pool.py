@@ -15,6 +15,7 @@ class Lane(Enum):
     FETCH = auto()
     FETCH_COMMITTED = auto()
     GROUP = auto()
+    SHARE = auto()
 
 
 class ConnectionPool:

@@ -27,9 +27,11 @@ from broker.shell.listener.connection import Connection
 CLIENT_NAMED_FROM: Final = 3
 _SUPPORTED: Final = (
     SupportedFeature("group.version", 0, 1),
+    SupportedFeature("share.version", 0, 1),
     SupportedFeature("transaction.version", 0, 2),
 )
 _GROUPS_V1: Final = FinalizedFeature("group.version", 1, 1)
+_SHARE_V1: Final = FinalizedFeature("share.version", 1, 1)
 _TRANSACTIONS_V2: Final = FinalizedFeature("transaction.version", 2, 2)
 _VERSION_BITS: Final = 40
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -75,8 +77,8 @@ def finalized_features(*, verifies: bool) -> list[FinalizedFeature]:
     add these to the transaction, which they do only where batches are verified.
     """
     if not verifies:
-        return [_GROUPS_V1]
-    return [_GROUPS_V1, _TRANSACTIONS_V2]
+        return [_GROUPS_V1, _SHARE_V1]
+    return [_GROUPS_V1, _SHARE_V1, _TRANSACTIONS_V2]
 
 
 def features_epoch(position: FeedPosition) -> int:

@@ -8,9 +8,10 @@ from tidemark.model.metadata import START_OF_FEED, FeedPosition
 
 @pytest.mark.feature("L16")
 def test_transactions_v2_are_for_brokers_that_verify() -> None:
-    assert [tuple(one) for one in finalized_features(verifies=False)] == [("group.version", 1, 1)]
+    always = [("group.version", 1, 1), ("share.version", 1, 1)]
+    assert [tuple(one) for one in finalized_features(verifies=False)] == always
     levels = {one.name: one.max_version_level for one in finalized_features(verifies=True)}
-    assert levels == {"group.version": 1, "transaction.version": 2}
+    assert levels == {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
 
 def test_the_epoch_of_features_rises_over_a_change_of_controllers() -> None:

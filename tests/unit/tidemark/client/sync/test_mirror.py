@@ -11,6 +11,7 @@ from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.consumer.range_reader import RangeReader
 from tidemark.client.producer.batches import RecordMetadata
 from tidemark.client.producer.producer import Producer
+from tidemark.client.share.share_consumer import ShareConsumer
 from tidemark.client.transactions.multi_writer import TransactionHandle, Transactions, Writer
 from tidemark.client.transactions.sink_batches import BatchWriter, SinkBatches
 from tidemark.client.transactions.transactional_producer import TransactionalProducer
@@ -30,6 +31,7 @@ CLASSES: list[tuple[type, type, set[str], set[str]]] = [
     (sync.Consumer, Consumer, LIFE, {"close"}),
     (sync.Producer, Producer, LIFE | NOWAIT, {"close"} | MANY),
     (sync.RangeReader, RangeReader, LIFE | {"open"}, {"close"}),
+    (sync.ShareConsumer, ShareConsumer, LIFE, {"close"}),
     (sync.SinkBatches, SinkBatches, LIFE | SESSION, {"close"}),
     (sync.Transactions, Transactions, LIFE | SESSION, {"close"}),
     (sync.TransactionalProducer, TransactionalProducer, LIFE | NOWAIT, {"close"} | MANY),

@@ -1,0 +1,420 @@
+"""ShareFetcher: requests of one share consumer to the brokers that lead its partitions.
+
+Requests to one broker follow one another, because its share session counts them. They go over a
+connection of their own: the broker ends the session with the connection.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tidemark.client.config import ACQUIRE_MODES, ShareConsumerConfig
+from tidemark.client.deadline import Deadline
+from tidemark.client.errors import ClientError, error_for
+from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.acquired_records import read_acquired
+from tidemark.client.share.deliveries import AGAIN, Deliveries, PartitionDeliveries, ShareRecord
+from tidemark.client.share.share_requests import (
+    FetchedPartition,
+    FetchSettings,
+    Fields,
+    ShareAnswer,
+    acknowledge_fields,
+    fetch_fields,
+    read_acknowledged,
+    read_fetched,
+    with_renewals,
+)
+from tidemark.client.share.share_session import (
+    SESSION_LOST,
+    SessionRequest,
+    SharePartition,
+    ShareSession,
+    Verdict,
+)
+from tidemark.client.wire.connection_pool import Lane
+from tidemark.client.wire.session import Session
+from tidemark.kafka.apis import ApiKey
+from tidemark.model.backoff import Backoff
+from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
+
+log: Final = logging.getLogger("tidemark.client.share.share_fetcher")
+
+LOCK_MS_MIN: Final = 1_000
+"""Shortest lock that a broker grants, for an answer without its length."""
+
+AcknowledgeResults = Mapping[TopicPartition, ClientError | None]
+"""Outcome of acknowledgements by partition; None: all are stored."""
+AcknowledgeCallback = Callable[[AcknowledgeResults], None]
+
+Taken = dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]]
+"""Acknowledgements of one request."""
+
+
+class _Broker:
+    """Requests to one broker."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.session = ShareSession()
+        self.turn = asyncio.Lock()
+        self.acquired: dict[TopicPartition, PartitionDeliveries] = {}
+        """Partitions with deliveries in the present session."""
+        self.lost_count = 0
+        """Number of sessions that were lost."""
+        self.fetching = False
+        self.failures = 0
+        self.resume_at = 0.0
+
+
+Commit = list[tuple[_Broker, int, Taken]]
+"""Acknowledgements of one commit, by broker and session."""
+
+
+class _Ready:
+    """Records of one partition that are acquired, and that the application has not received."""
+
+    def __init__(
+        self, deliveries: PartitionDeliveries, records: list[ShareRecord], expires_at: float
+    ) -> None:
+        self.deliveries = deliveries
+        self.records = records
+        self.expires_at = expires_at
+
+    def take(self, records_max: int) -> list[ShareRecord]:
+        taken, self.records = self.records[:records_max], self.records[records_max:]
+        self.deliveries.hand_out(taken)
+        return taken
+
+
+class ShareFetcher:
+    """Fetches and acknowledgements, in tasks of a session. ``changed`` wakes waiting callers."""
+
+    def __init__(
+        self, session: Session, config: ShareConsumerConfig, clock: Clock, member_id: str
+    ) -> None:
+        self.deliveries = Deliveries()
+        self.assigned: dict[TopicPartition, bytes] = {}
+        """Topic ids of the assigned partitions."""
+        self.changed = asyncio.Event()
+        self.error: ClientError | None = None
+        """Error for the next poll."""
+        self.lock_timeout_ms: int | None = None
+        self.on_acknowledged: AcknowledgeCallback | None = None
+        self._session = session
+        self._config = config
+        self._clock = clock
+        self._member_id = member_id
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._brokers: dict[int, _Broker] = {}
+        self._ready: deque[_Ready] = deque()
+        self._refreshing = False
+
+    def assign(self, assigned: Mapping[TopicPartition, bytes]) -> None:
+        """Fetch from these partitions from now on. Records of others may still be acknowledged."""
+        if assigned != self.assigned:
+            self.assigned = dict(assigned)
+            self.deliveries.forget_idle(assigned)
+
+    # -- records
+
+    def take(self, records_max: int) -> list[ShareRecord]:
+        """Hand out acquired records, at most ``records_max``. Those whose lock has ended since are
+        dropped: they are delivered again, perhaps to another member.
+        """
+        taken: list[ShareRecord] = []
+        now = self._clock.now_ms()
+        self._ready = deque(one for one in self._ready if one.expires_at > now)
+        while self._ready and len(taken) < records_max:
+            taken += self._ready[0].take(records_max - len(taken))
+            if not self._ready[0].records:
+                self._ready.popleft()
+        return taken
+
+    def launch(self, records_max: int) -> float | None:
+        """Start a fetch from every broker that leads an assigned partition; never waits.
+
+        Returns the end of the earliest back-off, None without one.
+        """
+        now = self._clock.now_ms()
+        cache = self._session.cache
+        if cache.is_stale(now):
+            self._refresh()
+            if not cache.version:
+                return None
+        wanted: dict[int, list[tuple[TopicPartition, SharePartition]]] = {}
+        for at, topic_id in self.assigned.items():
+            leader = cache.leader(at)
+            if leader is None or leader.topic_id != topic_id:
+                self._refresh()
+                continue
+            share_partition = (topic_id, at.partition)
+            wanted.setdefault(leader.broker_id, []).append((at, share_partition))
+        for broker_id, partitions in wanted.items():
+            broker = self._brokers.setdefault(broker_id, _Broker(broker_id))
+            if not broker.fetching and broker.resume_at <= now:
+                broker.fetching = True
+                work = self._fetch(broker, dict(partitions), records_max)
+                self._session.spawn(work, name=f"share-fetch-{broker_id}")
+        instants = [one.resume_at for one in self._brokers.values() if one.resume_at > now]
+        return min(instants, default=None)
+
+    async def _fetch(
+        self, broker: _Broker, wanted: Mapping[TopicPartition, SharePartition], records_max: int
+    ) -> None:
+        try:
+            async with broker.turn:
+                if any(one.has_renewals for one in broker.acquired.values()):
+                    self._report(await self._acknowledge_once(broker))
+                await self._fetch_once(broker, wanted, records_max)
+        finally:
+            broker.fetching = False
+            self.changed.set()
+
+    async def _fetch_once(
+        self, broker: _Broker, wanted: Mapping[TopicPartition, SharePartition], records_max: int
+    ) -> None:
+        config = self._config
+        taken = self._take(broker) if broker.session.is_open else {}
+        request = broker.session.fetch(wanted.values(), _types(taken))
+        settings = FetchSettings(
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            records_max,
+            ACQUIRE_MODES[config.share_acquire_mode],
+        )
+        fields = fetch_fields(config.group_id, self._member_id, request, settings)
+        results, answer = await self._exchange(broker, ApiKey.SHARE_FETCH, fields, taken)
+        self._report(results)
+        if answer is None:
+            return
+        names = {share_partition: at for at, share_partition in wanted.items()}
+        problems = [
+            self._on_fetched(broker, names[one], one[0], fetched)
+            for one, fetched in answer.partitions.items()
+            if one in names
+        ]
+        if any(problems):
+            self._fail(broker)
+        else:
+            broker.failures = 0
+
+    def _on_fetched(
+        self, broker: _Broker, at: TopicPartition, topic_id: bytes, fetched: FetchedPartition
+    ) -> bool:
+        """Keep the records of one partition; return True if it is to be fetched again later."""
+        if fetched.error_code:
+            self._session.cache.mark_stale()
+            what = f"fetching {at} for share group {self._config.group_id!r} failed"
+            where = self._session.transport.where(broker.broker_id)
+            problem = error_for(fetched.error_code, what, where=where, detail=fetched.error_message)
+            if not problem.retriable and problem.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                self.error = problem
+            return True
+        if not fetched.acquired:
+            return False
+        deliveries = self.deliveries.of(at, topic_id)
+        for other in self._brokers.values():
+            other.acquired.pop(at, None)  # an earlier leader has released its locks
+        broker.acquired[at] = deliveries
+        read = read_acquired(
+            at, fetched.records, fetched.acquired, check_crcs=self._config.check_crcs
+        )
+        deliveries.skip(read.gaps)
+        deliveries.skip(read.unread, AcknowledgeType.RELEASE)
+        if read.records:
+            lock_ms = self.lock_timeout_ms or LOCK_MS_MIN
+            expires_at = self._clock.now_ms() + lock_ms
+            self._ready.append(_Ready(deliveries, read.records, expires_at))
+        self.error = read.error or self.error
+        return False
+
+    # -- acknowledgements
+
+    def begin_commit(self) -> Commit:
+        """Take all acknowledgements that are decided, for ``commit`` to send."""
+        return [
+            (broker, broker.lost_count, taken)
+            for broker in self._brokers.values()
+            if (taken := self._take(broker))
+        ]
+
+    async def commit(
+        self, begun: Commit, deadline: Deadline
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Send acknowledgements; return the outcome of each partition."""
+        results: dict[TopicPartition, ClientError | None] = {}
+
+        async def commit(broker: _Broker, lost_count: int, taken: Taken) -> None:
+            results.update(await self._commit_at(broker, lost_count, taken, deadline))
+
+        async with asyncio.TaskGroup() as tasks:
+            for of_broker in begun:
+                tasks.create_task(commit(*of_broker))
+        return results
+
+    async def _commit_at(
+        self, broker: _Broker, lost_count: int, taken: Taken, deadline: Deadline
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Send until nothing is to be sent again, or until the deadline."""
+        results: dict[TopicPartition, ClientError | None] = {}
+        failures = 0
+        while taken:
+            async with broker.turn:
+                if broker.lost_count != lost_count:
+                    what = f"the session with {self._session.transport.where(broker.broker_id)}"
+                    lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, f"{what} was lost")
+                    results.update(dict.fromkeys(taken, lost))
+                    break
+                request = broker.session.acknowledge(_types(taken))
+                sent = await self._send_acknowledge(broker, request, taken)
+            results.update(sent)
+            again = [error for error in sent.values() if error is not None and error.code in AGAIN]
+            if not again or deadline.passed(self._clock.now_ms()):
+                break
+            failures += 1
+            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
+            taken = self._take(broker)
+        self._report(results)
+        return results
+
+    async def _acknowledge_once(self, broker: _Broker) -> dict[TopicPartition, ClientError | None]:
+        taken = self._take(broker)
+        request = broker.session.acknowledge(_types(taken))
+        return await self._send_acknowledge(broker, request, taken)
+
+    async def _send_acknowledge(
+        self, broker: _Broker, request: SessionRequest, taken: Taken
+    ) -> dict[TopicPartition, ClientError | None]:
+        fields = acknowledge_fields(self._config.group_id, self._member_id, request)
+        if any(AcknowledgeType.RENEW in types.values() for _, types in taken.values()):
+            fields = with_renewals(fields)
+        results, _ = await self._exchange(broker, ApiKey.SHARE_ACKNOWLEDGE, fields, taken)
+        return results
+
+    async def close(self, deadline: Deadline) -> None:
+        """End every session: send what is decided, and let the brokers release the rest."""
+        async with asyncio.TaskGroup() as tasks:
+            for broker in self._brokers.values():
+                if broker.session.is_open:
+                    tasks.create_task(self._close_at(broker, deadline))
+
+    async def _close_at(self, broker: _Broker, deadline: Deadline) -> None:
+        for one in broker.acquired.values():
+            one.drop_renewals()
+        await self._commit_at(broker, broker.lost_count, self._take(broker), deadline)
+        async with broker.turn:
+            if not broker.session.is_open:
+                return
+            fields = acknowledge_fields(
+                self._config.group_id, self._member_id, broker.session.close({})
+            )
+            try:
+                await self._ask(broker, ApiKey.SHARE_ACKNOWLEDGE, fields)
+            except ClientError as problem:
+                log.info("share session not ended in order: %s", problem)
+            self._lose(broker)
+
+    # -- one request
+
+    async def _exchange(
+        self, broker: _Broker, api_key: ApiKey, fields: Fields, taken: Taken
+    ) -> tuple[dict[TopicPartition, ClientError | None], ShareAnswer | None]:
+        """Send one request of the session; return the outcome of its acknowledgements, and the
+        answer unless the session was lost.
+        """
+        try:
+            answer = await self._ask(broker, api_key, fields)
+        except ClientError as problem:
+            self._session.cache.mark_stale()
+            broker.session.on_lost()
+            return self._on_lost(broker, taken, problem), None
+        except BaseException:
+            self._lose(broker)
+            raise
+        if broker.session.on_answer(answer.error_code) is Verdict.LOST:
+            what = f"a request of share group {self._config.group_id!r} was refused"
+            where = self._session.transport.where(broker.broker_id)
+            refused = error_for(answer.error_code, what, where=where, detail=answer.error_message)
+            return self._on_lost(broker, taken, refused), None
+        self.lock_timeout_ms = answer.lock_timeout_ms or self.lock_timeout_ms
+        return self._settle(taken, answer), answer
+
+    async def _ask(self, broker: _Broker, api_key: ApiKey, fields: Fields) -> ShareAnswer:
+        transport = await self._session.kafka()
+        connection = await transport.connection(broker.broker_id, Lane.SHARE)
+        wait_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+        answer = await transport.ask(connection, api_key, fields, timeout_ms=wait_ms)
+        return read_fetched(answer) if api_key is ApiKey.SHARE_FETCH else read_acknowledged(answer)
+
+    def _take(self, broker: _Broker) -> Taken:
+        return {at: (one, one.take()) for at, one in broker.acquired.items() if one.has_decided}
+
+    def _settle(
+        self, taken: Taken, answer: ShareAnswer
+    ) -> dict[TopicPartition, ClientError | None]:
+        results: dict[TopicPartition, ClientError | None] = {}
+        missing = FetchedPartition(acknowledge_error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        for at, (deliveries, types) in taken.items():
+            outcome = answer.partitions.get((deliveries.topic_id, at.partition), missing)
+            code = outcome.acknowledge_error_code
+            deliveries.settle(types, code)
+            results[at] = None
+            if code:
+                what = f"acknowledging records of {at} failed"
+                results[at] = error_for(code, what, detail=outcome.acknowledge_error_message)
+        return results
+
+    def _on_lost(
+        self, broker: _Broker, taken: Taken, problem: ClientError
+    ) -> dict[TopicPartition, ClientError | None]:
+        """Forget what was acquired in a session that is lost; return the outcomes."""
+        affected = [at for at, one in broker.acquired.items() if one.has_decided or one.held]
+        self._lose(broker)
+        self._fail(broker)
+        if not problem.retriable and problem.code not in SESSION_LOST:
+            self.error = problem
+        return dict.fromkeys((*taken, *affected), problem)
+
+    def _lose(self, broker: _Broker) -> None:
+        broker.session.on_lost()
+        broker.lost_count += 1
+        lost = set(map(id, broker.acquired.values()))
+        self._ready = deque(one for one in self._ready if id(one.deliveries) not in lost)
+        for one in broker.acquired.values():
+            one.lose()
+        broker.acquired.clear()
+
+    def _fail(self, broker: _Broker) -> None:
+        broker.failures += 1
+        delay_ms = self._backoff.delay_ms(broker.failures, random.random())
+        broker.resume_at = self._clock.now_ms() + delay_ms
+
+    def _report(self, results: AcknowledgeResults) -> None:
+        if results and self.on_acknowledged is not None:
+            self.on_acknowledged(results)
+
+    def _refresh(self) -> None:
+        if not self._refreshing:
+            self._refreshing = True
+            self._session.spawn(self._ask_leaders(), name="share-metadata")
+
+    async def _ask_leaders(self) -> None:
+        cluster = self._session.cluster
+        try:
+            await cluster.refresh(seen_version=cluster.cache.version)
+        except ClientError as problem:
+            log.info("metadata request failed: %s", problem)
+        finally:
+            self._refreshing = False
+            self.changed.set()
+
+
+def _types(taken: Taken) -> dict[SharePartition, Mapping[int, int]]:
+    return {(deliveries.topic_id, at.partition): types for at, (deliveries, types) in taken.items()}

@@ -1,0 +1,329 @@
+"""The native share consumer, its admin calls and commands, against processes."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.clusters import Cluster, started_cluster
+from tidemark.client import (
+    Admin,
+    AlterConfig,
+    ConfigResource,
+    Consumer,
+    NewTopic,
+    Producer,
+    ShareConsumer,
+    ShareRecord,
+    TopicPartition,
+    make_consumer,
+    sync,
+)
+from tidemark.client.errors import (
+    GroupNotEmptyError,
+    GroupNotFoundError,
+    InvalidRecordStateError,
+)
+from waiting import PATIENCE_S, patience
+
+pytestmark = pytest.mark.e2e
+
+QUICK: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
+EXPLICIT: dict[str, Any] = {"share_acknowledgement_mode": "explicit"}
+RECORD_LIMIT: dict[str, Any] = {"share_acquire_mode": "record_limit"}
+Name = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers and a share-coordinator; members call often, locks are short."""
+    quick = {
+        "group.share.heartbeat.interval.ms": 200,
+        "group.share.min.heartbeat.interval.ms": 200,
+        "group.share.record.lock.duration.ms": 2_000,
+        "group.share.min.record.lock.duration.ms": 1_000,
+        "offsets.topic.num.partitions": 4,
+        "share.coordinator.state.topic.num.partitions": 4,
+    }
+    coordinator = {
+        "group.share.heartbeat.interval.ms": 200,
+        "group.share.min.heartbeat.interval.ms": 200,
+    }
+    own = started_cluster(
+        tmp_path_factory.mktemp("share"),
+        brokers=2,
+        share_coordinators=1,
+        overrides={"broker": quick, "share-coordinator": coordinator},
+    )
+    yield own
+    own.end()
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def produce(cluster: Cluster, topic: str, *, partitions: int = 1, records: int) -> None:
+    async with Producer(cluster.kafka(), **QUICK) as producer:
+        for number in range(records):
+            await producer.enqueue(topic, b"%d" % number, partition=number % partitions)
+
+
+async def make(
+    cluster: Cluster, topic: str, *, partitions: int = 1, records: int = 0, group: str
+) -> str:
+    """A topic that the group reads from its beginning."""
+    async with Admin(cluster.kafka()) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, 1)])
+        earliest = AlterConfig("share.auto.offset.reset", "earliest")
+        await admin.alter_configs({ConfigResource("group", group): [earliest]})
+    await produce(cluster, topic, partitions=partitions, records=records)
+    return topic
+
+
+def member(cluster: Cluster, group: str, **settings: Any) -> ShareConsumer:
+    return ShareConsumer(cluster.kafka(), group_id=group, **{**QUICK, **settings})
+
+
+async def read(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
+    """Poll until so many records have come."""
+    got: list[ShareRecord] = []
+    async with patience():
+        while len(got) < count:
+            got += await consumer.poll(timeout_ms=200)
+    return got
+
+
+@pytest.mark.feature("T02", "T03", "T10")
+def test_members_share_the_records_of_a_partition(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), partitions=2, records=100, group=group)
+        async with member(cluster, group, max_poll_records=10) as consumer:
+            consumer.subscribe([topic])
+            got = await read(consumer, 100)
+            assert sorted(int(one.value or b"") for one in got) == list(range(100))
+            assert {one.delivery_count for one in got} == {1}
+            assert consumer.lock_timeout_ms == 2_000
+            assert await consumer.poll(timeout_ms=300) == []
+
+    run(work())
+
+
+@pytest.mark.feature("T04", "T05", "T12")
+def test_each_record_has_an_outcome_of_its_own(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=3, group=group)
+        async with member(cluster, group, **EXPLICIT) as consumer:
+            consumer.subscribe([topic])
+            outcomes = ("accept", "release", "reject")
+            decided = list(zip(await read(consumer, 3), outcomes, strict=True))
+            for record, outcome in reversed(decided):
+                consumer.acknowledge(record, outcome)
+            assert await consumer.commit_sync() == {TopicPartition(topic, 0): None}
+            (again,) = await read(consumer, 1)
+            assert (again.offset, again.delivery_count) == (1, 2)
+            consumer.acknowledge(again)
+            assert await consumer.poll(timeout_ms=300) == []
+
+    run(work())
+
+
+@pytest.mark.feature("T06", "T07")
+def test_records_may_be_presented_again(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=2, group=group)
+        async with member(cluster, group, **EXPLICIT, represent_unacknowledged=True) as consumer:
+            consumer.subscribe([topic])
+            first, second = await read(consumer, 2)
+            consumer.acknowledge(first)
+            assert await consumer.commit_sync() == {TopicPartition(topic, 0): None}
+            assert await consumer.poll() == [second]
+        async with member(cluster, group, **EXPLICIT) as consumer:
+            consumer.subscribe([topic])
+            first = (await read(consumer, 1))[0]
+            with pytest.raises(InvalidRecordStateError, match="1 records are not acknowledged"):
+                await consumer.poll()
+            assert first.offset == 1
+
+    run(work())
+
+
+@pytest.mark.feature("T08", "T09", "T11")
+def test_closing_keeps_what_is_decided_and_gives_back_the_rest(
+    cluster: Cluster, topic_name: Name
+) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=4, group=group)
+        async with member(cluster, group, max_poll_records=1, **RECORD_LIMIT) as consumer:
+            consumer.subscribe([topic])
+            await read(consumer, 1)
+            assert await consumer.commit_sync() == {TopicPartition(topic, 0): None}
+            assert [one.offset for one in await read(consumer, 1)] == [1]
+        async with member(cluster, group, **EXPLICIT) as consumer:
+            consumer.subscribe([topic])
+            got = await read(consumer, 3)
+            assert [one.offset for one in got] == [1, 2, 3]
+            consumer.acknowledge(got[1])
+        async with member(cluster, group) as consumer:
+            consumer.subscribe([topic])
+            assert [one.offset for one in await read(consumer, 2)] == [1, 3]
+
+    run(work())
+
+
+def test_a_record_whose_lock_ends_goes_to_another_member(
+    cluster: Cluster, topic_name: Name
+) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=1, group=group)
+        async with member(cluster, group, **EXPLICIT) as slow, member(cluster, group) as quick:
+            slow.subscribe([topic])
+            (record,) = await read(slow, 1)
+            quick.subscribe([topic])
+            (again,) = await read(quick, 1)
+            assert (again.offset, again.delivery_count) == (0, 2)
+            slow.acknowledge(record)
+            (error,) = (await slow.commit_sync()).values()
+            assert isinstance(error, InvalidRecordStateError)
+            assert await quick.commit_sync() == {TopicPartition(topic, 0): None}
+
+    run(work())
+
+
+def test_a_renewed_lock_outlives_its_time(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=1, group=group)
+        async with member(cluster, group, **EXPLICIT) as slow, member(cluster, group) as other:
+            slow.subscribe([topic])
+            (record,) = await read(slow, 1)
+            other.subscribe([topic])
+            for _ in range(6):
+                slow.acknowledge(record, "renew")
+                assert await slow.commit_sync() == {TopicPartition(topic, 0): None}
+                assert await other.poll(timeout_ms=500) == []
+            slow.acknowledge(record)
+            assert await slow.commit_sync() == {TopicPartition(topic, 0): None}
+
+    run(work())
+
+
+def test_an_id_has_one_type_of_group(cluster: Cluster, topic_name: Name) -> None:
+    shared, own = topic_name("shared"), topic_name("own")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=1, group=shared)
+        async with member(cluster, shared) as consumer:
+            consumer.subscribe([topic])
+            await read(consumer, 1)
+            async with Consumer(cluster.kafka(), group_id=shared, **QUICK) as intruder:
+                intruder.subscribe([topic])
+                with pytest.raises(GroupNotFoundError, match="is not a consumer group"):
+                    await poll_until_refused(intruder)
+        async with Consumer(cluster.kafka(), group_id=own, **QUICK) as consumer:
+            consumer.assign([(topic, 0)])
+            await consumer.commit({TopicPartition(topic, 0): 0})
+        async with member(cluster, own) as intruder:
+            intruder.subscribe([topic])
+            with pytest.raises(GroupNotFoundError, match="is not a share group"):
+                await read(intruder, 1)
+        async with Admin(cluster.kafka()) as admin:
+            await admin.delete_groups([shared])
+            async with Consumer(cluster.kafka(), group_id=shared, **QUICK) as consumer:
+                consumer.assign([(topic, 0)])
+                await consumer.commit({TopicPartition(topic, 0): 0})
+
+    run(work())
+
+
+async def poll_until_refused(consumer: Consumer) -> None:
+    async with patience():
+        while True:
+            await consumer.poll(timeout_ms=100)
+
+
+@pytest.mark.feature("U01")
+def test_administration(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), partitions=2, records=10, group=group)
+        zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        async with Admin(cluster.kafka()) as admin:
+            async with member(cluster, group) as consumer:
+                consumer.subscribe([topic])
+                await read(consumer, 10)
+                await consumer.commit_sync()
+                described = (await admin.describe_share_groups([group]))[group]
+                (shown,) = described.members
+                assert (described.state, shown.member_id) == ("Stable", consumer.member_id)
+                assert (shown.topics, shown.assignment) == ((topic,), (zero, one))
+                with pytest.raises(GroupNotEmptyError):
+                    await admin.alter_share_group_offsets(group, {zero: 0})
+            (listed,) = [
+                each for each in await admin.list_groups(kinds=["share"]) if each.group_id == group
+            ]
+            assert (listed.kind, listed.protocol_type, listed.state) == ("share", "share", "Empty")
+            offsets = await admin.list_share_group_offsets(group)
+            assert {at: (each.start_offset, each.lag) for at, each in offsets.items()} == {
+                zero: (5, 0),
+                one: (5, 0),
+            }
+            await admin.alter_share_group_offsets(group, {zero: 3})
+            offsets = await admin.list_share_group_offsets(group, [zero])
+            assert (offsets[zero].start_offset, offsets[zero].lag) == (3, 2)
+            async with member(cluster, group) as consumer:
+                consumer.subscribe([topic])
+                assert [each.offset for each in await read(consumer, 2)] == [3, 4]
+            await admin.delete_share_group_offsets(group, [topic])
+            assert await admin.list_share_group_offsets(group) == {}
+            await admin.delete_groups([group])
+            with pytest.raises(GroupNotFoundError):
+                await admin.describe_share_groups([group])
+
+    run(work())
+
+
+@pytest.mark.feature("T01")
+def test_without_await_and_by_type(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+    topic = asyncio.run(make(cluster, topic_name("orders"), records=3, group=group))
+    settings: dict[str, Any] = {"group_id": group, **QUICK}
+    assert isinstance(make_consumer(cluster.kafka(), group_type="share", **settings), ShareConsumer)
+    heard: list[Any] = []
+    with sync.make_consumer(cluster.kafka(), group_type="share", **settings) as consumer:
+        consumer.subscribe([topic])
+        consumer.on_acknowledged(heard.append)
+        got = []
+        for record in consumer:
+            got.append(record.value)
+            if len(got) == 3:
+                break
+        assert got == [b"0", b"1", b"2"]
+        assert consumer.commit_sync() == {TopicPartition(topic, 0): None}
+        assert {TopicPartition(topic, 0): None} in heard
+
+
+def test_the_example_of_the_documents_runs(cluster: Cluster) -> None:
+    document = Path(__file__).parents[2] / "docs/share-groups.md"
+    (example,) = re.findall(r"```python\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
+    code = example.replace("127.0.0.1:9092", cluster.kafka())
+    command = [sys.executable, "-W", "error", "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("b'dear reader' 1")
