@@ -51,7 +51,7 @@ class Applied(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive offsets of one type, none below the window's start."""
+    """Consecutive offsets of one type, none below the durable start."""
 
     first: Offset
     last: Offset
@@ -102,17 +102,19 @@ def acknowledge(
     batches: Sequence[AcknowledgementBatch],
     now: InstantMs,
     *,
+    durable_start: Offset,
     transaction: TransactionKey | None = None,
 ) -> Applied | Answer:
-    """Apply all batches, or answer why none is applied. Offsets below the window's start are
-    finished: acknowledgements of them are ignored.
+    """Apply all batches, or answer why none is applied. Acknowledgements of offsets below the
+    durable start are ignored: these records never come again. Those that are below the window's
+    start alone were given up, and a leader that takes over now may deliver them again.
     """
     refused = malformed(batches)
     if refused is None and transaction is not None:
         refused = _not_transactional(batches)
     if refused is not None:
         return refused
-    runs = [run for batch in batches for run in _runs(batch, window.start)]
+    runs = [run for batch in batches for run in _runs(batch, durable_start)]
     for run in runs:
         refused = _refused(window, settings, member, run)
         if refused is not None:
@@ -164,6 +166,8 @@ def _refused(window: Window, settings: ShareSettings, member: str, run: _Run) ->
         return _invalid(f"offsets {first}-{last}: none is acquired from {window.end} on")
     if kind is AcknowledgeType.RENEW and not settings.is_renew_enabled:
         return _bad_state(first, last, "share.renew.acknowledge.enable is false")
+    if first < window.start:
+        return _bad_state(first, min(last, Offset(window.start - 1)), _NOT_ACQUIRED)
     for one in window.over(first, last):
         if one.lock is None:
             return _bad_state(max(first, one.first), min(last, one.last), _NOT_ACQUIRED)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
+from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
     FIRST_STATE_EPOCH,
     UNKNOWN_START,
@@ -93,6 +93,7 @@ class SharePartition:
         self.phase = Phase.EMPTY
         self.window = Window(Offset(0), settings.isolated_from)
         self._state_epoch = FIRST_STATE_EPOCH
+        self._durable_start = NO_OFFSET
         self._timers = LockTimers()
         self._writes = StateWrites()
         self._transactions = TransactionLocks()
@@ -144,6 +145,7 @@ class SharePartition:
             self._move(PhaseCause.UNREADABLE)
             return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
         self.window = window
+        self._durable_start = window.start
         self._state_epoch = read.state_epoch
         self._dead_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
         if is_new:
@@ -205,6 +207,7 @@ class SharePartition:
         ended = self._writes.end(is_written=is_written, retry_at=retry_at)
         over = self._transactions.take_ended()
         if is_written:
+            self._durable_start = max(self._durable_start, ended.reached)
             self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
             self._commit(ended)
         else:
@@ -322,7 +325,13 @@ class SharePartition:
             return NOT_READY[self.phase]
         self.tick(now)
         applied = acknowledge(
-            self.window, self.settings, member, batches, now, transaction=transaction
+            self.window,
+            self.settings,
+            member,
+            batches,
+            now,
+            durable_start=self._durable_start,
+            transaction=transaction,
         )
         if isinstance(applied, Answer):
             return applied
@@ -394,7 +403,10 @@ class SharePartition:
 
     def log_start_moved(self, log_start: Offset, now: InstantMs) -> None:
         """Drop the records below an offset: the log no longer has them."""
-        if self.phase is not Phase.ACTIVE or log_start <= self.window.start:
+        if self.phase is not Phase.ACTIVE:
+            return
+        self._durable_start = max(self._durable_start, log_start)
+        if log_start <= self.window.start:
             return
         self.tick(now)
         self.window.cut_below(log_start)

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemark.model.ids import InstantMs, LeaderEpoch, Offset
+from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
     TERMINAL_STATES,
     PendingBatch,
@@ -55,6 +55,8 @@ class Pending:
     """Dead letters that it makes durable."""
     start: Offset | None = None
     """Start offset that was not written yet, although nothing else changed."""
+    reached: Offset = NO_OFFSET
+    """Start offset that the write makes durable."""
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +100,7 @@ class StateWrites:
         pending, self.next = self.next, Pending()
         self.under_way = pending
         pending.unwritten = spans_joined(pending.unwritten, window)
-        start = start_after(window)
+        start = pending.reached = start_after(window)
         finished = window.finished_records - (start - window.start) + _finishing(pending.moved)
         moved = _moved_batches(pending.moved)
         batches = state_batches((*moved, *_unwritten_batches(pending.unwritten, window)), start)

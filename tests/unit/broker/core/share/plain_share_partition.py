@@ -61,6 +61,10 @@ class PlainSharePartition:
     """With a transition in the write under way."""
     writing: set[int] = field(default_factory=set)
     """Changed already, and in the write under way."""
+    durable: int = -1
+    """Start that is written."""
+    reaching: int = -1
+    """Start of the write under way."""
 
     @property
     def end(self) -> int:
@@ -77,6 +81,7 @@ class PlainSharePartition:
                 one.count = count
                 one.key_is = "unread"
         self.advance()
+        self.durable = self.start
 
     def load_states(self, batches: Sequence[StateBatch]) -> None:
         for first, last, state, count in batches:
@@ -243,7 +248,7 @@ class PlainSharePartition:
             first + index: (types[index] if len(types) > 1 else types[0], delay_ms)
             for first, last, types, delay_ms in batches
             for index in range(last - first + 1)
-            if first + index >= self.start
+            if first + index >= self.durable
         }
         for offset in said:
             one = self.records.get(offset)
@@ -297,6 +302,7 @@ class PlainSharePartition:
         self.advance()
 
     def log_start_moved(self, log_start: int, now: int) -> None:
+        self.durable = max(self.durable, log_start)
         if log_start <= self.start:
             return
         self.tick(now)
@@ -339,6 +345,7 @@ class PlainSharePartition:
         }
         changed -= held
         self.writing, self.unwritten = self.unwritten, set()
+        self.reaching = start
         return start, finished, {o: after[o] for o in sorted(changed) if o >= start}
 
     @staticmethod
@@ -361,6 +368,7 @@ class PlainSharePartition:
         self, *, is_written: bool, refused: Collection[TransactionKey] = frozenset()
     ) -> None:
         self.unwritten |= set() if is_written else self.writing
+        self.durable = max(self.durable, self.reaching) if is_written else self.durable
         for offset in self.moving & self.records.keys():
             one = self.records[offset]
             target, one.target = one.target, None

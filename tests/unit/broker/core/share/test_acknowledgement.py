@@ -4,6 +4,7 @@ import pytest
 from broker.core.share.acknowledgement import AcknowledgementBatch, malformed
 from broker.core.share.settings import ShareSettings
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs
 from tidemark.model.share_state import DeliveryState
 from unit.broker.core.share.share_worlds import (
     ACCEPT,
@@ -86,6 +87,19 @@ def test_what_is_before_the_window_is_ignored() -> None:
     assert world.acknowledge(say(0, 4, ACCEPT)) is ErrorCode.NONE
     world.done(say(0, 9, ACCEPT))
     assert world.share.window.start == 10
+
+
+def test_a_record_that_was_given_up_is_not_acknowledged_until_that_is_durable() -> None:
+    world = ShareWorld(ShareSettings(lock_ms=LOCK_MS, deliveries_max=2)).load()
+    for _ in range(2):
+        world.fetch()
+        world.now = InstantMs(world.now + LOCK_MS)
+        world.share.tick(world.now)
+    assert world.share.window.start == 10
+    assert world.acknowledge(say(0, 9, ACCEPT)) is INVALID_STATE
+    assert world.share.next_write(world.now) is not None
+    world.share.written(ErrorCode.NONE, world.now)
+    assert world.acknowledge(say(0, 9, ACCEPT)) is ErrorCode.NONE
 
 
 def test_offsets_behind_the_window_are_an_invalid_request() -> None:
