@@ -23,8 +23,9 @@ from e2e.broker_harness import running_broker, topic_image
 from e2e.clusters import Cluster, StartCluster
 from e2e.fuzz.driver import DEADLINE_S, Driver, FuzzError
 from e2e.fuzz.frames import Frame, Frames, Verdict
-from e2e.fuzz.values import World
+from e2e.fuzz.values import SHARE_GROUPS, World
 from e2e.kafka_wire import Wire, batch, fetch_body, produce_body
+from e2e.share_wire import ShareMember
 from tidemark.kafka import api_versions, fetch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
@@ -49,6 +50,7 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
 COORDINATION: Final = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
+    "share.coordinator.state.topic.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
 }
 DISPOSABLE: Final = ("fuzz-a", "fuzz-b", "fuzz-c")
@@ -121,7 +123,16 @@ def make_world(subject: Subject) -> World:
         for name in TOPICS:
             wire.produce(name, batch(b"one", b"two", b"three", key=b"k"))
         ids = {topic.topic: topic.topic_id for topic in wire.metadata(*TOPICS).topics}
+    make_share_groups(subject.port)
     return World({name: ids[name] for name in TOPICS}, DISPOSABLE)
+
+
+def make_share_groups(port: int) -> None:
+    """Groups of which hostile members may read: they outlive the members that make them."""
+    for group in SHARE_GROUPS:
+        member = ShareMember(port, group, "plain")
+        member.join()
+        member.wire.socket.close()
 
 
 def served_by(subject: Subject) -> dict[int, tuple[int, int]]:
@@ -255,7 +266,9 @@ def test_hostile_frames_leave_a_broker_as_it_was(
     start_cluster: StartCluster, tmp_path: Path
 ) -> None:
     print(f"SEED={SEED} FRAMES={FRAMES}")
-    subject = Subject(start_cluster(txn_coordinators=1, overrides={"broker": COORDINATION}))
+    subject = Subject(
+        start_cluster(txn_coordinators=1, share_coordinators=1, overrides={"broker": COORDINATION})
+    )
     world = make_world(subject)
     dice = random.Random(SEED)
     frames = Frames(dice, world, served_by(subject))

@@ -14,7 +14,15 @@ from typing import Any, Final, NamedTuple
 
 from e2e.fuzz.batches import HostileBatches
 from e2e.fuzz.values import NOT_UTF8, Values, World, spoil_texts
-from tidemark.kafka import api_versions, fetch, list_offsets, long_tail, metadata, produce
+from tidemark.kafka import (
+    api_versions,
+    fetch,
+    list_offsets,
+    long_tail,
+    metadata,
+    produce,
+    share_requests,
+)
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_request_header, request_header
 from tidemark.kafka.primitives import MalformedRequestError
@@ -31,6 +39,8 @@ _READ_REQUEST: Final = {
     ApiKey.LIST_OFFSETS: list_offsets.read_list_offsets_request,
     ApiKey.METADATA: metadata.read_metadata_request,
     ApiKey.API_VERSIONS: api_versions.read_api_versions_request,
+    ApiKey.SHARE_FETCH: share_requests.read_share_fetch_request,
+    ApiKey.SHARE_ACKNOWLEDGE: share_requests.read_share_acknowledge_request,
 }
 _READ_RESPONSE: Final = {
     ApiKey.PRODUCE: produce.read_produce_response,
@@ -227,6 +237,8 @@ class Frames:
         if key == ApiKey.PRODUCE and request.acks == 0:
             return Verdict.EITHER
         if key == ApiKey.FETCH and request.wait_ms_max > WAIT_MS_MAX and request.bytes_min > 0:
+            return Verdict.PARK
+        if key == ApiKey.SHARE_FETCH and request.wait_ms_max > WAIT_MS_MAX:
             return Verdict.PARK
         if key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP):
             return Verdict.PARK  # until the other members have come

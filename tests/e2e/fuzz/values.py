@@ -7,6 +7,7 @@ own types. All chance comes from one `random.Random`.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from tidemark.kafka import api_versions, fetch, list_offsets, long_tail, metadata, produce
@@ -63,6 +64,8 @@ _FETCH_SIZES: Final = (0, -1, 1, 61, 1_000, 65_536, 2**31 - 1, -(2**31))
 _OFFSETS: Final = (0, 0, 1, 3, 10, -1, -2, 2**31, 2**63 - 1, -(2**63))
 _MARKS: Final = (-1, -2, -4, -5, -6, -7, -(2**63))
 _TIMES: Final = (*_MARKS, *_MARKS, -3, 0, 1, 1_700_000_000_000, 2**63 - 1)
+SHARE_GROUPS: Final = ("sharers", "others")
+_SHARE_MEMBERS: Final = ("m1", "m2", "m3")
 _ACKS: Final = (1, 1, 1, -1, -1, 7, -2, 2**15 - 1, -(2**15))
 
 
@@ -96,6 +99,8 @@ class Values:
             ApiKey.LIST_OFFSETS: self._list_offsets,
             ApiKey.METADATA: self._metadata,
             ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.SHARE_FETCH: partial(self._share, ApiKey.SHARE_FETCH),
+            ApiKey.SHARE_ACKNOWLEDGE: partial(self._share, ApiKey.SHARE_ACKNOWLEDGE),
         }
         self.batch: Callable[[], bytes | None] = lambda: None
         """What a Produce request carries for one partition; set by who knows batches."""
@@ -303,6 +308,24 @@ class Values:
             version >= 8 and dice.random() < 0.5,
         )
         return metadata.write_metadata_request(version, request)
+
+    def _share(self, key: ApiKey, version: int) -> bytes:
+        """A request of one of few members, often with the next epoch of its session."""
+        dice = self.dice
+        fields = self._struct(load_schema(key).request, version)
+        fields["group_id"] = dice.choice(SHARE_GROUPS) if dice.random() < 0.9 else self.text()
+        fields["member_id"] = dice.choice(_SHARE_MEMBERS) if dice.random() < 0.9 else self.text()
+        fields["share_session_epoch"] = dice.choice((0, 0, 1, 1, 2, 3, 4, -1, self.integer(32)))
+        if key is ApiKey.SHARE_FETCH:
+            fields["max_wait"] = dice.choice(_WAITS_MS)
+            fields["min_bytes"] = dice.choice((0, 1, 1, -1, 2**31 - 1))
+            fields["max_bytes"] = dice.choice(_FETCH_SIZES)
+            fields["max_records"] = dice.choice((1, 500, 500, self.integer(32)))
+            if dice.random() < 0.7:
+                for name in ("share_acquire_mode", "is_renew_ack"):
+                    if name in fields:
+                        fields[name] = dice.randrange(2) if name[0] == "s" else False
+        return long_tail.write_request(key, version, fields)
 
     def _api_versions(self, version: int) -> bytes:
         request = api_versions.ApiVersionsRequest(self.text(), self.text())
