@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
+import grpc
 import pytest
 from e2e.clusters import Cluster, started_cluster
 from e2e.kafka_wire import Wire, batch
@@ -18,11 +20,13 @@ from e2e.share_wire import (
 )
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 
 pytestmark = pytest.mark.e2e
 
 NONE = ErrorCode.NONE
 LOCK_MS = 1_000
+RECORD_LIMIT = 1
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": LOCK_MS,
     "share.coordinator.state.topic.num.partitions": 3,
@@ -281,3 +285,51 @@ def begun(scene: Scene) -> bool:
     (group,) = ask(scene.wire, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, fields).groups
     offsets = [one.start_offset for topic in group.topics for one in topic.partitions]
     return offsets == [10]
+
+
+@pytest.mark.feature("V01")
+def test_records_of_a_key_are_shared_in_order(scene: Scene) -> None:
+    configure_group(scene.wire, scene.group, share_record_order="key")
+    for key in (b"a", b"b", b"a"):
+        assert scene.wire.produce(scene.topic, batch(b"1", b"2", key=key)).error_code == 0
+    one, two = scene.member(), scene.member()
+    assert one.take(0, records=1, share_acquire_mode=RECORD_LIMIT) == [(0, 0, 1)]
+    assert two.take(0) == [(2, 3, 1)], "key a is held by another member"
+    assert one.acknowledge((0, 0, ACCEPT)) is NONE
+    assert two.take() == [(1, 1, 1), (4, 5, 1)], "its next record, and all that follow"
+    assert one.fetch(wait_ms=0) == {}
+
+
+@pytest.mark.feature("Y12")
+def test_a_released_record_is_delayed(scene: Scene) -> None:
+    configure_group(scene.wire, scene.group, share_release_backoff_ms="60000")
+    scene.put(b"later")
+    member = scene.member()
+    assert member.take(0) == [(0, 0, 1)]
+    assert member.acknowledge((0, 0, RELEASE)) is NONE
+    scene.put(b"now")
+    assert member.take() == [(1, 1, 1)]
+    assert member.fetch(wait_ms=0) == {}
+
+
+@pytest.mark.feature("V03", "Y08")
+def test_a_window_is_browsed_and_lag_is_counted(scene: Scene, cluster: Cluster) -> None:
+    scene.put(*TEN)
+    scene.put(*TEN)
+    member = scene.member()
+    member.take(0, records=1)
+    assert member.acknowledge((0, 3, ACCEPT), (4, 5, RELEASE)) is NONE
+    metrics = cluster.ops("broker-1", "/metrics")
+    label = f'{{group="{scene.group}",partition="0",topic="{scene.topic}"}}'
+    assert f"tidemark_share_lag_records{label} 16.0" in metrics
+    with grpc.insecure_channel(cluster.grpc(1)) as channel:
+        stub: Any = share_pb2_grpc.SharePartitionsStub(channel)
+        named: dict[str, Any] = {"group_id": scene.group, "topic_id": member.topic_id}
+        found = stub.Browse(share_pb2.BrowseShareRequest(**named, last_offset=-1))
+        topics = [share_pb2.ShareTopicPartitions(topic_id=member.topic_id, partitions=[0])]
+        asked = share_pb2.DescribeShareLagsRequest(group_id=scene.group, topics=topics)
+        (lag,) = stub.DescribeLags(asked).lags
+    states = [(one.first_offset, one.last_offset, one.delivery_state) for one in found.ranges]
+    assert states == [(4, 5, 0), (6, 9, 1)]
+    assert (lag.start_offset, lag.available, lag.acquired, lag.behind) == (4, 2, 4, 10)
+    assert member.fetch()[0].acquired == [(4, 5, 2)], "nothing was locked by the look"

@@ -27,6 +27,7 @@ _DURATION: Final = re.compile(
     re.IGNORECASE,
 )
 _BY_DURATION: Final = "by_duration:"
+_DELAY_MS_MAX: Final = 24 * 3_600_000
 
 
 class ResetTo(Enum):
@@ -55,6 +56,14 @@ class IsolationLevel(Enum):
     READ_COMMITTED = "read_committed"
 
 
+class RecordOrder(Enum):
+    """Value of ``share.record.order``."""
+
+    NONE = "none"
+    KEY = "key"
+    """Records of one key are delivered in order, to one member at a time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupConfig:
     """Configuration in force for one share group."""
@@ -70,6 +79,9 @@ class ShareGroupConfig:
     dead_letter_topic: str = ""
     """Empty: records that cannot be delivered are not copied."""
     dead_letter_copy_record: bool = False
+    record_order: RecordOrder = RecordOrder.NONE
+    release_backoff_ms: int = 0
+    release_backoff_max_ms: int = 60_000
 
 
 class ShareGroupConfigKey(NamedTuple):
@@ -118,6 +130,12 @@ def isolation_level() -> ConfigKind:
     """``read_uncommitted`` or ``read_committed``."""
     words = one_of(*(level.value for level in IsolationLevel))
     return ConfigKind(2, lambda text: IsolationLevel(words.parse(text)))
+
+
+def record_order() -> ConfigKind:
+    """``none`` or ``key``."""
+    words = one_of(*(order.value for order in RecordOrder))
+    return ConfigKind(2, lambda text: RecordOrder(words.parse(text)))
 
 
 def topic_name() -> ConfigKind:
@@ -191,6 +209,27 @@ _KEYS: Final = (
         "record_lock_duration_ms",
         bounded=True,
         doc="time after which an acquired record is available again",
+    ),
+    ShareGroupConfigKey(
+        "share.record.order",
+        record_order(),
+        "record_order",
+        bounded=False,
+        doc="none, or key: records of one key are delivered in order, to one member at a time",
+    ),
+    ShareGroupConfigKey(
+        "share.release.backoff.max.ms",
+        integer(0, _DELAY_MS_MAX),
+        "release_backoff_max_ms",
+        bounded=False,
+        doc="upper bound of the delay of a released record, also of one that its member requests",
+    ),
+    ShareGroupConfigKey(
+        "share.release.backoff.ms",
+        integer(0, _DELAY_MS_MAX),
+        "release_backoff_ms",
+        bounded=False,
+        doc="delay before a released record is delivered again; it doubles with each delivery",
     ),
     ShareGroupConfigKey(
         "share.renew.acknowledge.enable",

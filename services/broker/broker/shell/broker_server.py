@@ -112,6 +112,7 @@ class BrokerServer:
             ShareStateClient(
                 share_coordinators(self.metadata, seams.channels, dice=self.facts.dice)
             ),
+            self._pools.inspection,
         )
         self.upkeep = build_upkeep(
             self.facts,

@@ -49,6 +49,7 @@ from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.replication.suspects import Suspects
 from broker.shell.replication.throttles import Throttles
+from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.inspection import ShareInspector
 from broker.shell.share.reading import ShareReader
 from broker.shell.share.share_partitions import SharePartitions
@@ -316,8 +317,12 @@ def build_shares(
     metadata: MetadataCache,
     partitions: PartitionRoom,
     state: ShareState,
+    workers: WorkerPool,
 ) -> ShareRoom:
-    """Build the room of share groups. ``state``: the share-coordinators."""
+    """Build the room of share groups. ``state``: the share-coordinators. ``workers`` walk records
+    of groups that order them by key.
+    """
+    keys = BatchKeys(workers, facts.clock)
     shares = SharePartitions(
         facts,
         metadata=metadata,
@@ -325,12 +330,13 @@ def build_shares(
         parked=partitions.parked,
         starts=StartOffsets(partitions.lookup, facts.clock),
         state=state,
+        keys=keys,
     )
     kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
     metadata.subscribe(SHARES, kinds, shares.follow)
     timeout_s = facts.config.share_coordinator_write_timeout_ms / 1_000
     inspector = ShareInspector(shares, state, facts.clock, timeout_s=timeout_s)
-    return ShareRoom(shares, ShareReader(partitions.disks), inspector)
+    return ShareRoom(shares, ShareReader(partitions.disks, keys), inspector)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class BrokerParts:
             self.facts, self.metadata, self.partitions, self.transactions, channels
         )
         self.shares = build_shares(
-            self.facts, self.metadata, self.partitions, share_state or _NO_STATE
+            self.facts, self.metadata, self.partitions, share_state or _NO_STATE, pool
         )
 
     def router(self) -> RequestRouter:

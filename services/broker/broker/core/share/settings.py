@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from tidemark.model.share_group_configs import ShareGroupConfig
+from tidemark.model.share_group_configs import RecordOrder, ShareGroupConfig
 
 from broker.core.share.states import Cause
 
@@ -52,6 +52,9 @@ class ShareSettings:
             lock_ms=config.record_lock_duration_ms,
             records_max=config.partition_max_record_locks,
             is_renew_enabled=config.renew_acknowledge_enable,
+            release_backoff_ms=config.release_backoff_ms,
+            release_backoff_max_ms=config.release_backoff_max_ms,
+            is_key_ordered=config.record_order is RecordOrder.KEY,
         )
 
     @property

@@ -6,6 +6,7 @@ from tidemark.model.share_group_configs import IsolationLevel, ShareGroupConfig
 from broker.core.parked import ParkedRequest
 from broker.core.partition import Role
 from broker.core.share.acknowledgement import Answer
+from broker.core.share.batch_keys import KeyCache
 from broker.core.share.loading import Loading
 from broker.core.share.sessions import PartitionKey
 from broker.core.share.share_partition import SharePartition
@@ -33,6 +34,7 @@ class HeldShare:
         "is_dropped",
         "is_wanted",
         "is_woken",
+        "keys",
         "loading",
         "share",
         "watch",
@@ -49,6 +51,8 @@ class HeldShare:
         self.hosted = hosted
         self.config = config
         self.loading = loading
+        self.keys = KeyCache()
+        """Keys of batches, if its group orders records by key."""
         self.watch: ParkedRequest | None = None
         """Set while fetches wait: wakes them when the partition gains readable records."""
         self.is_wanted = False

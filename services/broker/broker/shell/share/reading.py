@@ -13,6 +13,7 @@ from broker.core.share.fetch_plan import PartitionTurn
 from broker.core.share.log_batches import HeaderWalk, ReadLimits, span_of
 from broker.core.share.share_partition import ReadPlan
 from broker.shell.partitions.disk_health import DiskHealth
+from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.held import HeldShare
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice, OffsetOutOfRangeError
@@ -31,7 +32,7 @@ class ShareRead(NamedTuple):
     def size_bytes(self) -> int:
         """Size of all batches that have records for the group."""
         sizes = (header.size_bytes for header in self.headers)
-        pairs = zip(self.log.batches, sizes, strict=True)
+        pairs = zip(self.log.batches, sizes, strict=False)  # keys may end the read earlier
         return sum(size for batch, size in pairs if batch.has_records)
 
     def slices_of(self, acquired: Sequence[AcquiredRecords]) -> tuple[LogSlice, ...]:
@@ -49,8 +50,9 @@ class ShareRead(NamedTuple):
 class ShareReader:
     """Reads headers; a disk that fails and a log that is damaged are reported to ``disks``."""
 
-    def __init__(self, disks: DiskHealth) -> None:
+    def __init__(self, disks: DiskHealth, keys: BatchKeys) -> None:
         self._disks = disks
+        self._keys = keys
 
     def read(
         self, held: HeldShare, plan: ReadPlan, turn: PartitionTurn
@@ -58,14 +60,19 @@ class ShareReader:
         """Return what a member's turn may take; None if there is nothing to read."""
         hosted, end = held.hosted, held.readable_end
         try:
-            return self._read(held, plan, ReadLimits.of(plan, turn, end), end)
+            found = self._read(held, plan, ReadLimits.of(plan, turn, end), end)
         except OffsetOutOfRangeError:
             return None  # the log's start moves the window, or its end was lost
         except DiskError as failure:
             self._disks.fence_directory(hosted.manager, failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         except LogDamagedError as damage:
             self._disks.note_damage(hosted, damage)
-        return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if found is None or held.share.window.order is None:
+            return found
+        log = self._keys.cut(held, found.log, found.places)
+        return found._replace(log=log) if isinstance(log, LogRead) else log
 
     @staticmethod
     def _read(

@@ -23,6 +23,7 @@ from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.share.answers import PendingAnswers
+from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.held import HeldShare
 from broker.shell.share.persister import Persister, settle
 from broker.shell.share.start_offsets import StartOffsets
@@ -48,6 +49,7 @@ class SharePartitions:
         parked: ParkingLot,
         starts: StartOffsets,
         state: ShareState,
+        keys: BatchKeys,
     ) -> None:
         config = facts.config
         self.sessions = ShareSessions(
@@ -64,6 +66,8 @@ class SharePartitions:
             on_failed=self.drop,
         )
         self.turns.write_with(self.persister)
+        keys.on_known = self.turns.wake
+        self._keys = keys
         self._options = config.share_group_options()
         self._metadata = metadata
         self._table = table
@@ -76,6 +80,7 @@ class SharePartitions:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.persister.run(), name="share-persister")
+                tasks.create_task(self._keys.run(), name="share-keys")
                 await asyncio.sleep(0)
                 self.turns.resume()
                 while True:

@@ -25,6 +25,7 @@ from tidemark.model.share_state import (
     StateResult,
     WriteState,
 )
+from tidemark.runtime.worker_pool import WorkerPool
 from unit.broker.core.share.plain_share_partition import PlainCoordinator
 from unit.broker.shell.broker_worlds import ME, OTHER, World, topic
 from virtual_time import LoopClock, pass_time
@@ -85,6 +86,19 @@ class PlainState:
         self.epochs = {key: StateEpoch(epoch + 1) for key, epoch in self.epochs.items()}
 
 
+class InlineWorkers:
+    """Workers that do a job where it is asked for; ``failures`` are those of the next jobs."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+
+    async def run_for(self, _lane: object, work: Any, *arguments: Any) -> Any:
+        await pass_time(0.01)
+        if self.failures:
+            raise self.failures.pop(0)
+        return work(*arguments)
+
+
 class ShareFetchWorld(World):
     """A broker that leads ``orders``; the group reads from the earliest record on."""
 
@@ -92,6 +106,9 @@ class ShareFetchWorld(World):
         self.state = PlainState()
         self.tasks: asyncio.TaskGroup | None = None
         super().__init__(clock=LoopClock(), share_state=self.state, **settings)
+        self.workers = InlineWorkers()
+        keys = self.parts.shares.partitions._keys
+        keys._workers = cast("WorkerPool", self.workers)
         self.handlers = {
             key: self.parts.hot(key) for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
         }
@@ -115,6 +132,13 @@ class ShareFetchWorld(World):
             records = [(self.clock.wall_ms(), None, b"x" * 10, ())] * count
             batch = build_batch(records, **fields)
             self.parts.partitions.appender.append_internal(self.at(partition), batch)
+
+    def put_keys(self, keys: str) -> None:
+        """A batch of one record for each letter, which is its key; a dash: none."""
+        records = [
+            (self.clock.wall_ms(), None if key == "-" else key.encode(), b"v", ()) for key in keys
+        ]
+        self.parts.partitions.appender.append_internal(self.at(0), build_batch(records))
 
     def put_transactional(self, count: int, producer_id: int) -> None:
         fields = {"producer_id": producer_id, "producer_epoch": 0}

@@ -98,7 +98,7 @@ def test_a_group_shows_the_keys_of_share_groups(ask: Ask) -> None:
     fields = {"resources": [resource(GROUP, "nobody yet")]}
     (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
     names = [one.name for one in result.configs]
-    assert (names, len(names)) == (sorted(names), 12)
+    assert (names, len(names)) == (sorted(names), 15)
     shown = {one.name: (one.value, one.config_source, one.config_type) for one in result.configs}
     assert shown["share.auto.offset.reset"] == ("latest", 5, 2)
     assert shown["share.record.lock.duration.ms"] == ("30000", 5, 3)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.worker_pool import WorkerDiedError
 from unit.broker.shell.kafka.share_fetch_worlds import (
     ACCEPT,
     GAP,
@@ -506,5 +507,85 @@ def test_share_partitions_that_nothing_reads_are_dropped_and_come_back() -> None
         world.shares.drop_idle()
         assert len(world.shares) == 0
         assert await Member(world, "m2").take(0, wait_ms=500) == [(2, 2, 2)]
+
+    play(scenario)
+
+
+# ---------------------------------------------------------------- order by key
+
+
+def test_records_of_a_key_go_to_one_member_at_a_time() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_order="key")
+        world.put_keys("abab-")
+        first = await member.take(0, wait_ms=500, records=1)
+        other = Member(world, "m2")
+        assert first == [(0, 4, 1)], "one member may have all records of a key"
+        world.put_keys("ac")
+        assert await other.take(0, wait_ms=500) == [(6, 6, 1)]
+        waiting = world.start(other.take(wait_ms=60_000))
+        await pass_time(1)
+        assert not waiting.done()
+        assert await member.acknowledge((0, 4, ACCEPT)) is NONE
+        assert await waiting == [(5, 5, 1)]
+
+    play(scenario)
+
+
+def test_a_released_record_comes_before_later_ones_of_its_key() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_order="key")
+        world.put_keys("a")
+        world.put_keys("ab")
+        mode = {"share_acquire_mode": 1}
+        assert await member.take(0, wait_ms=500, records=1, **mode) == [(0, 0, 1)]
+        other = Member(world, "m2")
+        assert await other.take(0, wait_ms=500) == [(2, 2, 1)]
+        assert await member.acknowledge((0, 0, RELEASE)) is NONE
+        assert await other.take(wait_ms=500, records=1, **mode) == [(0, 0, 2)]
+        assert await member.fetch(wait_ms=500) == {}
+        assert await other.acknowledge((0, 0, ACCEPT)) is NONE
+        assert await member.take(wait_ms=500) == [(1, 1, 1)]
+
+    play(scenario)
+
+
+def test_a_batch_whose_keys_cannot_be_read_is_an_error_and_tried_again() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_order="key")
+        world.workers.failures = [WorkerDiedError("killed")]
+        world.put_keys("ab")
+        found = await member.fetch(0, wait_ms=500)
+        assert found[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+        await pass_time(2)
+        assert await member.take(wait_ms=500) == [(0, 1, 1)]
+
+    play(scenario)
+
+
+def test_a_change_of_the_order_begins_again() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put_keys("ab")
+        assert await member.take(0, wait_ms=500) == [(0, 1, 1)]
+        world.configure(share_record_order="key")
+        assert await member.acknowledge((0, 1, ACCEPT)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await Member(world, "m2").take(0, wait_ms=500) == [(0, 1, 1)]
+
+    play(scenario)
+
+
+# ---------------------------------------------------------------- delays
+
+
+def test_a_released_record_is_delayed_and_longer_each_time() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_release_backoff_ms="2000", share_release_backoff_max_ms="3000")
+        world.put(1)
+        await member.take(0, wait_ms=500)
+        for delivery, delay_s in ((2, 2), (3, 3), (4, 3)):
+            assert await member.acknowledge((0, 0, RELEASE)) is NONE
+            begin = seconds()
+            assert await member.take(wait_ms=60_000) == [(0, 0, delivery)]
+            assert round(seconds() - begin, 1) == delay_s
 
     play(scenario)
