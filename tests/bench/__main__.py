@@ -26,6 +26,7 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.share import bench_share
 from bench.share_core import bench_share_core
 from bench.share_partitions import bench_share_partitions
 from bench.spark import bench_spark
@@ -39,6 +40,7 @@ COORDINATED = ("transactions", "highest", "smalltxns", "groups", "spark")
 GROUPS = (
     *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k", "deltas"),
     "sharecore",
+    "share",
     *REPLICATED,
     *COORDINATED,
 )
@@ -125,6 +127,9 @@ def run_groups(
         groups.append(bench_deltas())
     if "sharecore" in only and where == "tmpfs":
         groups += [bench_share_core(), bench_share_partitions()]
+    if "share" in only:
+        shared = directory / "share"
+        groups.append(bench_share(shared, total=min(total, 1 << 30), runs=runs, where=where))
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
     return groups

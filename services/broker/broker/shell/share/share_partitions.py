@@ -1,7 +1,7 @@
 """SharePartitions: the share-partitions of this broker, and the sessions of their members."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tidemark.model.errors import ErrorCode
@@ -32,7 +32,9 @@ from broker.shell.share.turns import Turns
 
 IDLE_SWEEP_S: Final = 30.0
 """Interval at which share-partitions are dropped that no session reads any longer."""
-_NOTHING_SET: Final[dict[str, str]] = {}
+CONFIGS_MAX: Final = 10_000
+"""Groups whose parsed configuration is kept."""
+_NOTHING_SET: Final[Mapping[str, str]] = {}
 
 
 class SharePartitions:
@@ -74,6 +76,8 @@ class SharePartitions:
         self._clock = facts.clock
         self._dice = facts.dice
         self._groups: dict[str, dict[PartitionKey, HeldShare]] = {}
+        self._configs: dict[str, tuple[Mapping[str, str], ShareGroupConfig]] = {}
+        """Configuration in force by group, with what the group sets, as the metadata have it."""
 
     async def run(self) -> None:
         """Load, write and sweep until cancelled."""
@@ -147,7 +151,12 @@ class SharePartitions:
     def config_of(self, group_id: str) -> ShareGroupConfig:
         """Return the configuration in force for a group."""
         configs = self._metadata.image.group_configs.get(group_id, _NOTHING_SET)
-        return self._options.of_group(configs)
+        known = self._configs.get(group_id)
+        if known is None or known[0] is not configs:
+            if len(self._configs) >= CONFIGS_MAX:
+                self._configs.clear()
+            known = self._configs[group_id] = (configs, self._options.of_group(configs))
+        return known[1]
 
     def _follow_log_start(self, held: HeldShare) -> None:
         log_start = Offset(held.hosted.partition.bounds.log_start)

@@ -109,6 +109,7 @@ class ShareFetchWorld(World):
         self.workers = InlineWorkers()
         keys = self.parts.shares.partitions._keys
         keys._workers = cast("WorkerPool", self.workers)
+        self.lookup._workers = keys._workers
         self.handlers = {
             key: self.parts.hot(key) for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
         }
@@ -126,10 +127,13 @@ class ShareFetchWorld(World):
         own = {name.replace("_", "."): value for name, value in configs.items()}
         self.change(group_configs_changed={GROUP: {**EARLIEST, **own}})
 
-    def put(self, *counts: int, partition: int = 0, **fields: Any) -> None:
+    def put(
+        self, *counts: int, partition: int = 0, timestamp: int | None = None, **fields: Any
+    ) -> None:
         """Batches of so many records."""
+        stamp = self.clock.wall_ms() if timestamp is None else timestamp
         for count in counts:
-            records = [(self.clock.wall_ms(), None, b"x" * 10, ())] * count
+            records = [(stamp, None, b"x" * 10, ())] * count
             batch = build_batch(records, **fields)
             self.parts.partitions.appender.append_internal(self.at(partition), batch)
 

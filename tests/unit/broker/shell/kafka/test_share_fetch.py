@@ -17,12 +17,14 @@ from unit.broker.shell.kafka.share_fetch_worlds import (
     Member,
     ShareFetchWorld,
     running,
+    topics_of,
 )
 from virtual_time import pass_time, run_virtual
 
 Scenario = Callable[[ShareFetchWorld, Member], Awaitable[None]]
 NONE = ErrorCode.NONE
 LOCK_MS = 15_000
+DAY_MS = 24 * 3_600_000
 
 
 def play(scenario: Scenario, partitions: int = 1, **settings: Any) -> None:
@@ -182,12 +184,12 @@ def test_a_lost_connection_ends_a_waiting_fetch() -> None:
         asyncio.get_running_loop().call_later(1, member.lose_connection)
         waiting = world.start(member.take(0, wait_ms=60_000))
         await pass_time(2)
+        assert len(world.shares.turns.queue) == 0
+        assert world.parked.requests.count == 0
         world.put(1)
         assert await Member(world, "m2").take(0, wait_ms=500) == [(0, 0, 1)]
         assert not waiting.done()
         waiting.cancel()
-        assert len(world.shares.turns.queue) == 0
-        assert world.parked.requests.count == 0
 
     play(scenario)
 
@@ -227,6 +229,114 @@ def test_a_second_acknowledgement_is_refused_and_changes_nothing() -> None:
     play(scenario)
 
 
+def test_a_lock_of_an_answer_without_a_wait_expires() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.configure(share_record_lock_duration_ms=str(LOCK_MS))
+        await member.fetch(0, wait_ms=500)
+        world.put(4)
+        assert await member.take() == [(0, 3, 1)]
+        begin = seconds()
+        assert await Member(world, "m2").take(0, wait_ms=60_000) == [(0, 3, 2)]
+        assert round(seconds() - begin, 1) == LOCK_MS / 1_000
+
+    play(scenario)
+
+
+def test_a_replaced_session_gets_nothing_more() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        waiting = world.start(member.fetch(0, wait_ms=2_000))
+        await pass_time(1)
+        again = Member(world, member.name)
+        await again.fetch(0)
+        world.put(3)
+        assert await waiting == {}
+        assert await again.take() == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_partitions_take_turns() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        for number in (0, 1) * 3:
+            world.put(1, partition=number)
+        await member.fetch(0, 1)
+        await pass_time(1)
+        served = [tuple(await member.fetch(records=1)) for _ in range(4)]
+        assert served in ([(0,), (1,)] * 2, [(1,), (0,)] * 2)
+
+    play(scenario, partitions=2)
+
+
+def test_a_fetch_may_close_the_session_with_acknowledgements() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(10)
+        await member.take(0, wait_ms=500)
+        member.epoch = -1
+        found = await member.fetch(acks={0: [(0, 4, ACCEPT)]})
+        assert found[0] == (NONE, NONE, [], [])
+        assert await Member(world, "m2").take(0) == [(5, 9, 2)]
+        member.epoch = -1
+        assert await member.refused(0) is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    play(scenario)
+
+
+def test_an_answer_has_the_errors_of_its_acknowledgements() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5, 5)
+        await member.take(0, wait_ms=500, records=1)
+        world.state.failures = [ErrorCode.REQUEST_TIMED_OUT]
+        found = await member.fetch(acks={0: [(0, 4, ACCEPT)]})
+        assert found[0].acknowledged is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert found[0].acquired == [(5, 9, 1)]
+
+    play(scenario)
+
+
+def test_records_wait_for_the_acknowledgements_of_their_request() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5)
+        await member.take(0, wait_ms=500)
+        world.state.latency_s, world.state.failures = 4, [ErrorCode.REQUEST_TIMED_OUT]
+        waiting = world.start(member.fetch(acks={0: [(0, 4, ACCEPT)]}, wait_ms=60_000))
+        await pass_time(1)
+        world.put(5)
+        found = (await waiting)[0]
+        assert found.acknowledged is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert found.acquired == [(5, 9, 1)]
+
+    play(scenario)
+
+
+def test_acknowledgements_of_a_partition_that_is_named_twice_are_one() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(10)
+        await member.take(0, wait_ms=500)
+        good, wrong = topics_of({0: [(0, 4, ACCEPT)]}), topics_of({0: [(5, 99, ACCEPT)]})
+        answer = await member.ask(ApiKey.SHARE_ACKNOWLEDGE, {"topics": [*good, *wrong]})
+        codes = {one.error_code for each in answer.responses for one in each.partitions}
+        assert codes == {ErrorCode.INVALID_REQUEST}
+        rest = topics_of({0: [(5, 9, ACCEPT)]})
+        await member.ask(ApiKey.SHARE_ACKNOWLEDGE, {"topics": [*good, *rest]})
+        (held,) = world.shares
+        assert held.share.window.start == 10
+
+    play(scenario)
+
+
+def test_a_changed_limit_applies_from_then_on() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(1)
+        await member.take(0, wait_ms=500)
+        world.configure(share_delivery_count_limit="2")
+        assert await member.acknowledge((0, 0, RELEASE)) is NONE
+        assert await member.take() == [(0, 0, 2)]
+        assert await member.acknowledge((0, 0, RELEASE)) is NONE
+        assert await member.fetch(wait_ms=500) == {}
+
+    play(scenario)
+
+
 # ---------------------------------------------------------------- transactions in the log
 
 
@@ -254,6 +364,21 @@ def test_read_uncommitted_leaves_out_markers_alone() -> None:
         world.put(1)
         found = await member.fetch(0, wait_ms=500)
         assert found[0].acquired == [(0, 4, 1), (6, 6, 1)]
+
+    play(scenario)
+
+
+def test_a_few_batches_without_records_need_no_second_request() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        await member.fetch(0, wait_ms=500)
+        for _ in range(5):
+            world.put_transactional(1, 7)
+            world.mark(7, commits=False)
+        world.put(1)
+        assert await member.take(records=1) == [(0, 0, 1)]
+        world.configure(share_isolation_level="read_committed")
+        other = Member(world, "m2")
+        assert await other.take(0, records=1) == [(10, 10, 1)]
 
     play(scenario)
 
@@ -421,6 +546,7 @@ def test_a_reset_drops_the_window() -> None:
         world.state.reset()
         code = await member.acknowledge((0, 2, ACCEPT))
         assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await member.fetch())[0].error is code, "not loaded at once again"
         await pass_time(5)
         assert await member.take(wait_ms=500) == [(0, 2, 1)]
 
@@ -435,9 +561,26 @@ def test_windows_that_the_coordinator_drops_are_loaded_again() -> None:
         await pass_time(1)
         world.state.reset()
         (held,) = world.shares
+        begin = seconds()
         world.shares.drop_windows(member.group, [held.partition_key])
         assert (await waiting)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert round(seconds() - begin) == 0, "at once"
         assert await member.take(wait_ms=500) == [(0, 2, 1)]
+
+    play(scenario)
+
+
+def test_acknowledgements_that_are_being_written_are_answered_when_leadership_is_lost() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        await member.take(0, wait_ms=500)
+        world.state.latency_s = 4
+        waiting = world.start(member.acknowledge((0, 2, ACCEPT)))
+        await pass_time(1)
+        world.lead(2, 1)
+        begin = seconds()
+        assert await waiting is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert round(seconds() - begin) == 0, "at once"
 
     play(scenario)
 
@@ -496,12 +639,40 @@ def test_a_group_begins_at_the_latest_record_by_default() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(("days", "first"), [(1, 3), (10, 0)])
+def test_a_group_begins_at_records_of_an_age(days: int, first: int) -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        reset = {"share.auto.offset.reset": f"by_duration:P{days}D"}
+        world.change(group_configs_changed={member.group: reset})
+        now = world.parts.facts.clock.wall_ms()
+        world.put(3, timestamp=now - 5 * DAY_MS)
+        world.put(2, timestamp=now)
+        assert (await member.take(0, wait_ms=500))[0][0] == first
+
+    play(scenario)
+
+
+def test_a_group_without_younger_records_begins_at_the_end() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        reset = {"share.auto.offset.reset": "by_duration:PT1H"}
+        world.change(group_configs_changed={member.group: reset})
+        world.put(3, timestamp=world.parts.facts.clock.wall_ms() - DAY_MS)
+        assert await member.fetch(0, wait_ms=500) == {}
+        world.put(1)
+        assert await member.take(wait_ms=500) == [(3, 3, 1)]
+
+    play(scenario)
+
+
 def test_share_partitions_that_nothing_reads_are_dropped_and_come_back() -> None:
     async def scenario(world: ShareFetchWorld, member: Member) -> None:
         world.put(3)
         await member.take(0, wait_ms=500)
         world.shares.drop_idle()
         assert len(world.shares) == 1, "a session reads it"
+        await member.fetch(forget=[0])
+        world.shares.drop_idle()
+        assert len(world.shares) == 1, "it has locks"
         await member.close((0, 1, ACCEPT))
         await pass_time(1)
         world.shares.drop_idle()

@@ -1,0 +1,262 @@
+"""What share groups cost a broker: whole batches beside plain fetches, acknowledgements one by one
+and in ranges, latency, and memory.
+"""
+
+import random
+import select
+import statistics
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.fetch import fetch_plan, figures
+from bench.frames import batch_of
+from bench.load import Plan
+from bench.processes import measure, rss_bytes
+from bench.report import Row
+from bench.share_cluster import (
+    WINDOW_RECORDS,
+    FastMember,
+    ShareUnderTest,
+    accepted,
+    share_cluster,
+)
+from e2e.kafka_wire import batch
+from e2e.share_wire import ACCEPT, RELEASE
+
+BATCH_BYTES: Final = 1_000_000
+RATIO_MAX: Final = 1.6
+MEMBERS: Final = 32
+RANGE: Final = 100
+LATENCIES: Final = 500
+SHARE_PARTITIONS: Final = 1_000
+IN_FLIGHT: Final = 100_000
+_GB: Final = 1e9
+
+
+def bench_share(directory: Path, *, total: int, runs: int, where: str) -> list[Row]:
+    """All figures, on a cluster of their own."""
+    group = f"share groups, {where}"
+    with share_cluster(directory) as under_test:
+        rows = whole_batches(under_test, total=total, runs=runs, group=group)
+        rows += acknowledgements(under_test, group)
+        rows.append(latency(under_test, group))
+        rows += memory(under_test, group)
+    return rows
+
+
+# -- whole batches
+
+
+def records_of(keyed_batch: bytes) -> int:
+    """Records of a batch, from its header."""
+    return int.from_bytes(keyed_batch[57:61], "big")
+
+
+def whole_batches(under_test: ShareUnderTest, *, total: int, runs: int, group: str) -> list[Row]:
+    """CPU of the broker for each GB: plain fetches of 1 MB batches, and the same batches acquired
+    and accepted, one by one; the same in the order of keys.
+    """
+    rows = []
+    for keyed in (False, True):
+        topic = f"whole-{keyed}"
+        under_test.create_topic(topic)
+        plan = Plan("produce", under_test.port, topic, BATCH_BYTES, total, keyed=keyed)
+        measure(plan, under_test.pid)
+        count = total // BATCH_BYTES
+        records = records_of(batch_of(BATCH_BYTES, keyed=keyed))
+        plain = plain_fetches(under_test, topic, total=total, records=records, runs=runs)
+        order = {"share_record_order": "key"} if keyed else {}
+        shared = [
+            share_fetches(under_test, topic, count=count, records=records, order=order)
+            for _ in range(runs)
+        ]
+        ours = {key: statistics.median(one[key] for one in shared) for key in shared[0]}
+        name = "1 MB batches accepted whole" + (", order by key" if keyed else "")
+        made = Row(group, name, mb_s=ours["mb_s"], cpu_s_per_gb=ours["cpu_s_per_gb"])
+        made.floor_cpu_s_per_gb = plain["cpu_s_per_gb"]
+        made.ratio = ours["cpu_s_per_gb"] / max(plain["cpu_s_per_gb"], 1e-9)
+        made.extra = {
+            "plain_mb_s": plain["mb_s"],
+            "coordinator_cpu_s_per_gb": ours["coordinator_cpu_s_per_gb"],
+        }
+        if not keyed:
+            made.bound, made.held = f"ratio <={RATIO_MAX}", made.ratio <= RATIO_MAX
+        rows.append(made)
+        under_test.delete_topic(topic)
+    return rows
+
+
+def plain_fetches(
+    under_test: ShareUnderTest, topic: str, *, total: int, records: int, runs: int
+) -> dict[str, float]:
+    """Of one reader, one batch a request."""
+    plan = fetch_plan(under_test.port, topic, BATCH_BYTES, total, 1)
+    plan.batch_bytes, plan.batch_records = BATCH_BYTES, records
+    samples = [figures(plan, under_test.pid) for _ in range(runs)]
+    return {key: statistics.median(one[key] for one in samples) for key in samples[0]}
+
+
+def share_fetches(
+    under_test: ShareUnderTest, topic: str, *, count: int, records: int, order: dict[str, str]
+) -> dict[str, float]:
+    """Of one member: each request accepts the batch before, and acquires one."""
+    member = under_test.reader(under_test.group(**order), topic)
+    member.fetch_bytes(0, records=records)
+    broker_cpu, coordinator_cpu = under_test.cpu()
+    began, size = time.perf_counter(), 0
+    for number in range(count - 1):
+        done = accepted(number * records, (number + 1) * records - 1)
+        size += member.fetch_bytes(0, records=records, accepts=(done,))
+    seconds = time.perf_counter() - began
+    broker_after, coordinator_after = under_test.cpu()
+    member.wire.socket.close()
+    assert size >= (count - 1) * BATCH_BYTES, "each request brings a batch"
+    return {
+        "mb_s": size / seconds / 1e6,
+        "cpu_s_per_gb": (broker_after - broker_cpu) / (size / _GB),
+        "coordinator_cpu_s_per_gb": (coordinator_after - coordinator_cpu) / (size / _GB),
+    }
+
+
+# -- acknowledgements
+
+
+def acknowledgements(under_test: ShareUnderTest, group: str) -> list[Row]:
+    """Records accepted in requests of one record each, and of a hundred with a type each."""
+    topic = "acks"
+    under_test.create_topic(topic, partitions=MEMBERS)
+    rows = []
+    for width in (1, RANGE):
+        members = [loaded_member(under_test, topic, number) for number in range(MEMBERS)]
+        requests = min(200, WINDOW_RECORDS // width)
+        broker_cpu, coordinator_cpu = under_test.cpu()
+        began = time.perf_counter()
+        latencies = accept_all(members, width, requests)
+        seconds = time.perf_counter() - began
+        broker_after, coordinator_after = under_test.cpu()
+        count = MEMBERS * requests
+        what = "one record" if width == 1 else f"{width} records, a type each"
+        made = Row(group, f"acknowledgements of {what}, {MEMBERS} members")
+        made.requests_s = count / seconds
+        made.p50_ms, made.p99_ms = percentiles(latencies)
+        made.extra = {
+            "records_s": count * width / seconds,
+            "broker_us_a_request": 1e6 * (broker_after - broker_cpu) / count,
+            "coordinator_us_a_request": 1e6 * (coordinator_after - coordinator_cpu) / count,
+        }
+        rows.append(made)
+        for member in members:
+            member.wire.socket.close()
+    return rows
+
+
+def loaded_member(under_test: ShareUnderTest, topic: str, partition: int) -> FastMember:
+    """A member of a group of its own that holds a whole window."""
+    member = under_test.reader(under_test.group(), topic)
+    values = [b"v"] * 1_000
+    if not member.wire.offset(topic, partition, -1).offset:
+        for _ in range(WINDOW_RECORDS // len(values)):
+            member.wire.produce(topic, batch(*values), partition=partition)
+    member.fetch_bytes(partition, records=WINDOW_RECORDS)
+    return member
+
+
+def accept_all(members: list[FastMember], width: int, requests: int) -> list[float]:
+    """Each member has one request in flight; the latencies in ms."""
+    by_socket = {one.wire.socket.fileno(): (number, one) for number, one in enumerate(members)}
+    poller = select.epoll()
+    sent_at: dict[int, float] = {}
+    done = dict.fromkeys(by_socket, 0)
+    types = (ACCEPT,) if width == 1 else tuple(ACCEPT + at % 2 for at in range(width))
+
+    def send(descriptor: int) -> None:
+        number, member = by_socket[descriptor]
+        first = done[descriptor] * width
+        sent_at[descriptor] = time.perf_counter()
+        member.begin_accept((first, first + width - 1, *types), partition=number)
+
+    for descriptor in by_socket:
+        poller.register(descriptor, select.EPOLLIN)
+        send(descriptor)
+    latencies: list[float] = []
+    while len(latencies) < requests * len(members):
+        for descriptor, _ in poller.poll():
+            by_socket[descriptor][1].end_accept()
+            latencies.append(1e3 * (time.perf_counter() - sent_at[descriptor]))
+            done[descriptor] += 1
+            if done[descriptor] < requests:
+                send(descriptor)
+    return latencies
+
+
+def percentiles(latencies: list[float]) -> tuple[float, float]:
+    """p50 and p99."""
+    ranked = sorted(latencies)
+    return ranked[len(ranked) // 2], ranked[len(ranked) * 99 // 100]
+
+
+# -- latency
+
+
+def latency(under_test: ShareUnderTest, group: str) -> Row:
+    """From a produce request to the answer of the fetch that waited for it."""
+    topic = "latency"
+    under_test.create_topic(topic)
+    member = under_test.reader(under_test.group(), topic)
+    member.settle()
+    writer = under_test.reader(under_test.group(), topic)
+    latencies = []
+    for number in range(LATENCIES):
+        began = time.perf_counter()
+        writer.wire.produce(topic, batch(b"%d" % number))
+        member.fetch_bytes(0)
+        latencies.append(1e3 * (time.perf_counter() - began))
+        member.accept(accepted(number, number))
+    made = Row(group, "produce to acquired, one record")
+    made.p50_ms, made.p99_ms = percentiles(latencies)
+    return made
+
+
+# -- memory
+
+
+def memory(under_test: ShareUnderTest, group: str) -> list[Row]:
+    """Of share-partitions with an empty window, and of records acknowledged at random."""
+    topic = "many"
+    under_test.create_topic(topic, partitions=SHARE_PARTITIONS)
+    member = under_test.reader(under_test.group(), topic)
+    before = rss_bytes(under_test.pid)
+    member.fetch_answer(*range(SHARE_PARTITIONS), wait_ms=0)
+    time.sleep(5)  # all are loaded by then
+    member.fetch_answer(wait_ms=0)
+    grown = rss_bytes(under_test.pid) - before
+    first = Row(group, f"{SHARE_PARTITIONS:,} share-partitions without records")
+    first.extra = {"bytes_each": grown / SHARE_PARTITIONS}
+    member.wire.socket.close()
+    return [first, in_flight_memory(under_test, group)]
+
+
+def in_flight_memory(under_test: ShareUnderTest, group: str) -> Row:
+    """Every record of full windows has a state unlike its neighbours'."""
+    topic, partitions = "random", IN_FLIGHT // WINDOW_RECORDS
+    under_test.create_topic(topic, partitions=partitions)
+    members = [loaded_member(under_test, topic, number) for number in range(partitions)]
+    before = rss_bytes(under_test.pid)
+    dice = random.Random(7)
+    began = time.perf_counter()
+    for number, member in enumerate(members):
+        offsets = dice.sample(range(1, WINDOW_RECORDS), WINDOW_RECORDS // 2)
+        for at in range(0, len(offsets), RANGE):
+            batches = [
+                (one, one, dice.choice((ACCEPT, RELEASE)))
+                for one in sorted(offsets[at : at + RANGE])
+            ]
+            member.accept(*batches, partition=number)
+    seconds = time.perf_counter() - began
+    grown = rss_bytes(under_test.pid) - before
+    made = Row(group, f"{IN_FLIGHT:,} records in flight, half acknowledged at random")
+    made.extra = {"bytes_a_record": grown / IN_FLIGHT, "records_s": IN_FLIGHT / 2 / seconds}
+    for member in members:
+        member.wire.socket.close()
+    return made

@@ -1,0 +1,139 @@
+"""One broker, a share-coordinator and a controller under measurement, and members of share groups
+that look at no record.
+"""
+
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bench.broker import BrokerUnderTest
+from bench.processes import cpu_seconds
+from e2e.kafka_wire import Wire
+from e2e.share_wire import ACCEPT, Batch, ShareMember, ask, configure_group, find_coordinator
+from tidemark.cli.dev.cluster import DevCluster
+from tidemark.cli.dev.layout import Layout
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import write_request
+
+COORDINATOR: Final = "share-coordinator-1"
+WINDOW_RECORDS: Final = 10_000
+SETTINGS: Final = {
+    "group.share.partition.max.record.locks": WINDOW_RECORDS,
+    "group.share.record.lock.duration.ms": 600_000,
+    "group.share.max.record.lock.duration.ms": 600_000,
+    "share.coordinator.state.topic.num.partitions": 3,
+    "offsets.topic.num.partitions": 3,
+}
+FETCH: Final = int(ApiKey.SHARE_FETCH)
+ACKNOWLEDGE: Final = int(ApiKey.SHARE_ACKNOWLEDGE)
+VERSION: Final = 2
+BYTES_MAX: Final = 8 << 20
+WAIT_MS: Final = 30_000
+_ERROR: Final = struct.Struct(">h")
+_ERROR_AT: Final = 9  # behind correlation id, tags and throttle time
+
+
+class ShareUnderTest(BrokerUnderTest):
+    """The broker, and the coordinator of its share groups."""
+
+    def cpu(self) -> tuple[float, float]:
+        """CPU seconds so far of broker and coordinator."""
+        return cpu_seconds(self.pid), cpu_seconds(self.cluster.pid(COORDINATOR))
+
+    def group(self, **configs: str) -> str:
+        """A new group that reads from the beginning."""
+        name = uuid.uuid4().hex
+        with Wire(self.port) as wire:
+            find_coordinator(wire, name)
+            configure_group(wire, name, share_auto_offset_reset="earliest", **configs)
+        return name
+
+    def reader(self, group: str, topic: str) -> "FastMember":
+        """One that has joined."""
+        member = FastMember(self.port, group, topic)
+        member.join()
+        return member
+
+
+@contextmanager
+def share_cluster(directory: Path) -> Iterator[ShareUnderTest]:
+    """Stopped at the end."""
+    layout = Layout.on_free_ports(directory, brokers=1, controllers=1, share_coordinators=1)
+    cluster = DevCluster(layout, overrides={"broker": SETTINGS})
+    try:
+        cluster.start()
+        yield ShareUnderTest(cluster)
+    finally:
+        cluster.stop()
+
+
+class FastMember(ShareMember):
+    """A member that counts the bytes of answers, and knows what it must have acquired."""
+
+    def fetch_bytes(
+        self, partition: int, *, records: int = 500, accepts: tuple[Batch, ...] = (), **more: Any
+    ) -> int:
+        """One ShareFetch that accepts what an earlier one brought; the size of its answer."""
+        fields = {
+            **self._session(),
+            "max_wait": WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": BYTES_MAX,
+            "max_records": records,
+            "batch_size": WINDOW_RECORDS,
+            "topics": self._topics({partition: accepts}) if accepts or not self.epoch else [],
+            "forgotten_topics_data": [],
+            **more,
+        }
+        return self._measured(FETCH, fields)
+
+    def accept(self, *batches: Batch, partition: int = 0) -> None:
+        """One ShareAcknowledge."""
+        self.begin_accept(*batches, partition=partition)
+        self.end_accept()
+
+    def begin_accept(self, *batches: Batch, partition: int = 0) -> None:
+        """Send it."""
+        fields = {**self._session(), "topics": self._topics({partition: batches})}
+        self.wire.send(ACKNOWLEDGE, VERSION, write_request(ACKNOWLEDGE, VERSION, fields))
+
+    def end_accept(self) -> None:
+        """Receive its answer."""
+        self._check(self.wire.receive_frame())
+
+    def _measured(self, key: int, fields: Any) -> int:
+        self.wire.send(key, VERSION, write_request(key, VERSION, fields))
+        frame = self.wire.receive_frame()
+        self._check(frame)
+        return len(frame)
+
+    def _check(self, frame: bytes) -> None:
+        (code,) = _ERROR.unpack_from(frame, _ERROR_AT)
+        assert code == 0, code
+        self.epoch += 1
+
+    def settle(self, partition: int = 0) -> None:
+        """Open the session, and wait until the leader has loaded the state."""
+        deadline = time.monotonic() + 60
+        while self.fetch_answer(*([partition] if not self.epoch else []), wait_ms=100).responses:
+            assert time.monotonic() < deadline, "a fetch before there are records"
+        assert self._has_start(partition), "the group has no start offset"
+
+    def _has_start(self, partition: int) -> bool:
+        fields = {"groups": [{"group_id": self.group, "topics": None}]}
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            (group,) = ask(self.wire, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, fields).groups
+            found = {one.partition_index for topic in group.topics for one in topic.partitions}
+            if partition in found:
+                return True
+        return False
+
+
+def accepted(first: int, last: int) -> Batch:
+    """One range, accepted as a whole."""
+    return (first, last, ACCEPT)
