@@ -1,5 +1,5 @@
 """Records of ``__share_group_state``: the durable state of share-partitions in Kafka's
-ShareSnapshot and ShareUpdate (keys 0 and 1), and the records of share groups.
+ShareSnapshot and ShareUpdate (keys 0 and 1), the records of share groups, and ends of transactions.
 
 A snapshot has the whole state of a share-partition, an update the changes since the snapshot whose
 epoch it names. The tombstone of a snapshot deletes the state.
@@ -22,11 +22,21 @@ from tidemark.codec.share_group_records import (
     decode_share_group_record,
     encode_share_group_record,
 )
+from tidemark.codec.share_transaction_records import (
+    PENDING_TAG,
+    TRANSACTION_END_KEY,
+    TransactionEndRecord,
+    decode_pending,
+    decode_transaction_end,
+    encode_pending,
+    encode_transaction_end,
+)
 from tidemark.model.ids import LeaderEpoch, Offset, TopicId
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     UNKNOWN_COUNT,
     DeliveryState,
+    PendingBatch,
     SharePartitionKey,
     StateBatch,
     StateEpoch,
@@ -57,6 +67,10 @@ class ShareSnapshotValue:
     """Wall ms of this snapshot."""
     batches: tuple[StateBatch, ...] = ()
     """Ascending, without overlap."""
+    pending: tuple[PendingBatch, ...] = ()
+    """Acknowledgements of open transactions, ascending, without overlap. Their offsets may be in
+    batches too: with the state before.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,7 @@ class ShareUpdateValue:
     """``UNKNOWN_START``: as before."""
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: tuple[StateBatch, ...] = ()
+    pending: tuple[PendingBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class ShareUpdateRecord:
 
 
 ShareStateRecord = ShareSnapshotRecord | ShareUpdateRecord
-ShareRecord = ShareStateRecord | ShareGroupRecord
+ShareRecord = ShareStateRecord | ShareGroupRecord | TransactionEndRecord
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -98,6 +113,8 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
             return _key(SNAPSHOT_KEY, record.key), _snapshot(record.value)
         case ShareUpdateRecord():
             return _key(UPDATE_KEY, record.key), _update(record.value)
+        case TransactionEndRecord():
+            return encode_transaction_end(record)
         case _:
             return encode_share_group_record(record)
 
@@ -114,6 +131,8 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
         return ShareSnapshotRecord(_read_key(reader), _read_snapshot(value))
     if key_type == UPDATE_KEY:
         return ShareUpdateRecord(_read_key(reader), _read_update(value))
+    if key_type == TRANSACTION_END_KEY:
+        return decode_transaction_end(reader, value)
     if not 0 <= key_type <= _KEY_TYPE_KNOWN_MAX:
         raise NewerRecordError(
             f"a record of type {key_type}; this release reads up to {_KEY_TYPE_KNOWN_MAX}"
@@ -143,7 +162,7 @@ def _snapshot(value: ShareSnapshotValue | None) -> bytes | None:
     writer.int64(value.create_timestamp)
     writer.int64(value.write_timestamp)
     _write_batches(writer, value.batches)
-    writer.tags(_complete_count(value.delivery_complete_count))
+    writer.tags(_tagged(value))
     return writer.done()
 
 
@@ -155,7 +174,7 @@ def _update(value: ShareUpdateValue | None) -> bytes | None:
     writer.int32(value.leader_epoch)
     writer.int64(value.start_offset)
     _write_batches(writer, value.batches)
-    writer.tags(_complete_count(value.delivery_complete_count))
+    writer.tags(_tagged(value))
     return writer.done()
 
 
@@ -170,12 +189,15 @@ def _write_batches(writer: FieldWriter, batches: tuple[StateBatch, ...]) -> None
     writer.array(batches, write_one)
 
 
-def _complete_count(count: int) -> Mapping[int, bytes] | None:
-    if count == UNKNOWN_COUNT:
-        return None
-    tagged = FieldWriter(_VERSION)
-    tagged.int32(count)
-    return {_COMPLETE_COUNT_TAG: tagged.done_without_version()}
+def _tagged(value: ShareSnapshotValue | ShareUpdateValue) -> Mapping[int, bytes]:
+    found: dict[int, bytes] = {}
+    if value.delivery_complete_count != UNKNOWN_COUNT:
+        count = FieldWriter(_VERSION)
+        count.int32(value.delivery_complete_count)
+        found[_COMPLETE_COUNT_TAG] = count.done_without_version()
+    if value.pending:
+        found[PENDING_TAG] = encode_pending(value.pending)
+    return found
 
 
 # ---------------------------------------------------------------- reading
@@ -191,15 +213,20 @@ def _read_snapshot(value: bytes | None) -> ShareSnapshotValue | None:
     reader = FieldReader(value)
     read_version(reader, newest=_VERSION, what="ShareSnapshot")
     reader.become_flexible()
+    snapshot_epoch, state_epoch = reader.int32(), StateEpoch(reader.int32())
+    leader_epoch, start_offset = LeaderEpoch(reader.int32()), Offset(reader.int64())
+    created_at, written_at = reader.int64(), reader.int64()
+    batches, tagged = _read_batches(reader), reader.tags()
     return ShareSnapshotValue(
-        snapshot_epoch=reader.int32(),
-        state_epoch=StateEpoch(reader.int32()),
-        leader_epoch=LeaderEpoch(reader.int32()),
-        start_offset=Offset(reader.int64()),
-        create_timestamp=reader.int64(),
-        write_timestamp=reader.int64(),
-        batches=_read_batches(reader),
-        delivery_complete_count=_read_complete_count(reader),
+        snapshot_epoch=snapshot_epoch,
+        state_epoch=state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        create_timestamp=created_at,
+        write_timestamp=written_at,
+        batches=batches,
+        delivery_complete_count=_read_complete_count(tagged),
+        pending=decode_pending(tagged.get(PENDING_TAG)),
     )
 
 
@@ -209,12 +236,16 @@ def _read_update(value: bytes | None) -> ShareUpdateValue | None:
     reader = FieldReader(value)
     read_version(reader, newest=_VERSION, what="ShareUpdate")
     reader.become_flexible()
+    snapshot_epoch, leader_epoch = reader.int32(), LeaderEpoch(reader.int32())
+    start_offset, batches = Offset(reader.int64()), _read_batches(reader)
+    tagged = reader.tags()
     return ShareUpdateValue(
-        snapshot_epoch=reader.int32(),
-        leader_epoch=LeaderEpoch(reader.int32()),
-        start_offset=Offset(reader.int64()),
-        batches=_read_batches(reader),
-        delivery_complete_count=_read_complete_count(reader),
+        snapshot_epoch=snapshot_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        batches=batches,
+        delivery_complete_count=_read_complete_count(tagged),
+        pending=decode_pending(tagged.get(PENDING_TAG)),
     )
 
 
@@ -230,10 +261,10 @@ def _read_batches(reader: FieldReader) -> tuple[StateBatch, ...]:
     return reader.array(read_one)
 
 
-def _read_complete_count(reader: FieldReader) -> int:
-    tagged = reader.tags().get(_COMPLETE_COUNT_TAG)
-    if tagged is None:
+def _read_complete_count(tagged: Mapping[int, bytes]) -> int:
+    content = tagged.get(_COMPLETE_COUNT_TAG)
+    if content is None:
         return UNKNOWN_COUNT
-    if len(tagged) != _INT32_BYTES:
-        raise DamagedRecordError(f"a count of {len(tagged)} bytes")
-    return FieldReader(tagged).int32()
+    if len(content) != _INT32_BYTES:
+        raise DamagedRecordError(f"a count of {len(content)} bytes")
+    return FieldReader(content).int32()

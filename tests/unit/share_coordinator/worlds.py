@@ -7,6 +7,8 @@ from share_coordinator.core.effects import Answer, DropWindows, PruneLog, Reserv
 from share_coordinator.core.requests import (
     AskStates,
     AskStatesReply,
+    EndTransaction,
+    EndTransactionReply,
     GroupIdReserved,
     Reply,
     Request,
@@ -18,10 +20,19 @@ from share_coordinator.core.shard import ShareDecision, ShareShard
 from tidemark.codec.share_records import ShareRecord, decode, encode
 from tidemark.model.assignment import assignment_of, pairs
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, TopicId, WallMs
+from tidemark.model.ids import (
+    InstantMs,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    WallMs,
+)
 from tidemark.model.share_state import (
     UNKNOWN_START,
     DeliveryState,
+    PendingBatch,
     ReadState,
     ReadStateSummary,
     SharePartitionKey,
@@ -30,6 +41,7 @@ from tidemark.model.share_state import (
     StateRead,
     StateResult,
     StateSummary,
+    TransactionKey,
     WriteState,
 )
 from tidemark.protocol.shard import Moment
@@ -203,6 +215,11 @@ class World:
         state = self.shard._states.of(key)
         return state.state_epoch if state is not None else 0
 
+    def end_transaction(self, open_from: int, *, commits: bool, producer: int = 7) -> None:
+        """Transactions of a producer with an epoch below ``open_from`` have ended."""
+        end = EndTransaction(ProducerId(producer), open_from, commits)
+        self.ask(end, EndTransactionReply)
+
     def dropped(self) -> list[SharePartitionKey]:
         """Share-partitions whose leaders were asked to drop their windows."""
         found = [effect for effect in self.effects if isinstance(effect, DropWindows)]
@@ -226,14 +243,34 @@ def a_write(
     start: int = UNKNOWN_START,
     leader_epoch: int = 0,
     complete: int = -1,
+    pending: tuple[PendingBatch, ...] = (),
 ) -> WriteState:
     return WriteState(
-        key, StateEpoch(state_epoch), LeaderEpoch(leader_epoch), Offset(start), batches, complete
+        key,
+        StateEpoch(state_epoch),
+        LeaderEpoch(leader_epoch),
+        Offset(start),
+        batches,
+        complete,
+        pending,
     )
 
 
 def batch(first: int, last: int, state: DeliveryState, count: int = 1) -> StateBatch:
     return StateBatch(Offset(first), Offset(last), state, count)
+
+
+def pending(
+    first: int,
+    last: int,
+    outcome: DeliveryState = DeliveryState.ACKNOWLEDGED,
+    count: int = 1,
+    *,
+    producer: int = 7,
+    epoch: int = 0,
+) -> PendingBatch:
+    transaction = TransactionKey(ProducerId(producer), ProducerEpoch(epoch))
+    return PendingBatch(Offset(first), Offset(last), outcome, count, transaction)
 
 
 def given(reply: ShareGroupHeartbeatReply) -> set[Partition]:

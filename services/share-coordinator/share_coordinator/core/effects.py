@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidemark.model.ids import Offset
-from tidemark.model.share_state import SharePartitionKey
+from tidemark.model.share_state import SharePartitionKey, TransactionKey
 
 from share_coordinator.core.requests import Reply
 
@@ -43,10 +43,21 @@ class DropWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionsEnded:
+    """A transaction that held records of these share-partitions has ended: their leaders are to
+    finish the records, or give them back. A leader that reads the state finds them so.
+    """
+
+    transaction: TransactionKey
+    commits: bool
+    keys: tuple[SharePartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PruneLog:
     """Delete the records of the state topic's partition below this offset."""
 
     before: Offset
 
 
-Effect = Answer | ReserveGroupId | ReleaseGroupId | DropWindows | PruneLog
+Effect = Answer | ReserveGroupId | ReleaseGroupId | DropWindows | TransactionsEnded | PruneLog

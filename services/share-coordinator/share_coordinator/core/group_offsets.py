@@ -1,12 +1,12 @@
 """Start offsets of a share group: describe, reset, forget.
 
-They may be changed only while the group has no members. A reset begins a share-partition under a
-higher state epoch: acknowledgements and delivery counts are forgotten, and a leader that still has
-the window before it is refused.
+They may be changed only while the group has no members and no transaction holds its records. A
+reset begins a share-partition under a higher state epoch: acknowledgements and delivery counts are
+forgotten, and a leader that still has the window before it is refused.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
 
 from tidemark.codec.share_records import ShareRecord
 from tidemark.model.errors import ErrorCode
@@ -33,6 +33,8 @@ from share_coordinator.core.requests import (
     TopicResults,
 )
 from share_coordinator.core.share_states import ShareStates
+
+HELD: Final = "acknowledgements of an open transaction are pending: end it first"
 
 
 class Changed(NamedTuple):
@@ -80,7 +82,8 @@ def alter(
         partitions: list[PartitionResult] = []
         count = _partition_count(topics, topic_id)
         for one in offsets:
-            result = _problem(one, count) or PartitionResult(one.partition, ErrorCode.NONE)
+            key = SharePartitionKey(group.group_id, topic_id, one.partition)
+            result = _problem(one, count) or _held(states, key, one.partition)
             if result.error_code is ErrorCode.NONE:
                 start = Start(topic_id, topic, one.partition, one.start_offset)
                 starts[topic_id, one.partition] = start
@@ -94,18 +97,10 @@ def alter(
 def delete(group: ShareGroupState, states: ShareStates, request: DeleteOffsets) -> Changed:
     """Forget topics whole; each has a result of its own."""
     known = {topic_id for topic_id, _ in states.of_group(group.group_id)} | set(group.topics)
-    gone = {one.topic_id for one in request.topics} & known
-    results = tuple(
-        TopicResult(one.topic_id, one.topic, ErrorCode.NONE)
-        if one.topic_id in gone
-        else TopicResult(
-            one.topic_id,
-            one.topic,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"the group has no offsets in topic {one.topic}",
-        )
-        for one in request.topics
-    )
+    asked = {one.topic_id for one in request.topics} & known
+    held = {one for one in asked if states.has_pending(keys_of(group.group_id, states, (one,)))}
+    gone = asked - held
+    results = tuple(_forgotten(one, gone, held) for one in request.topics)
     keys = keys_of(group.group_id, states, gone)
     records = initialization.delete(group, states, gone)
     return Changed(records, DeleteOffsetsReply(ErrorCode.NONE, topics=results), keys)
@@ -121,6 +116,24 @@ def keys_of(
         for topic_id, partition in states.of_group(group_id)
         if topic_id in wanted
     )
+
+
+def _forgotten(
+    one: TopicPartitions, gone: Collection[TopicId], held: Collection[TopicId]
+) -> TopicResult:
+    if one.topic_id in gone:
+        return TopicResult(one.topic_id, one.topic, ErrorCode.NONE)
+    if one.topic_id in held:
+        return TopicResult(one.topic_id, one.topic, ErrorCode.UNSTABLE_OFFSET_COMMIT, HELD)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    message = f"the group has no offsets in topic {one.topic}"
+    return TopicResult(one.topic_id, one.topic, code, message)
+
+
+def _held(states: ShareStates, key: SharePartitionKey, partition: int) -> PartitionResult:
+    if states.has_pending((key,)):
+        return PartitionResult(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT, HELD)
+    return PartitionResult(partition, ErrorCode.NONE)
 
 
 def _all(group: ShareGroupState) -> tuple[TopicPartitions, ...]:

@@ -1,8 +1,9 @@
 """Offsets of live records in the state topic: the log is needed from the oldest of them on.
 
 A record is live while no later one replaces it: of a share-partition its last snapshot (and, above
-it, all updates), of a group the last record of each key. A tombstone is not needed once it is
-committed: the records that it deletes lie below it, and leave the log no later than it does.
+it, all updates), of a group the last record of each key, of a producer the last end of a
+transaction. A tombstone is not needed once it is committed: the records that it deletes lie below
+it, and leave the log no later than it does.
 """
 
 from collections import OrderedDict
@@ -11,12 +12,14 @@ from itertools import takewhile
 
 from tidemark.codec.share_group_records import ShareGroupRecord
 from tidemark.codec.share_records import ShareRecord, ShareSnapshotRecord, ShareUpdateRecord
-from tidemark.model.ids import Offset
+from tidemark.codec.share_transaction_records import TransactionEndRecord
+from tidemark.model.ids import Offset, ProducerId
 from tidemark.model.share_state import SharePartitionKey
 
 GroupKey = tuple[type[ShareGroupRecord], str, str]
 """Kind of record, group, and member or nothing."""
-LiveKey = SharePartitionKey | GroupKey
+LiveKey = SharePartitionKey | GroupKey | ProducerId
+"""A producer id is that of the end of a transaction."""
 
 
 class LiveOffsets:
@@ -63,8 +66,10 @@ class LiveOffsets:
         assert not offsets or offsets[-1] < self._end, offsets
 
 
-def key_of(record: ShareSnapshotRecord | ShareGroupRecord) -> LiveKey:
+def key_of(record: ShareSnapshotRecord | ShareGroupRecord | TransactionEndRecord) -> LiveKey:
     """Key by which a later record replaces this one."""
     if isinstance(record, ShareSnapshotRecord):
         return record.key
+    if isinstance(record, TransactionEndRecord):
+        return record.producer_id
     return type(record), record.group_id, getattr(record, "member_id", "")

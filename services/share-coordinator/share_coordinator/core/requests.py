@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import Offset, TopicId
+from tidemark.model.ids import Offset, ProducerId, TopicId
 from tidemark.model.share_state import (
     ReadState,
     ReadStateSummary,
@@ -76,6 +76,25 @@ class AskStatesReply:
     """One answer for each request."""
 
     answers: tuple[StateRead | StateResult | StateSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """A producer's transactions with an epoch below ``open_from`` have ended, the last of them with
+    this outcome. An input of every shard that takes part; may be repeated.
+    """
+
+    group_id: ClassVar[str] = ""
+    producer_id: ProducerId
+    open_from: int
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionReply:
+    """Comes once the end is committed."""
+
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 # ---------------------------------------------------------------- administration
@@ -155,7 +174,9 @@ class DeleteShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShareGroupReply:
-    """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND or done."""
+    """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, UNSTABLE_OFFSET_COMMIT (an open transaction holds
+    records) or done.
+    """
 
     error_code: ErrorCode
     error_message: str | None = None
@@ -297,6 +318,7 @@ Request = (
     ShareGroupHeartbeat
     | GroupIdReserved
     | AskStates
+    | EndTransaction
     | DescribeShareGroup
     | ListShareGroups
     | DeleteShareGroup
@@ -310,6 +332,7 @@ Request = (
 Reply = (
     ShareGroupHeartbeatReply
     | AskStatesReply
+    | EndTransactionReply
     | DescribeShareGroupReply
     | ListShareGroupsReply
     | DeleteShareGroupReply

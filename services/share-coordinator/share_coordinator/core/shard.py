@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from tidemark.codec.share_group_records import ShareGroupRecord
 from tidemark.codec.share_records import ShareRecord, ShareSnapshotRecord, ShareUpdateRecord
+from tidemark.codec.share_transaction_records import TransactionEndRecord
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, Offset, TopicId
-from tidemark.model.share_state import SharePartitionKey
+from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.model.topics import Topics
 from tidemark.protocol.member_timers import MemberTimers
 from tidemark.protocol.shard import Decision, Moment, Writer
@@ -28,6 +29,7 @@ from share_coordinator.core.effects import (
     PruneLog,
     ReleaseGroupId,
     ReserveGroupId,
+    TransactionsEnded,
 )
 from share_coordinator.core.group import Around, ShareGroup, refusal
 from share_coordinator.core.group_state import KnownTopic
@@ -44,6 +46,8 @@ from share_coordinator.core.requests import (
     DescribeOffsets,
     DescribeOffsetsReply,
     DescribeShareGroup,
+    EndTransaction,
+    EndTransactionReply,
     GroupIdReserved,
     LagsMeasured,
     ListShareGroups,
@@ -54,7 +58,7 @@ from share_coordinator.core.requests import (
 )
 from share_coordinator.core.reservations import Parked, Reservations
 from share_coordinator.core.settings import ShareSettings
-from share_coordinator.core.share_states import ShareStates
+from share_coordinator.core.share_states import ShareStates, TransactionEnd
 from share_coordinator.core.statistics import ShareStatistics, statistics_of
 from share_coordinator.core.upkeep import Upkeep
 
@@ -97,6 +101,7 @@ class ShareShard:
             ShareGroupHeartbeat: self._heartbeat,
             GroupIdReserved: self._id_reserved,
             AskStates: self._ask_states,
+            EndTransaction: self._end_transaction,
             DescribeShareGroup: self._describe,
             ListShareGroups: self._list,
             DeleteShareGroup: self._delete,
@@ -135,7 +140,8 @@ class ShareShard:
         before = self._upkeep.prunable()
         gone = self._missing.look(self._held_topics(), self._topics())
         prune = (PruneLog(before),) if before is not None else ()
-        return Decision(tuple(self._forget_topics(gone)), prune)
+        expired = self._states.ended.expired(now.wall)
+        return Decision((*self._forget_topics(gone), *expired), prune)
 
     def next_deadline(self) -> InstantMs | None:
         """Instant at which to call ``wake``; None while the shard does not serve."""
@@ -150,7 +156,7 @@ class ShareShard:
     def replay(self, record: ShareRecord, writer: Writer | None) -> None:
         """A record of the log."""
         assert writer is None, "no transaction writes to __share_group_state"
-        if isinstance(record, ShareSnapshotRecord | ShareUpdateRecord):
+        if isinstance(record, ShareSnapshotRecord | ShareUpdateRecord | TransactionEndRecord):
             self._states.replay(record)
         else:
             self._replay_group(record)
@@ -290,6 +296,26 @@ class ShareShard:
         records, reply = state_requests.answer(self._states, request, self._topics(), now.wall)
         return Decision(tuple(records), (Answer(request_id, reply),))
 
+    def _end_transaction(
+        self, request_id: int, request: EndTransaction, now: Moment
+    ) -> ShareDecision:
+        end = TransactionEnd(request.producer_id, request.open_from, request.commits)
+        ended = self._states.end_transaction(end, now.wall)
+        holders: dict[TransactionKey, list[SharePartitionKey]] = {}
+        for key, transactions in ended.held.items():
+            for transaction in transactions:
+                holders.setdefault(transaction, []).append(key)
+        return Decision(
+            ended.records,
+            (
+                Answer(request_id, EndTransactionReply()),
+                *(
+                    TransactionsEnded(transaction, request.commits, tuple(keys))
+                    for transaction, keys in holders.items()
+                ),
+            ),
+        )
+
     # -- administration
 
     def _describe(self, request_id: int, request: DescribeShareGroup, _: Moment) -> ShareDecision:
@@ -312,6 +338,9 @@ class ShareShard:
             return _answer(request_id, DeleteShareGroupReply(code, _NON_EMPTY))
         topic_ids = {topic_id for topic_id, _ in self._states.of_group(request.group_id)}
         keys = group_offsets.keys_of(request.group_id, self._states, topic_ids)
+        if self._states.has_pending(keys):
+            code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            return _answer(request_id, DeleteShareGroupReply(code, group_offsets.HELD))
         return Decision(
             (
                 *initialization.delete(group.logged, self._states, topic_ids),
@@ -366,6 +395,8 @@ class ShareShard:
         """Return a copy of a live record; None if a record that is not committed yet deletes it."""
         if isinstance(key, SharePartitionKey):
             return self._states.snapshot_of(key, now.wall)
+        if isinstance(key, int):
+            return self._states.ended.record_of(key)
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         return group.logged.record_of(kind, member_id) if group is not None else None

@@ -7,15 +7,26 @@ earlier snapshot may still be in a log whose beginning was deleted: they change 
 from dataclasses import dataclass, replace
 
 from tidemark.codec.share_records import ShareSnapshotValue, ShareUpdateValue
-from tidemark.model.ids import LeaderEpoch, Offset
-from tidemark.model.share_state import UNKNOWN_COUNT, UNKNOWN_START, StateEpoch, WriteState
+from tidemark.model.ids import LeaderEpoch, Offset, ProducerId
+from tidemark.model.share_state import (
+    TERMINAL_STATES,
+    UNKNOWN_COUNT,
+    UNKNOWN_START,
+    PendingBatch,
+    StateEpoch,
+    WriteState,
+)
 
+from share_coordinator.core import pending_batches
+from share_coordinator.core.pending_batches import Pending
 from share_coordinator.core.state_batches import Batches, combine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareState:
-    """Invariant: ``batches`` ascend, do not overlap, and begin at or above ``start_offset``."""
+    """Invariant: ``batches`` ascend, do not overlap, and begin at or above ``start_offset``. So do
+    ``pending``, which outrank the batches that they overlap.
+    """
 
     state_epoch: StateEpoch
     leader_epoch: LeaderEpoch
@@ -23,15 +34,18 @@ class ShareState:
     start_offset: Offset
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: Batches = ()
+    pending: Pending = ()
     snapshot_epoch: int = 0
     update_count: int = 0
     """Updates in the log since the snapshot."""
     created_at: int
     """Wall ms."""
 
-    def written(self, write: WriteState) -> "ShareState":
-        """After a write that passed the fences. The start offset never goes back."""
+    def written(self, write: WriteState | ShareUpdateValue) -> "ShareState":
+        """After a write that passed the fences, or its record. The start offset never goes back."""
         start = max(self.start_offset, write.start_offset)
+        batches = combine(self.batches, write.batches, start)
+        pending = pending_batches.lay_over(self.pending, write.pending)
         return replace(
             self,
             leader_epoch=max(self.leader_epoch, write.leader_epoch),
@@ -39,7 +53,31 @@ class ShareState:
             delivery_complete_count=_newer(
                 write.delivery_complete_count, self.delivery_complete_count
             ),
-            batches=combine(self.batches, write.batches, start),
+            batches=batches,
+            pending=pending_batches.remaining(pending, batches, start),
+        )
+
+    def pending_below(self, producer_id: ProducerId, epoch: int) -> Pending:
+        """Return what is pending in transactions of a producer with an epoch below this one."""
+        return tuple(
+            one
+            for one in self.pending
+            if one.transaction.producer_id == producer_id and one.transaction.producer_epoch < epoch
+        )
+
+    def ended(self, producer_id: ProducerId, epoch: int, *, commits: bool) -> "ShareState":
+        """After the end of the transactions of a producer with an epoch below this one."""
+        over = self.pending_below(producer_id, epoch)
+        ended = frozenset(one.transaction for one in over)
+        outcomes = pending_batches.ended(over, commits=commits)
+        complete = self.delivery_complete_count
+        if commits and complete != UNKNOWN_COUNT:
+            complete += sum(_offset_count(one) for one in over if one.outcome in TERMINAL_STATES)
+        return replace(
+            self,
+            batches=combine(self.batches, outcomes, self.start_offset),
+            pending=tuple(one for one in self.pending if one.transaction not in ended),
+            delivery_complete_count=complete,
         )
 
     def as_snapshot(self, wall_ms: int) -> ShareSnapshotValue:
@@ -53,23 +91,14 @@ class ShareState:
             create_timestamp=self.created_at,
             write_timestamp=wall_ms,
             batches=self.batches,
+            pending=self.pending,
         )
 
     def updated(self, value: ShareUpdateValue) -> "ShareState":
         """After the replay of an update."""
         if value.snapshot_epoch != self.snapshot_epoch:
             return self
-        start = max(self.start_offset, value.start_offset)
-        return replace(
-            self,
-            leader_epoch=max(self.leader_epoch, value.leader_epoch),
-            start_offset=start,
-            delivery_complete_count=_newer(
-                value.delivery_complete_count, self.delivery_complete_count
-            ),
-            batches=combine(self.batches, value.batches, start),
-            update_count=self.update_count + 1,
-        )
+        return replace(self.written(value), update_count=self.update_count + 1)
 
     def check(self) -> None:
         """Assert the invariant."""
@@ -78,6 +107,7 @@ class ShareState:
             assert before < batch.first_offset, self
             assert batch.first_offset <= batch.last_offset, self
             before = batch.last_offset
+        pending_batches.check(self.pending, self.batches, self.start_offset)
 
 
 def from_snapshot(value: ShareSnapshotValue) -> ShareState:
@@ -88,6 +118,7 @@ def from_snapshot(value: ShareSnapshotValue) -> ShareState:
         start_offset=value.start_offset,
         delivery_complete_count=value.delivery_complete_count,
         batches=value.batches,
+        pending=value.pending,
         snapshot_epoch=value.snapshot_epoch,
         created_at=value.create_timestamp,
     )
@@ -101,6 +132,7 @@ def update_of(state: ShareState, write: WriteState) -> ShareUpdateValue:
         start_offset=write.start_offset,
         delivery_complete_count=write.delivery_complete_count,
         batches=write.batches,
+        pending=write.pending,
     )
 
 
@@ -115,3 +147,7 @@ def leader_update(state: ShareState, leader_epoch: LeaderEpoch) -> ShareUpdateVa
 
 def _newer(written: int, before: int) -> int:
     return before if written == UNKNOWN_COUNT else written
+
+
+def _offset_count(batch: PendingBatch) -> int:
+    return batch.last_offset - batch.first_offset + 1

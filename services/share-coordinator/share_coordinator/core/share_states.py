@@ -16,14 +16,17 @@ from tidemark.codec.share_records import (
     ShareStateRecord,
     ShareUpdateRecord,
 )
+from tidemark.codec.share_transaction_records import TransactionEndRecord, TransactionEndValue
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import LeaderEpoch, Offset, ProducerId, TopicId
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     UNKNOWN_COUNT,
     UNKNOWN_START,
     DeleteState,
+    DeliveryState,
     InitializeState,
+    PendingBatch,
     ReadState,
     ReadStateSummary,
     SharePartitionKey,
@@ -32,9 +35,17 @@ from tidemark.model.share_state import (
     StateRead,
     StateResult,
     StateSummary,
+    TransactionKey,
     WriteState,
 )
 
+from share_coordinator.core.ended_transactions import EndedTransactions
+from share_coordinator.core.pending_batches import (
+    Pending,
+    may_be_pending,
+    transactions_of,
+    uncovered,
+)
 from share_coordinator.core.share_state import (
     ShareState,
     from_snapshot,
@@ -47,6 +58,7 @@ BATCHES_MAX: Final = 20_000
 that a snapshot fits into a batch of the state topic.
 """
 DELIVERY_COUNT_MAX: Final = 2**15 - 1
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 _EPOCH_ZERO_S: Final = 1_577_836_800
 """2020-01-01, from which state epochs count seconds."""
@@ -63,6 +75,21 @@ class Outcome(NamedTuple):
     reply: StateResult | StateRead | StateSummary
 
 
+class TransactionEnd(NamedTuple):
+    """End of the transactions of a producer with an epoch below ``open_from``."""
+
+    producer_id: ProducerId
+    open_from: int
+    commits: bool
+
+
+class Ended(NamedTuple):
+    """Records to append, and the transactions that held records of share-partitions."""
+
+    records: tuple[TransactionEndRecord, ...] = ()
+    held: Mapping[SharePartitionKey, frozenset[TransactionKey]] = MappingProxyType({})
+
+
 class ShareStates:
     """Only ``replay`` changes the states; all other methods decide or look up."""
 
@@ -72,6 +99,9 @@ class ShareStates:
         self._groups: dict[str, dict[Part, ShareState]] = {}
         self._epoch_floor = 0
         """State epochs of deleted states are below it, as far as the log shows them."""
+        self.ended = EndedTransactions()
+        self._holders: dict[ProducerId, set[SharePartitionKey]] = {}
+        """Share-partitions with pending acknowledgements, by producer."""
 
     # -------------------------------------------------------------------- looking
 
@@ -93,6 +123,10 @@ class ShareStates:
     def count(self) -> int:
         """Number of share-partitions that have a state."""
         return sum(map(len, self._groups.values()))
+
+    def has_pending(self, keys: Iterable[SharePartitionKey]) -> bool:
+        """True if an open transaction holds records of one of these share-partitions."""
+        return any(state.pending for key in keys if (state := self.of(key)) is not None)
 
     def fresh_epoch(self, keys: Iterable[SharePartitionKey], wall_ms: int) -> StateEpoch:
         """A state epoch above those of every life that these share-partitions have had.
@@ -145,7 +179,8 @@ class ShareStates:
             ErrorCode.NONE,
             state_epoch=state.state_epoch,
             start_offset=state.start_offset,
-            batches=state.batches,
+            batches=uncovered(state.batches, state.pending),
+            pending=state.pending,
         )
         if request.leader_epoch == state.leader_epoch:
             return Outcome((), reply)
@@ -153,7 +188,9 @@ class ShareStates:
         return Outcome((ShareUpdateRecord(request.key, update),), reply)
 
     def write(self, request: WriteState, wall_ms: int) -> Outcome:
-        """Write a change: as an update, or after ``updates_per_snapshot`` of them as a snapshot."""
+        """Write a change: as an update, or after ``updates_per_snapshot`` of them as a snapshot.
+        Pending batches of transactions that are refused are left out.
+        """
         state = self.of(request.key)
         if state is None:
             # A leader writes only after it has read a state: it was deleted since.
@@ -165,13 +202,40 @@ class ShareStates:
         problem = _write_problem(request)
         if problem is not None:
             return _refused(request.key, ErrorCode.INVALID_REQUEST, problem)
-        after = state.written(request)
-        if after.start_offset == UNKNOWN_START or len(after.batches) > BATCHES_MAX:
+        refused = frozenset(
+            one.transaction for one in request.pending if not self._may_be_pending(state, one)
+        )
+        pending = tuple(one for one in request.pending if one.transaction not in refused)
+        write = replace(request, pending=pending)
+        after = state.written(write)
+        if (
+            after.start_offset == UNKNOWN_START
+            or len(after.batches) + len(after.pending) > BATCHES_MAX
+        ):
             message = f"a state has a start offset, and at most {BATCHES_MAX} batches"
             return _refused(request.key, ErrorCode.INVALID_REQUEST, message)
+        record: ShareStateRecord = ShareUpdateRecord(request.key, update_of(state, write))
         if state.update_count >= self._updates_per_snapshot:
-            return _done(request.key, ShareSnapshotRecord(request.key, after.as_snapshot(wall_ms)))
-        return _done(request.key, ShareUpdateRecord(request.key, update_of(state, request)))
+            record = ShareSnapshotRecord(request.key, after.as_snapshot(wall_ms))
+        return Outcome((record,), StateResult(request.key, ErrorCode.NONE, refused))
+
+    def _may_be_pending(self, state: ShareState, batch: PendingBatch) -> bool:
+        return not self.ended.is_ended(batch.transaction) and may_be_pending(
+            batch, state.batches, state.pending, state.start_offset
+        )
+
+    def end_transaction(self, end: TransactionEnd, wall_ms: int) -> Ended:
+        """End a transaction in all share-partitions. A repeated end writes nothing."""
+        if end.open_from <= self.ended.open_from(end.producer_id):
+            return Ended()
+        held = {
+            key: transactions_of(state.pending_below(end.producer_id, end.open_from))
+            for key in self._holders.get(end.producer_id, ())
+            if (state := self.of(key)) is not None
+        }
+        value = TransactionEndValue(open_from=end.open_from, commits=end.commits, ended_at=wall_ms)
+        record = TransactionEndRecord(end.producer_id, value)
+        return Ended((record,), {key: ended for key, ended in held.items() if ended})
 
     def delete(self, request: DeleteState) -> Outcome:
         """Delete the state; without an error if there is none."""
@@ -201,25 +265,55 @@ class ShareStates:
 
     # -------------------------------------------------------------------- the log
 
-    def replay(self, record: ShareStateRecord) -> None:
+    def replay(self, record: ShareStateRecord | TransactionEndRecord) -> None:
         """A record of the log, in log order."""
+        if isinstance(record, TransactionEndRecord):
+            self._replay_end(record)
+            return
         key = record.key
-        part = key.topic_id, key.partition
         match record:
             case ShareSnapshotRecord(value=None):
                 self._forget(key)
             case ShareSnapshotRecord(value=ShareSnapshotValue() as value):
-                self._groups.setdefault(key.group_id, {})[part] = from_snapshot(value)
+                self._put(key, from_snapshot(value))
             case ShareUpdateRecord(value=value):
                 state = self.of(key)
                 if state is not None and value is not None:
-                    self._groups[key.group_id][part] = state.updated(value)
+                    self._put(key, state.updated(value))
+
+    def _replay_end(self, record: TransactionEndRecord) -> None:
+        end, producer_id = record.value, record.producer_id
+        if end is not None:
+            for key in tuple(self._holders.get(producer_id, ())):
+                state = self.of(key)
+                assert state is not None, f"{key} holds records and has no state"
+                self._put(key, state.ended(producer_id, end.open_from, commits=end.commits))
+        self.ended.replay(record)
+
+    def _put(self, key: SharePartitionKey, state: ShareState) -> None:
+        states = self._groups.setdefault(key.group_id, {})
+        part = key.topic_id, key.partition
+        before = states.get(part)
+        states[part] = state
+        self._note_holders(key, before.pending if before is not None else (), state.pending)
+
+    def _note_holders(self, key: SharePartitionKey, before: Pending, after: Pending) -> None:
+        if before == after:
+            return
+        for producer_id in {one.transaction.producer_id for one in before}:
+            holders = self._holders[producer_id]
+            holders.discard(key)
+            if not holders:
+                del self._holders[producer_id]
+        for producer_id in {one.transaction.producer_id for one in after}:
+            self._holders.setdefault(producer_id, set()).add(key)
 
     def _forget(self, key: SharePartitionKey) -> None:
         states = self._groups.get(key.group_id, {})
         state = states.pop((key.topic_id, key.partition), None)
         if state is not None:
             self._epoch_floor = max(self._epoch_floor, state.state_epoch + 1)
+            self._note_holders(key, state.pending, ())
         if not states:
             self._groups.pop(key.group_id, None)
 
@@ -229,6 +323,12 @@ class ShareStates:
             assert states, "a group without states is remembered"
             for state in states.values():
                 state.check()
+        holders: dict[ProducerId, set[SharePartitionKey]] = {}
+        for key in self.share_partitions():
+            for one in self._groups[key.group_id][key.topic_id, key.partition].pending:
+                assert not self.ended.is_ended(one.transaction), f"{key} holds {one}, which ended"
+                holders.setdefault(one.transaction.producer_id, set()).add(key)
+        assert holders == self._holders, "share-partitions with pending acknowledgements"
 
     def __eq__(self, other: object) -> bool:
         """Compare the states that the logs of both lead to."""
@@ -240,10 +340,11 @@ class ShareStates:
 
     def _facts(self) -> object:
         """All but the number of updates: it only decides when the next snapshot is due."""
-        return {
-            group_id: {part: replace(state, update_count=0) for part, state in states.items()}
-            for group_id, states in self._groups.items()
+        states = {
+            group_id: {part: replace(state, update_count=0) for part, state in of_group.items()}
+            for group_id, of_group in self._groups.items()
         }
+        return states, self.ended.facts()
 
 
 def _write_problem(request: WriteState) -> str | None:
@@ -251,9 +352,11 @@ def _write_problem(request: WriteState) -> str | None:
         return f"start offset {request.start_offset}"
     if request.delivery_complete_count < UNKNOWN_COUNT:
         return f"delivery complete count {request.delivery_complete_count}"
-    if len(request.batches) > BATCHES_MAX:
-        return f"{len(request.batches)} state batches; a write has at most {BATCHES_MAX}"
-    return next(filter(None, map(_batch_problem, request.batches)), None)
+    count = len(request.batches) + len(request.pending)
+    if count > BATCHES_MAX:
+        return f"{count} state batches; a write has at most {BATCHES_MAX}"
+    problems = (*map(_batch_problem, request.batches), *map(_pending_problem, request.pending))
+    return next(filter(None, problems), None)
 
 
 def _batch_problem(batch: StateBatch) -> str | None:
@@ -265,6 +368,16 @@ def _batch_problem(batch: StateBatch) -> str | None:
     if not 0 <= batch.delivery_count <= DELIVERY_COUNT_MAX:
         return f"offsets {first} to {last} with delivery count {batch.delivery_count}"
     return None
+
+
+def _pending_problem(batch: PendingBatch) -> str | None:
+    first, last = batch.first_offset, batch.last_offset
+    producer_id, producer_epoch = batch.transaction
+    if batch.outcome is DeliveryState.AVAILABLE:
+        return f"offsets {first} to {last} are pending, to be released by a commit"
+    if producer_id < 0 or not 0 <= producer_epoch <= PRODUCER_EPOCH_MAX:
+        return f"offsets {first} to {last} pending for producer {producer_id}, {producer_epoch}"
+    return _batch_problem(StateBatch(first, last, batch.outcome, batch.delivery_count))
 
 
 def _state_fence(state: ShareState) -> str:

@@ -8,6 +8,7 @@ from tidemark.codec.share_group_records import (
     ShareGroupRecord,
 )
 from tidemark.codec.share_records import ShareSnapshotRecord, ShareUpdateRecord
+from tidemark.codec.share_transaction_records import TransactionEndRecord
 from unit.share_coordinator.worlds import G, World
 
 
@@ -15,7 +16,7 @@ def group_records(world: World) -> list[ShareGroupRecord]:
     return [
         one
         for one in world.records()
-        if not isinstance(one, ShareSnapshotRecord | ShareUpdateRecord)
+        if not isinstance(one, ShareSnapshotRecord | ShareUpdateRecord | TransactionEndRecord)
     ]
 
 

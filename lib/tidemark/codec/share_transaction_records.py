@@ -1,0 +1,113 @@
+"""Transactional acknowledgements in ``__share_group_state``, which Kafka does not have: pending
+batches, a tagged field of ShareSnapshot and ShareUpdate, and the ends of transactions, a record of
+its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.codec.coordinator_fields import (
+    DamagedRecordError,
+    FieldReader,
+    FieldWriter,
+    read_version,
+)
+from tidemark.model.ids import Offset, ProducerEpoch, ProducerId
+from tidemark.model.share_state import (
+    PERSISTED_STATES,
+    DeliveryState,
+    PendingBatch,
+    TransactionKey,
+)
+
+TRANSACTION_END_KEY: Final = 1_000
+"""Type of the record's key. Kafka counts its types up from 0."""
+PENDING_TAG: Final = 1_000
+_VERSION: Final = 0
+_OUTCOMES: Final = frozenset(map(int, PERSISTED_STATES - {DeliveryState.AVAILABLE}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEndValue:
+    """Transactions of the producer with an epoch below ``open_from`` have ended."""
+
+    open_from: int
+    """Lowest producer epoch whose transaction may be open; above int16 once no epoch is left."""
+    commits: bool
+    """Outcome of the last one. Earlier ones have ended before."""
+    ended_at: int
+    """Wall ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEndRecord:
+    """End of a transaction for all share-partitions of a shard. A tombstone forgets it, long after
+    the last write that may belong to the transaction.
+    """
+
+    producer_id: ProducerId
+    value: TransactionEndValue | None
+
+
+def encode_transaction_end(record: TransactionEndRecord) -> tuple[bytes, bytes | None]:
+    """Key and value; the value of a tombstone is None."""
+    key = FieldWriter(TRANSACTION_END_KEY)
+    key.int64(record.producer_id)
+    if record.value is None:
+        return key.done(), None
+    value = FieldWriter(_VERSION, flexible=True)
+    value.int32(record.value.open_from)
+    value.int8(int(record.value.commits))
+    value.int64(record.value.ended_at)
+    value.tags()
+    return key.done(), value.done()
+
+
+def decode_transaction_end(key: FieldReader, value: bytes | None) -> TransactionEndRecord:
+    """Return the record. Raises NewerRecordError and DamagedRecordError."""
+    producer_id = ProducerId(key.int64())
+    if value is None:
+        return TransactionEndRecord(producer_id, None)
+    reader = FieldReader(value)
+    read_version(reader, newest=_VERSION, what="ShareTransactionEnd")
+    reader.become_flexible()
+    end = TransactionEndValue(
+        open_from=reader.int32(), commits=bool(reader.int8()), ended_at=reader.int64()
+    )
+    return TransactionEndRecord(producer_id, end)
+
+
+def encode_pending(pending: Sequence[PendingBatch]) -> bytes:
+    """Content of the tagged field."""
+    writer = FieldWriter(_VERSION, flexible=True)
+
+    def write_one(batch: PendingBatch) -> None:
+        writer.int64(batch.first_offset)
+        writer.int64(batch.last_offset)
+        writer.int8(batch.outcome)
+        writer.int16(batch.delivery_count)
+        writer.int64(batch.transaction.producer_id)
+        writer.int16(batch.transaction.producer_epoch)
+        writer.tags()
+
+    writer.array(pending, write_one)
+    return writer.done_without_version()
+
+
+def decode_pending(content: bytes | None) -> tuple[PendingBatch, ...]:
+    """Return the pending batches of a tagged field; None: the field is missing."""
+    if content is None:
+        return ()
+    reader = FieldReader(content, flexible=True)
+
+    def read_one() -> PendingBatch:
+        first, last, outcome = Offset(reader.int64()), Offset(reader.int64()), reader.int8()
+        if outcome not in _OUTCOMES:
+            raise DamagedRecordError(f"offsets {first} to {last} pending for state {outcome}")
+        count = reader.int16()
+        transaction = TransactionKey(ProducerId(reader.int64()), ProducerEpoch(reader.int16()))
+        reader.tags()
+        return PendingBatch(first, last, DeliveryState(outcome), count, transaction)
+
+    return reader.array(read_one)
