@@ -147,9 +147,15 @@ class CoordinatorClient:
             if not count:
                 raise _no_owner()
             shard = shard_for_name(name, count)
-            endpoint = self._directory.endpoint_of(shard)
-            work = self._call(endpoint, method, request, left_s, error_of)
-            return await self._while_owned(shard, endpoint, work)
+            return await self._call_owner(shard, method, request, left_s, error_of)
+
+        return await self._retried(attempt, timeout_s)
+
+    async def call_shard(self, method: str, shard: int, request: Any, timeout_s: float) -> Any:
+        """Call ``method`` at the owner of a shard, as ``call`` does."""
+
+        async def attempt(left_s: float) -> Any:
+            return await self._call_owner(shard, method, request, left_s, error_code_of)
 
         return await self._retried(attempt, timeout_s)
 
@@ -241,6 +247,13 @@ class CoordinatorClient:
         if isinstance(found, TidemarkError):
             raise found
         return found
+
+    async def _call_owner(
+        self, shard: int, method: str, request: Any, timeout_s: float, error_of: ErrorOf
+    ) -> Any:
+        endpoint = self._directory.endpoint_of(shard)
+        work = self._call(endpoint, method, request, timeout_s, error_of)
+        return await self._while_owned(shard, endpoint, work)
 
     async def _call(
         self, endpoint: str, method: str, request: Any, timeout_s: float, error_of: ErrorOf

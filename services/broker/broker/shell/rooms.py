@@ -299,7 +299,9 @@ def build_groups(
         clock=facts.clock,
     )
     metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, coordinator.follow)
-    markers = MarkerWriter(facts.clock, partitions.appender, partitions.parked, coordinator)
+    markers = MarkerWriter(
+        facts.clock, partitions.appender, partitions.parked, coordinator, share_relay
+    )
     return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels))
 
 

@@ -5,12 +5,15 @@ Transactions v2 (KIP-890) have an epoch each: the end of one opens the next. In 
 of a producer's session have one epoch. The first one ends it here.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from tidemark.codec.share_transaction_records import TransactionEndRecord, TransactionEndValue
-from tidemark.model.ids import ProducerId
+from tidemark.model.ids import ProducerEpoch, ProducerId
 from tidemark.model.share_state import TransactionKey
 
+RECENT_MS: Final = 600_000
+"""Time in which a leader may have missed an end because the shard's owner died."""
 KEPT_MS: Final = 24 * 3_600_000
 """Time for which an end is kept: longer than any write may be on its way."""
 
@@ -37,6 +40,13 @@ class EndedTransactions:
         """Return a copy of the live record; None: it was deleted."""
         end = self._ends.get(producer_id)
         return None if end is None else TransactionEndRecord(producer_id, end)
+
+    def recent(self, wall_ms: int) -> Iterator[tuple[TransactionKey, bool]]:
+        """Yield the last transactions that ended lately, and whether they committed."""
+        for producer_id, end in self._ends.items():
+            if end.ended_at + RECENT_MS > wall_ms:
+                epoch = ProducerEpoch(end.open_from - 1)
+                yield TransactionKey(producer_id, epoch), end.commits
 
     def expired(self, wall_ms: int) -> list[TransactionEndRecord]:
         """Return the tombstones of ends that are kept no longer."""

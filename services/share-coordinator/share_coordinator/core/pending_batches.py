@@ -29,7 +29,7 @@ def lay_over(kept: Pending, written: Iterable[PendingBatch]) -> Pending:
 
 
 def remaining(pending: Pending, batches: Batches, start: Offset) -> Pending:
-    """Return what is still pending at or above ``start``, beside these state batches."""
+    """Return what is still pending at or above ``start``, given these state batches."""
     found = list(pending)
     if found and found[0].first_offset < start:
         _cut_out(found, found[0].first_offset, Offset(start - 1))

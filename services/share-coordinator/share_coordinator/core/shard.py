@@ -173,7 +173,8 @@ class ShareShard:
 
     def loaded(self, now: Moment) -> ShareDecision:
         """Start to serve after the log is replayed: members have a whole session to find this
-        owner. A decision of which the log has only a part is completed or undone.
+        owner. A decision of which the log has only a part is completed or undone. Leaders are
+        notified again of transactions that ended lately: the last owner may not have done it.
         """
         assert not self._serving, "loaded twice"
         self._serving = True
@@ -181,7 +182,12 @@ class ShareShard:
         for group in self._groups.values():
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
-        return Decision(tuple(self._mended()))
+        keys = tuple(self._states.share_partitions())
+        recent = self._states.ended.recent(now.wall) if keys else ()
+        notices = tuple(
+            TransactionsEnded(transaction, commits, keys) for transaction, commits in recent
+        )
+        return Decision(tuple(self._mended()), notices)
 
     def statistics(self) -> ShareStatistics:
         """Return counts for metrics."""

@@ -1,4 +1,6 @@
-"""Calls of the share-coordinator to brokers: ids of groups, and windows of share-partitions."""
+"""Calls of the share-coordinator to brokers: ids of groups, windows of share-partitions, ends of
+transactions.
+"""
 
 import asyncio
 import logging
@@ -7,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
-from tidemark.model.backoff import Dice
+from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage
@@ -20,9 +22,11 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import share_pb2_grpc
 
+from share_coordinator.core.effects import TransactionsEnded
 from share_coordinator.shell.wire_mapping import (
     read_group_id_answer,
     write_drop_windows,
+    write_ended,
     write_release,
     write_reserve,
 )
@@ -33,10 +37,13 @@ RESERVE_TIMEOUT_S: Final = 5.0
 """Time for a reservation; after that the heartbeat is refused, and its client repeats it."""
 RELEASE_TIMEOUT_S: Final = 30.0
 DROP_TIMEOUT_S: Final = 5.0
+NOTICE_TIMEOUT_S: Final = 5.0
 RELEASES_MAX: Final = 10_000
 """Releases that wait for a group coordinator. A further one is left to the group coordinator, which
 verifies a reservation before it refuses an id.
 """
+
+_BACKOFF: Final = Backoff(50, 10_000)
 
 Reserved = Callable[[ErrorCode, str | None], None]
 """Called with the result of a reservation."""
@@ -79,6 +86,7 @@ class BrokerCalls:
         self._groups = CoordinatorClient(
             GroupCoordinators(metadata), channels, self._stub, dice=dice
         )
+        self._dice = dice
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -152,7 +160,7 @@ class BrokerCalls:
         """Let the leaders of share-partitions drop their windows. One attempt: a leader that is not
         reached is fenced at its next write.
         """
-        for endpoint, of_leader in by_leader(self._metadata.image, keys).items():
+        for endpoint, of_leader in by_leader(self._metadata.image, keys)[0].items():
             self.start(self._drop(endpoint, of_leader), f"drop-{endpoint}")
 
     async def _drop(self, endpoint: str, keys: Sequence[SharePartitionKey]) -> None:
@@ -164,12 +172,47 @@ class BrokerCalls:
             words = fields(group=keys[0].group_id, endpoint=endpoint, reason=str(failure))
             log.info("windows not dropped at once", extra=words)
 
+    # -- transactions
+
+    def transaction_ended(self, ended: TransactionsEnded) -> None:
+        """Notify the leaders of share-partitions, until all of them have answered."""
+        self.start(self._notify(ended), f"transaction-{ended.transaction.producer_id}")
+
+    async def _notify(self, ended: TransactionsEnded) -> None:
+        delays = RetryDelays(_BACKOFF, self._dice)
+        keys: Sequence[SharePartitionKey] = ended.keys
+        while keys:
+            position = self._metadata.image.position
+            leaders, waiting = by_leader(self._metadata.image, keys)
+            for endpoint, of_leader in leaders.items():
+                if not await self._notified(endpoint, ended, of_leader):
+                    waiting += of_leader
+            keys = waiting
+            if keys:
+                await self._metadata.wait_newer_or(position, delays.next_s())
+
+    async def _notified(
+        self, endpoint: str, ended: TransactionsEnded, keys: Sequence[SharePartitionKey]
+    ) -> bool:
+        rpc = self._stub(await self._channels.channel(endpoint)).TransactionEnded
+        try:
+            with call_failures(endpoint):
+                await rpc(write_ended(ended, keys), timeout=NOTICE_TIMEOUT_S)
+        except CallFailedError as failure:
+            words = fields(endpoint=endpoint, reason=str(failure), **ended.transaction._asdict())
+            log.info("leader not notified of a transaction's end yet", extra=words)
+            return False
+        return True
+
 
 def by_leader(
     image: ClusterImage, keys: Iterable[SharePartitionKey]
-) -> dict[str, list[SharePartitionKey]]:
-    """Return share-partitions of one group by the gRPC endpoint of their leader."""
+) -> tuple[dict[str, list[SharePartitionKey]], list[SharePartitionKey]]:
+    """Return share-partitions by the gRPC endpoint of their leader, and those without a leader.
+    Partitions that are gone are left out.
+    """
     found: dict[str, list[SharePartitionKey]] = defaultdict(list)
+    without: list[SharePartitionKey] = []
     for key in keys:
         topic = image.topics_by_id.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):
@@ -178,4 +221,6 @@ def by_leader(
         broker = image.brokers.get(leader) if leader != NO_BROKER else None
         if broker is not None and broker.grpc_endpoint:
             found[broker.grpc_endpoint].append(key)
-    return dict(found)
+        else:
+            without.append(key)
+    return dict(found), without

@@ -20,6 +20,7 @@ from share_coordinator.core.effects import (
     PruneLog,
     ReleaseGroupId,
     ReserveGroupId,
+    TransactionsEnded,
 )
 from share_coordinator.core.requests import GroupIdReserved, Request
 from share_coordinator.core.shard import MakeShard, ShareShard
@@ -74,6 +75,8 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
                 self._calls.release(group_id, self._owner_epoch)
             case DropWindows(keys):
                 self._calls.drop_windows(keys)
+            case TransactionsEnded():
+                self._calls.transaction_ended(effect)
             case PruneLog(before):
                 self._prune(before)
 

@@ -5,11 +5,11 @@ do it too. Readers raise TidemarkError INVALID_REQUEST for a message that is inv
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidemark.model.assignment import TopicIdPartitions, by_topic, listed
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import Offset
+from tidemark.model.ids import Offset, ProducerId, TopicId
 from tidemark.model.share_state import SharePartitionKey, StateRead, StateResult, StateSummary
 from tidemark.runtime import share_state_wire as state_wire
 from tidemark.runtime.share_state_wire import read_topic_id
@@ -17,6 +17,10 @@ from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import share_pb2 as pb
 
 from share_coordinator.core import requests as core
+from share_coordinator.core.effects import TransactionsEnded
+
+OPEN_FROM_MAX: Final = 2**15
+"""One above the greatest producer epoch."""
 
 
 class OfGroup(Protocol):
@@ -271,6 +275,26 @@ def write_state_summaries(reply: core.AskStatesReply) -> pb.ReadShareStateSummar
     return state_wire.write_summary_answers(_only(StateSummary, reply))
 
 
+def read_end_of_transaction(request: pb.EndShareTransactionRequest) -> core.EndTransaction:
+    """Wire to model."""
+    if request.producer_id < 0 or not 0 < request.open_from <= OPEN_FROM_MAX:
+        words = f"an end of producer {request.producer_id} before epoch {request.open_from}"
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
+    return core.EndTransaction(ProducerId(request.producer_id), request.open_from, request.commit)
+
+
+def shard_named(request: pb.EndShareTransactionRequest) -> int:
+    """Shard of a request."""
+    return request.shard
+
+
+def write_end_answer(refused: TidemarkError | None = None) -> pb.EndShareTransactionResponse:
+    """Model to wire."""
+    if refused is None:
+        return pb.EndShareTransactionResponse()
+    return refusal_of(pb.EndShareTransactionResponse, refused)
+
+
 def read_lags(request: pb.ReportShareLagsRequest) -> core.LagsMeasured:
     """Wire to model."""
     negative = next((one for one in request.lags if one.records < 0), None)
@@ -314,6 +338,26 @@ def write_drop_windows(keys: Sequence[SharePartitionKey]) -> pb.DropWindowsReque
     """Model to wire. All share-partitions are of one group."""
     topics = listed(by_topic((key.topic_id, key.partition) for key in keys))
     return pb.DropWindowsRequest(group_id=keys[0].group_id, topics=map(_write_partitions, topics))
+
+
+def write_ended(
+    ended: TransactionsEnded, keys: Sequence[SharePartitionKey]
+) -> pb.ShareTransactionEndedRequest:
+    """Model to wire, for the leader of these share-partitions."""
+    groups: dict[str, list[tuple[TopicId, int]]] = {}
+    for key in keys:
+        groups.setdefault(key.group_id, []).append((key.topic_id, key.partition))
+    return pb.ShareTransactionEndedRequest(
+        producer_id=ended.transaction.producer_id,
+        producer_epoch=ended.transaction.producer_epoch,
+        commit=ended.commits,
+        groups=[
+            pb.ShareTransactionEndedRequest.Group(
+                group_id=group_id, topics=map(_write_partitions, listed(by_topic(parts)))
+            )
+            for group_id, parts in groups.items()
+        ],
+    )
 
 
 # -- parts of messages

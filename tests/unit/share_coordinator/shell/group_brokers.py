@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2_grpc, share_pb2_grpc
@@ -24,6 +25,9 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
         """Group ids and owner epochs."""
         self.released: list[tuple[str, int]] = []
         self.dropped: list[pb.DropWindowsRequest] = []
+        self.ended: list[pb.ShareTransactionEndedRequest] = []
+        self.fails_notices = 0
+        """Number of the next notices of ended transactions that get no answer."""
 
     def _code(self) -> ErrorCode:
         return self.codes.pop(0) if self.codes else ErrorCode.NONE
@@ -41,6 +45,13 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
     async def DropWindows(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.dropped.append(request)
         return pb.DropWindowsResponse()
+
+    async def TransactionEnded(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if self.fails_notices:
+            self.fails_notices -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        self.ended.append(request)
+        return pb.ShareTransactionEndedResponse()
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
 from unit.share_coordinator.shell.group_brokers import GroupBroker, group_broker
+from unit.share_coordinator.worlds import pending
 from unit.tidemark.runtime.coordinator.member import Member
 from unit.txn_coordinator.marker_images import image_of
 from waiting import patience, until, until_told
@@ -385,6 +386,66 @@ def test_metrics_count_groups_members_and_states() -> None:
         names = ("groups", "members", "states", "shards_serving")
         assert [here.metric(f"tidemark_share_{name}") for name in names] == [1, 1, 2, 1]
         assert here.metric("tidemark_share_requests_total") >= 1
+
+    run(scenario)
+
+
+async def with_pending(here: World) -> StateRead:
+    """A share-partition with an acknowledgement of producer 7's transaction."""
+    await here.assigned("orders")
+    read = await here.read(here.key())
+    write = WriteState(
+        read.key, read.state_epoch, LeaderEpoch(0), Offset(0), (), pending=(pending(3, 5),)
+    )
+    await here.stub.WriteStates(wire.write_writes(G, [write]))
+    assert (await here.read(here.key())).pending == (pending(3, 5),)
+    return read
+
+
+END = pb.EndShareTransactionRequest(shard=0, producer_id=7, open_from=1, commit=True)
+
+
+def test_the_end_of_a_transaction_finishes_its_records_and_leaders_are_notified() -> None:
+    async def scenario(here: World) -> None:
+        await with_pending(here)
+        here.broker.fails_notices = 2
+        assert (await here.stub.EndTransaction(END)).error_code == ErrorCode.NONE
+        assert (await here.read(here.key())).batches == (BATCH,)
+        await until(lambda: here.broker.ended)
+        (ended,) = here.broker.ended
+        assert (ended.producer_id, ended.producer_epoch, ended.commit) == (7, 0, True)
+        assert ended.groups[0].topics[0].topic_id == here.key().topic_id
+
+    run(scenario)
+
+
+def test_the_next_owner_notifies_leaders_again() -> None:
+    async def scenario(here: World) -> None:
+        await with_pending(here)
+        await here.stub.EndTransaction(END)
+        await until(lambda: len(here.broker.ended) == 1)
+        here.node.shards.fenced(0, here.member.owner_epoch)
+        await until(lambda: len(here.broker.ended) == 2)
+        await here.serving()
+        assert (await here.read(here.key())).batches == (BATCH,)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"shard": 1}, ErrorCode.NOT_COORDINATOR),
+        ({"producer_id": -1}, ErrorCode.INVALID_REQUEST),
+        ({"open_from": 0}, ErrorCode.INVALID_REQUEST),
+        ({"open_from": 2**15 + 1}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_end_that_cannot_be_is_refused(change: dict[str, int], code: ErrorCode) -> None:
+    async def scenario(here: World) -> None:
+        fields: dict[str, Any] = {"shard": 0, "producer_id": 7, "open_from": 1, **change}
+        request = pb.EndShareTransactionRequest(**fields)
+        assert (await here.stub.EndTransaction(request)).error_code == code
 
     run(scenario)
 

@@ -131,6 +131,16 @@ def test_a_call_goes_to_the_owner_of_the_names_shard() -> None:
     run(scenario)
 
 
+def test_a_call_goes_to_the_owner_of_a_shard() -> None:
+    async def scenario(here: World) -> None:
+        for shard in range(SHARDS):
+            request = pb.EndTransactionRequest(transactional_id="t")
+            answer = await here.client.call_shard("EndTransaction", shard, request, PATIENCE_S)
+            assert answer.producer_id == 1 + shard % 2
+
+    run(scenario)
+
+
 def test_the_request_id_goes_along() -> None:
     async def scenario(here: World) -> None:
         with request_scope("feed"):

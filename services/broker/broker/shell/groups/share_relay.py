@@ -40,6 +40,8 @@ RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client's request timeout: after it a client repeats the request."""
 LOOK_UP_TIMEOUT_S: Final = 5.0
 """Time for a look-up of a group's existence, on which requests of other groups wait."""
+END_TIMEOUT_S: Final = 10.0
+"""Time for the end of a transaction; its coordinator repeats the marker."""
 _DONE: Final = Outcome(ErrorCode.NONE)
 
 
@@ -140,6 +142,21 @@ class ShareRelay:
         request = pb.DeleteShareGroupRequest(caller=write_caller(caller), group_id=group_id)
         answer = await self._ask("DeleteGroup", group_id, request)
         return answer if isinstance(answer, Outcome) else _DONE
+
+    # -- transactions
+
+    async def end_transaction(
+        self, shard: int, producer_id: int, open_from: int, *, commits: bool
+    ) -> Outcome:
+        """End a producer's transactions with an epoch below ``open_from`` in one shard."""
+        request = pb.EndShareTransactionRequest(
+            shard=shard, producer_id=producer_id, open_from=open_from, commit=commits
+        )
+        try:
+            answer = await self.client.call_shard("EndTransaction", shard, request, END_TIMEOUT_S)
+        except TidemarkError as failure:
+            return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
+        return Outcome(ErrorCode(answer.error_code), answer.error_message)
 
     # -- start offsets
 

@@ -1,12 +1,13 @@
 """ShareGroups: requests of the share-coordinators to brokers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import grpc.aio
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import TopicId
+from tidemark.model.ids import ProducerEpoch, ProducerId, TopicId
+from tidemark.model.share_state import TransactionKey
 from tidemark.protocol.shard import CLIENT_ERRORS
 from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 
@@ -61,13 +62,23 @@ class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
         leader. Those that are not loaded here need nothing.
         """
         await self._check(context)
-        keys = [
-            (TopicId(topic.topic_id), partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
-        self._shares.drop_windows(request.group_id, keys)
+        self._shares.drop_windows(request.group_id, _keys(request.topics))
         return share_pb2.DropWindowsResponse()
+
+    async def TransactionEnded(  # noqa: N802 - the name in the proto
+        self, request: share_pb2.ShareTransactionEndedRequest, context: Context
+    ) -> share_pb2.ShareTransactionEndedResponse:
+        """End a transaction that holds records of share-partitions, at the partitions' leader."""
+        await self._check(context)
+        transaction = TransactionKey(
+            ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+        )
+        for group in request.groups:
+            keys = _keys(group.topics)
+            self._shares.end_transaction(
+                group.group_id, keys, transaction, is_committed=request.commit
+            )
+        return share_pb2.ShareTransactionEndedResponse()
 
     async def _check(self, context: Context) -> None:
         principal = caller_of(context).principal
@@ -84,6 +95,12 @@ class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
             return await self._groups.change_id(request)
         except TidemarkError as failure:
             return GroupIdReply(CLIENT_ERRORS.get(failure.code, failure.code), failure.message)
+
+
+def _keys(topics: Iterable[share_pb2.ShareTopicPartitions]) -> list[tuple[TopicId, int]]:
+    return [
+        (TopicId(topic.topic_id), partition) for topic in topics for partition in topic.partitions
+    ]
 
 
 def registration(service: ShareGroups) -> Callable[[Any], None]:

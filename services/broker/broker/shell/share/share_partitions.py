@@ -8,7 +8,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset, TopicId
 from tidemark.model.metadata_change import MetadataChange
 from tidemark.model.share_group_configs import ShareGroupConfig
-from tidemark.model.share_state import SharePartitionKey
+from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
@@ -240,6 +240,27 @@ class SharePartitions:
             held = self.get(group_id, key)
             if held is not None:
                 self.drop(held)
+
+    def end_transaction(
+        self,
+        group_id: str,
+        keys: Iterable[PartitionKey],
+        transaction: TransactionKey,
+        *,
+        is_committed: bool,
+    ) -> None:
+        """Finish the records that a transaction holds, or give them back. A state that is being
+        read may be that before the end: it is read again.
+        """
+        for key in keys:
+            held = self.get(group_id, key)
+            if held is None:
+                continue
+            if held.share.phase is not Phase.ACTIVE:
+                self.drop(held)
+                continue
+            held.share.end_transaction(transaction, is_committed=is_committed)
+            self.turns.touch(held)
 
     def drop_idle(self) -> None:
         """Drop share-partitions that no session reads, and that hold nothing that is not

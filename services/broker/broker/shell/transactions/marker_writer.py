@@ -1,17 +1,21 @@
 """MarkerWriter: appends of the markers that end transactions.
 
-Coordinators send markers over gRPC, administrators over Kafka's protocol.
+Coordinators send markers over gRPC, administrators over Kafka's protocol. A marker for the state of
+share groups goes on to the share-coordinator that owns the shard: only the owner appends there.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.model.errors import ErrorCode
-from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from tidemark.protocol.shard import Writer
 from tidemark.runtime.clock import Clock
 
 from broker.core.commit_wait import CommitWait
+from broker.core.partition import Role
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
@@ -31,11 +35,12 @@ class Ending(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Result of one target so far; ``commit`` has to be waited for."""
+    """Result of one target so far; ``commit`` has to be waited for, or ``relay`` to be called."""
 
     error_code: ErrorCode
     message: str
     commit: CommitWait[HostedPartition] | None = None
+    relay: Callable[[], Awaitable[tuple[ErrorCode, str]]] | None = None
 
 
 class ReplaysMarkers(Protocol):
@@ -52,6 +57,16 @@ class ReplaysMarkers(Protocol):
         ...
 
 
+class EndsShareTransactions(Protocol):
+    """The share-coordinators, as far as markers in the state of share groups concern them."""
+
+    async def end_transaction(
+        self, shard: int, producer_id: int, open_from: int, *, commits: bool
+    ) -> tuple[ErrorCode, str | None]:
+        """End a producer's transactions with an epoch below ``open_from`` in one shard."""
+        ...
+
+
 class MarkerWriter:
     """Appends markers to partitions that this broker leads."""
 
@@ -61,15 +76,19 @@ class MarkerWriter:
         appender: PartitionAppender,
         parked: ParkingLot,
         groups: ReplaysMarkers,
+        share_groups: EndsShareTransactions,
     ) -> None:
         self._clock = clock
         self._appender = appender
         self._parked = parked
         self._groups = groups
+        self._share_groups = share_groups
 
     def write(self, hosted: HostedPartition, ending: Ending) -> Written:
         """Append one marker, if it is not there already."""
         number = hosted.topic_partition.partition
+        if hosted.topic_partition.topic == SHARE_GROUP_STATE:
+            return Written(ErrorCode.NONE, "", relay=partial(self._end_at_owner, hosted, ending))
         is_groups = hosted.topic_partition.topic == CONSUMER_OFFSETS
         if is_groups and not self._groups.is_serving(number):
             return Written(
@@ -95,11 +114,26 @@ class MarkerWriter:
             return Written(ErrorCode.NONE, "")
         return Written(ErrorCode.NONE, "", CommitWait.of(hosted, outcome.end))
 
+    async def _end_at_owner(self, hosted: HostedPartition, ending: Ending) -> tuple[ErrorCode, str]:
+        """Let the owner of a shard of share groups write the end."""
+        if hosted.partition.role is not Role.LEADER:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, "not the leader"
+        writer = ending.writer
+        code, message = await self._share_groups.end_transaction(
+            hosted.topic_partition.partition,
+            writer.producer_id,
+            writer.producer_epoch + (0 if ending.bumped else 1),
+            commits=ending.marker.commits,
+        )
+        return code, message or ""
+
     async def settled(self, written: Written) -> tuple[ErrorCode, str]:
         """Return the outcome of one target, once the in-sync replicas have it or the wait has
         ended.
         """
-        code, message, commit = written
+        code, message, commit, relay = written
+        if relay is not None:
+            return await relay()
         if commit is not None:
             if not commit.is_lost and not commit.is_committed:
                 await self._parked.wait_committed(commit.hosted, commit.end, wait_ms=COMMIT_WAIT_MS)

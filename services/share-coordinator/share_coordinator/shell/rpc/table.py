@@ -16,7 +16,7 @@ from tidemark_wire.v1 import share_pb2 as pb
 
 from share_coordinator.core import requests as core
 from share_coordinator.shell.node import ShareCoordinatorNode
-from share_coordinator.shell.rpc import list_groups, report_lags
+from share_coordinator.shell.rpc import end_transaction, list_groups, report_lags
 from share_coordinator.shell.rpc.call import check_cluster, check_group
 from share_coordinator.shell.wire_mapping import (
     AboutGroup,
@@ -139,6 +139,7 @@ HANDLERS: Final[Mapping[str, Handler[ShareCoordinatorNode]]] = {
     "ReadStateSummaries": _of_broker(
         read_state_summaries, write_state_summaries, pb.ReadShareStateSummariesResponse
     ),
+    "EndTransaction": end_transaction.handle,
     # Lags for the assignor "load".
     "ReportLags": report_lags.handle,
 }
