@@ -12,6 +12,7 @@ from tidemark.cli.cluster.commands import app as cluster_app
 from tidemark.cli.dev.faults import app as dev_app
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.commands import app as group_app
+from tidemark.cli.share.commands import app as share_app
 from tidemark.cli.topic.commands import app as topic_app
 from tidemark.cli.txn.commands import app as txn_app
 from tidemark.runtime.exit_codes import ExitCode
@@ -35,6 +36,7 @@ app.add_typer(dev_app, name="dev")
 app.add_typer(topic_app, name="topic")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(group_app, name="group")
+app.add_typer(share_app, name="share")
 app.add_typer(txn_app, name="txn")
 
 
@@ -60,7 +62,7 @@ def root(
 
 def main() -> None:
     """Run one command and exit with its documented code."""
-    if sys.argv[1:2] not in (["dev"], ["topic"], ["group"], ["txn"]):
+    if sys.argv[1:2] not in (["dev"], ["topic"], ["group"], ["share"], ["txn"]):
         # It decodes every file format; other commands start faster without it.
         from tidemark.cli.log import app as log_app
 

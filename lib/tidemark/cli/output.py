@@ -36,6 +36,16 @@ BootstrapOption = Annotated[
         help="Addresses of some brokers; default: the development cluster's.",
     ),
 ]
+GrpcBootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="TIDEMARK_GRPC_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="gRPC addresses of brokers; default: the development cluster's.",
+    ),
+]
 _DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _DEFAULT_GRPC_BOOTSTRAP: Final = "127.0.0.1:9292"
 

@@ -71,6 +71,12 @@ from tidemark.client.transactions.transactional_producer import TransactionalPro
 from tidemark.model.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from tidemark.client.share.share_views import (
+        ShareLag,
+        ShareRange,
+        ShareViews,
+        ShareWindow,
+    )
     from tidemark.client.transactions.multi_writer import (
         TransactionHandle,
         Transactions,
@@ -81,6 +87,7 @@ if TYPE_CHECKING:
 
 _HANDLES = ("TransactionHandle", "Transactions", "Writer", "WriterReceipt")
 _SINKS = ("BatchId", "BatchOutcome", "SinkBatches")
+_VIEWS = ("ShareLag", "ShareRange", "ShareViews", "ShareWindow")
 
 __all__ = [
     "AbortableTransactionError",
@@ -128,9 +135,13 @@ __all__ = [
     "ShareConsumerConfig",
     "ShareGroupDescription",
     "ShareGroupOffset",
+    "ShareLag",
     "ShareMemberDescription",
+    "ShareRange",
     "ShareRecord",
     "ShareSessionLostError",
+    "ShareViews",
+    "ShareWindow",
     "SinkBatches",
     "TidemarkError",
     "TopicDescription",
@@ -147,7 +158,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load multi-writer transactions and sinks on first use: they import gRPC."""
+    """Load multi-writer transactions, sinks and views on first use: they import gRPC."""
     if name in _HANDLES:
         from tidemark.client.transactions import multi_writer
 
@@ -156,4 +167,8 @@ def __getattr__(name: str) -> Any:
         from tidemark.client.transactions import sink_batches
 
         return getattr(sink_batches, name)
+    if name in _VIEWS:
+        from tidemark.client.share import share_views
+
+        return getattr(share_views, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -187,7 +187,7 @@ async def reset(job: ResetJob) -> list[Row]:
                 f"group {job.group_id!r} has {len(group.members)} members and is {group.state}",
             )
         committed = await admin.list_group_offsets(job.group_id)
-        partitions = await _in_scope(admin, job.scopes, committed)
+        partitions = await in_scope(admin, job.scopes, committed)
         bounds = await log_bounds(admin, partitions)
         time = timestamp_for(job.target, Clock().wall_ms())
         found = {} if time is None else await admin.list_offsets(dict.fromkeys(bounds, time))
@@ -201,10 +201,11 @@ async def reset(job: ResetJob) -> list[Row]:
             await admin.alter_group_offsets(
                 job.group_id, {move.partition: move.after for move in moves}
             )
-    return [_move_row(move, execute=job.execute) for move in moves]
+    return [move_row(move, execute=job.execute) for move in moves]
 
 
-def _move_row(move: Move, *, execute: bool) -> Row:
+def move_row(move: Move, *, execute: bool) -> Row:
+    """Return a row for one moved offset."""
     return {
         "topic": move.partition.topic,
         "partition": move.partition.partition,
@@ -231,11 +232,12 @@ async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]
     return rows
 
 
-async def _in_scope(
-    admin: Admin, scopes: Sequence[Scope], committed: Committed
+async def in_scope(
+    admin: Admin, scopes: Sequence[Scope], known: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
+    """Return the partitions of ``scopes``; without any, those that are ``known``."""
     if not scopes:
-        return sorted(committed)
+        return sorted(known)
     topics = await admin.describe_topics([scope.topic for scope in scopes])
     partitions: list[TopicPartition] = []
     for scope in scopes:

@@ -6,6 +6,12 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.group.config import (
+    SettingsOption,
+    UnsetOption,
+    ValidateOnlyOption,
+    show_or_change,
+)
 from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
@@ -199,39 +205,21 @@ def delete(
 def config(
     group: GroupArgument,
     *,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a config; may be repeated."),
-    ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unset", metavar="NAME", help="Use the brokers' value again; may be repeated."
-        ),
-    ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check only, change nothing.")
-    ] = False,
+    settings: SettingsOption = None,
+    unset: UnsetOption = None,
+    validate_only: ValidateOnlyOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show or change a group's configs, those of the consumer protocol and of share groups."""
-    from tidemark.cli.client_calls import run
-    from tidemark.cli.group import admin
-    from tidemark.cli.topic.lines import parse_pairs
-    from tidemark.client.admin.types import AlterConfig
+    from tidemark.cli.group.admin import configs
 
-    servers = bootstrap_for(bootstrap)
-    pairs = parse_pairs(settings, "--config")
-    changes = [AlterConfig(name, value) for name, value in pairs.items()]
-    changes += [AlterConfig(name, operation="delete") for name in unset or []]
-    if changes:
-        run(admin.configure(servers, group, changes, validate_only=validate_only))
-        outcome = "valid" if validate_only else "altered"
-        print_rows([{"group": group, "outcome": outcome}], ("group", "outcome"), output)
-        return
-    if validate_only:
-        raise CommandError(
-            "nothing to check", hint="--config NAME=VALUE or --unset NAME", code=ExitCode.USAGE
-        )
-    print_rows(run(admin.configs(servers, group)), ("name", "value", "source"), output)
+    show_or_change(
+        configs,
+        group,
+        settings=settings,
+        unset=unset,
+        validate_only=validate_only,
+        bootstrap=bootstrap,
+        output=output,
+    )

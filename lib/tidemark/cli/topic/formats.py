@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import string
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -49,26 +50,27 @@ def parse_start(text: str) -> StartAt:
     return StartAt("timestamp", int(moment.timestamp() * 1_000))
 
 
-def check_format(template: str) -> str:
+def check_format(template: str, fields: Sequence[str] = FIELDS) -> str:
     """Replace escapes (``\\t``) in a template. Raises CommandError for unknown fields."""
     text = re.sub(r"\\[tn0\\]", lambda match: _ESCAPES[match[0]], template)
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
-        unknown = next((name for name in names if name not in FIELDS), None)
+        unknown = next((name for name in names if name not in fields), None)
     except ValueError as error:
         raise CommandError(f"--format {template!r}: {error}", code=ExitCode.USAGE) from None
     if unknown is not None:
         raise CommandError(
             f"--format {template!r}: there is no field {unknown!r}",
-            hint="fields are: " + ", ".join(f"{{{name}}}" for name in FIELDS),
+            hint="fields are: " + ", ".join(f"{{{name}}}" for name in fields),
             code=ExitCode.USAGE,
         )
     return text
 
 
-def as_line(record: ConsumerRecord, template: str) -> str:
-    """Format one record with a template of ``check_format``."""
+def as_line(record: ConsumerRecord, template: str, **more: object) -> str:
+    """Format one record with a template of ``check_format``; ``more`` are further fields."""
     return template.format(
+        **more,
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
@@ -80,8 +82,10 @@ def as_line(record: ConsumerRecord, template: str) -> str:
     )
 
 
-def as_json(record: ConsumerRecord) -> str:
-    """Format one record as a line of JSON; bytes that are not UTF-8 are base64, ``..._base64``."""
+def as_json(record: ConsumerRecord, **more: object) -> str:
+    """Format one record as a line of JSON; bytes that are not UTF-8 are base64, ``..._base64``.
+    ``more`` are further fields.
+    """
     line: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -92,6 +96,7 @@ def as_json(record: ConsumerRecord) -> str:
         "headers": [
             {"name": name, **_json_bytes("value", value)} for name, value in record.headers
         ],
+        **more,
     }
     return json.dumps(line, ensure_ascii=False)
 

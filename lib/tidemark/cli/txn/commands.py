@@ -8,6 +8,7 @@ import typer
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
+    GrpcBootstrapOption,
     OutputFormat,
     OutputOption,
     TransportChoice,
@@ -144,16 +145,7 @@ def forget(
         bool, typer.Option("--abort-open", help="Abort the open batch, if any.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            envvar="TIDEMARK_GRPC_BOOTSTRAP",
-            metavar="HOST:PORT,...",
-            help="gRPC addresses of brokers; default: the development cluster's.",
-        ),
-    ] = None,
+    bootstrap: GrpcBootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Forget which batches a sink has; a query that replays them writes them again."""

@@ -280,6 +280,10 @@ class GrpcTransport:
             ErrorCode.NETWORK_EXCEPTION, "no broker answers (" + " | ".join(problems) + ")"
         )
 
+    def channel(self, broker_id: int) -> grpc.aio.Channel:
+        """Return the channel to a broker. Raises ConnectionLostError if it is unknown."""
+        return self._channel(self._address(broker_id))
+
     def _address(self, broker_id: int) -> Address:
         address = self._brokers.get(broker_id)
         if address is None:

@@ -25,7 +25,8 @@ def test_help_names_every_group(
 ) -> None:
     assert run(monkeypatch, "--help") == ExitCode.OK
     text = capsys.readouterr().out
-    assert all(name in text for name in ("dev", "topic", "group", "txn", "log", "Exit codes"))
+    assert all(name in text for name in ("dev", "topic", "group", "share", "txn", "log"))
+    assert "Exit codes" in text
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,11 @@ def test_help_names_every_group(
         ("group", "config", "g", "-c", "no value"),
         ("group", "reset", "g", "--to-latest", "--shift-by", "1"),
         ("group", "reset", "g", "--by-duration", "soon"),
+        ("share", "reset", "g"),
+        ("share", "reset", "g", "--to-latest", "--to-offset", "1"),
+        ("share", "config", "g", "--validate-only"),
+        ("share", "browse", "g", "t", "-1"),
+        ("share", "consume", "g", "t", "--format", "{nothing}"),
         ("txn", "abort"),
         ("txn", "abort", "x", "--topic", "t"),
         ("txn", "forget"),

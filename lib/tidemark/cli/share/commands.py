@@ -1,0 +1,293 @@
+"""``tidemark share``: commands and their options. Commands import their work when run."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.failure import CommandError
+from tidemark.cli.group.config import (
+    SettingsOption,
+    UnsetOption,
+    ValidateOnlyOption,
+    show_or_change,
+)
+from tidemark.cli.output import (
+    BootstrapOption,
+    GrpcBootstrapOption,
+    OutputFormat,
+    OutputOption,
+    TransportChoice,
+    bootstrap_for,
+    print_json,
+    print_rows,
+    say,
+)
+
+app = typer.Typer(no_args_is_help=True, help="List, describe, consume and reset share groups.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
+
+_PARTITION_COLUMNS = ("topic", "partition", "start_offset", "lag", "leader_epoch", "members")
+_COUNTS = (
+    "start_offset",
+    "end_offset",
+    "lag",
+    "available",
+    "acquired",
+    "acknowledged",
+    "archiving",
+    "archived",
+    "behind",
+    "oldest_age_ms",
+)
+_RANGE_COLUMNS = (
+    "first_offset",
+    "last_offset",
+    "records",
+    "state",
+    "delivery_count",
+    "member_id",
+    "lock_left_ms",
+    "next_state",
+    "delay_left_ms",
+    "producer_id",
+)
+
+
+class OutcomeChoice(StrEnum):
+    """Outcome of consumed records."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+
+
+@app.command(name="list")
+def list_groups(
+    *,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only those in this state; may be repeated.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List share groups."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.share import admin
+
+    rows = run(admin.list_all(bootstrap_for(bootstrap), states=state or ()))
+    print_rows(rows, ("group", "state", "coordinator"), output)
+
+
+@app.command()
+def describe(
+    groups: GroupsArgument,
+    *,
+    members: Annotated[
+        bool, typer.Option("--members", "-m", help="Also show members and their partitions.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show members, start offsets and lag: the number of records whose delivery is not complete."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.share import admin
+
+    rows = run(admin.describe(bootstrap_for(bootstrap), groups))
+    if output is OutputFormat.JSON:
+        print_json(rows)
+        return
+    for row in rows:
+        say(f"{row['group']}: {row['state']}, {row['assignor']}, {len(row['members'])} members")
+        if members:
+            names = ("member", "client_id", "host", "epoch", "topics", "partitions")
+            print_rows(row["members"], names, output)
+        print_rows(row["partitions"], _PARTITION_COLUMNS, output)
+
+
+@app.command()
+def consume(
+    group: GroupArgument,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    *,
+    outcome: Annotated[
+        OutcomeChoice, typer.Option("--outcome", help="Outcome of every record.")
+    ] = OutcomeChoice.ACCEPT,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")
+    ] = None,
+    idle_s: Annotated[
+        float | None,
+        typer.Option("--idle", min=0, metavar="SECONDS", help="Stop after so long without any."),
+    ] = None,
+    template: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of a line: {topic} {partition} {offset} {timestamp} {time} {key} {value}"
+            " {headers} {delivery_count}, and \\t \\n.",
+        ),
+    ] = "{value}",
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print records as a member of the group; -o json prints a JSON object a line."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.share.consume import SHARE_FIELDS, ShareConsumeJob
+    from tidemark.cli.share.consume import consume as consume_records
+    from tidemark.cli.topic.formats import check_format
+    from tidemark.client.share.ack_batches import AcknowledgeType
+
+    job = ShareConsumeJob(
+        bootstrap=bootstrap_for(bootstrap),
+        group_id=group,
+        topics=topics,
+        outcome=AcknowledgeType[outcome.name],
+        count=count,
+        idle_ms_max=None if idle_s is None else int(idle_s * 1_000),
+        template=None if output is OutputFormat.JSON else check_format(template, SHARE_FIELDS),
+    )
+    try:
+        say(f"{run(consume_records(job)):,} records")
+    except KeyboardInterrupt:
+        say("")  # ends the line with ^C
+
+
+@app.command()
+def browse(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    *,
+    first: Annotated[int, typer.Option("--from", min=0, help="First offset.")] = 0,
+    last: Annotated[
+        int | None, typer.Option("--to", min=0, help="Last offset; default: the end.")
+    ] = None,
+    bootstrap: GrpcBootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show records in flight: state, deliveries, holder of the lock. Changes nothing."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.share import admin
+    from tidemark.model.topics import TopicPartition
+
+    at = TopicPartition(topic, partition)
+    servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
+    row = run(admin.browse(servers, group, at, first=first, last=last))
+    if output is OutputFormat.JSON:
+        print_json(row)
+        return
+    print_rows([row], _COUNTS, output)
+    print_rows(row["ranges"], _RANGE_COLUMNS, output)
+
+
+@app.command()
+def reset(
+    group: GroupArgument,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all of the group."
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", help="To the first record since then (ISO 8601).")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="To this long before now (ISO 8601: PT2H).")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Change, or only show (the default).")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Deliver again from other offsets. Refused while the group has members."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.group.reset_plan import (
+        Goal,
+        Target,
+        choose,
+        parse_duration,
+        parse_scope,
+        parse_time,
+    )
+    from tidemark.cli.share import admin
+
+    target = choose(
+        {
+            "--to-earliest": Target(Goal.EARLIEST) if to_earliest else None,
+            "--to-latest": Target(Goal.LATEST) if to_latest else None,
+            "--to-offset": None if to_offset is None else Target(Goal.OFFSET, to_offset),
+            "--to-datetime": Target(Goal.TIME, parse_time(to_datetime)) if to_datetime else None,
+            "--by-duration": Target(Goal.AGO, parse_duration(by_duration)) if by_duration else None,
+        }
+    )
+    scopes = [parse_scope(text) for text in topic or ()]
+    rows = run(admin.reset(bootstrap_for(bootstrap), group, target, scopes, execute=execute))
+    if not rows:
+        raise CommandError(
+            f"share group {group!r} has no offset to move",
+            hint="pass --topic TOPIC to set its start in a topic",
+        )
+    print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
+    if not execute and output is OutputFormat.TABLE:
+        say("nothing was changed; pass --execute to change it")
+
+
+@app.command()
+def delete(
+    groups: GroupsArgument,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only what is kept of this topic; may be repeated."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Delete share groups without members, with their offsets. Asks for confirmation on a
+    terminal.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.share import admin
+
+    if not yes and sys.stdin.isatty():
+        what = f"what is kept of {', '.join(topic)} in " if topic else ""
+        typer.confirm(f"Delete {what}{', '.join(groups)}?", abort=True, err=True)
+    rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
+    print_rows(rows, ("group", "outcome"), output)
+
+
+@app.command()
+def config(
+    group: GroupArgument,
+    *,
+    settings: SettingsOption = None,
+    unset: UnsetOption = None,
+    validate_only: ValidateOnlyOption = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show or change a share group's configs. The group need not exist yet."""
+    from tidemark.cli.share.admin import configs
+
+    show_or_change(
+        configs,
+        group,
+        settings=settings,
+        unset=unset,
+        validate_only=validate_only,
+        bootstrap=bootstrap,
+        output=output,
+    )

@@ -1,0 +1,82 @@
+"""``tidemark share consume``: records as lines on stdout, with one outcome for all."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.cli.output import say
+from tidemark.cli.topic.formats import FIELDS, as_json, as_line
+from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.deliveries import ShareRecord
+from tidemark.client.share.share_consumer import ShareConsumer
+from tidemark.runtime.clock import Clock
+
+SHARE_FIELDS: Final = (*FIELDS, "delivery_count")
+_RECORDS_A_POLL: Final = 500
+_POLL_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConsumeJob:
+    """Records to read, their outcome, and the format to print; with ``template`` None JSON
+    lines.
+    """
+
+    bootstrap: str
+    group_id: str
+    topics: Sequence[str]
+    outcome: AcknowledgeType
+    count: int | None
+    idle_ms_max: int | None
+    """Time without a record after which to stop."""
+    template: str | None
+
+
+async def consume(job: ShareConsumeJob) -> int:
+    """Print and acknowledge records until the count, or until there are none; return their number.
+
+    A record is printed before its outcome is stored: after a failure it may be printed again.
+    """
+    clock = Clock()
+    total, printed_at = 0, clock.now_ms()
+    async with ShareConsumer(
+        job.bootstrap,
+        group_id=job.group_id,
+        share_acknowledgement_mode="explicit",
+        share_acquire_mode="record_limit",
+    ) as consumer:
+        consumer.subscribe(job.topics)
+        while job.count is None or total < job.count:
+            left = _RECORDS_A_POLL if job.count is None else job.count - total
+            records = await consumer.poll(min(left, _RECORDS_A_POLL), timeout_ms=_POLL_MS)
+            _print(records, job.template)
+            for record in records:
+                consumer.acknowledge(record, job.outcome)
+            await _store(consumer)
+            total += len(records)
+            if records:
+                printed_at = clock.now_ms()
+            elif job.idle_ms_max is not None and clock.now_ms() - printed_at >= job.idle_ms_max:
+                break
+    return total
+
+
+async def _store(consumer: ShareConsumer) -> None:
+    for partition, error in (await consumer.commit_sync()).items():
+        if error is not None:
+            say(f"{partition}: {error.message}")
+
+
+def _print(records: Sequence[ShareRecord], template: str | None) -> None:
+    lines = [
+        as_json(plain, delivery_count=record.delivery_count)
+        if template is None
+        else as_line(plain, template, delivery_count=record.delivery_count)
+        for record in records
+        for plain in [ConsumerRecord(*record[:-1])]
+    ]
+    if lines:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
