@@ -1,20 +1,20 @@
 """The native share consumer, its admin calls and commands, against processes."""
 
 import asyncio
+import contextlib
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.clusters import Cluster, started_cluster
+from e2e.clusters import Cluster
+from e2e.share_cluster import LOCK_MS, QUICK, make
 from tidemark.client import (
     Admin,
-    AlterConfig,
-    ConfigResource,
     Consumer,
     NewTopic,
     Producer,
@@ -34,68 +34,19 @@ from waiting import PATIENCE_S, patience
 
 pytestmark = pytest.mark.e2e
 
-QUICK: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
 EXPLICIT: dict[str, Any] = {"share_acknowledgement_mode": "explicit"}
 RECORD_LIMIT: dict[str, Any] = {"share_acquire_mode": "record_limit"}
-LOCK_MS = 600_000
 Name = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two brokers and a share-coordinator; members call often. Locks outlast every pause of the
-    machine, and groups may set shorter ones.
-    """
-    quick = {
-        "group.share.heartbeat.interval.ms": 200,
-        "group.share.min.heartbeat.interval.ms": 200,
-        "group.share.record.lock.duration.ms": LOCK_MS,
-        "group.share.min.record.lock.duration.ms": 1_000,
-        "group.share.max.record.lock.duration.ms": LOCK_MS,
-        "offsets.topic.num.partitions": 4,
-        "share.coordinator.state.topic.num.partitions": 4,
-    }
-    coordinator = {
-        "group.share.heartbeat.interval.ms": 200,
-        "group.share.min.heartbeat.interval.ms": 200,
-    }
-    own = started_cluster(
-        tmp_path_factory.mktemp("share"),
-        brokers=2,
-        share_coordinators=1,
-        overrides={"broker": quick, "share-coordinator": coordinator},
-    )
-    yield own
-    own.end()
+def cluster(share_cluster: Cluster) -> Cluster:
+    """The cluster of this module."""
+    return share_cluster
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
-
-
-async def produce(cluster: Cluster, topic: str, *, partitions: int = 1, records: int) -> None:
-    async with Producer(cluster.kafka(), **QUICK) as producer:
-        for number in range(records):
-            await producer.enqueue(topic, b"%d" % number, partition=number % partitions)
-
-
-async def make(
-    cluster: Cluster,
-    topic: str,
-    *,
-    partitions: int = 1,
-    records: int = 0,
-    group: str,
-    lock_ms: int = LOCK_MS,
-) -> str:
-    """A topic that the group reads from its beginning."""
-    configs = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(lock_ms)}
-    async with Admin(cluster.kafka()) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
-        changes = [AlterConfig(name, value) for name, value in configs.items()]
-        await admin.alter_configs({ConfigResource("group", group): changes})
-    await produce(cluster, topic, partitions=partitions, records=records)
-    return topic
 
 
 def member(cluster: Cluster, group: str, **settings: Any) -> ShareConsumer:
@@ -124,6 +75,49 @@ def test_members_share_the_records_of_a_partition(cluster: Cluster, topic_name: 
             assert {one.delivery_count for one in got} == {1}
             assert consumer.lock_timeout_ms == LOCK_MS
             assert await consumer.poll(timeout_ms=300) == []
+
+    run(work())
+
+
+@pytest.mark.feature("S01", "S03", "S04")
+def test_a_partition_has_more_than_one_reader(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=40, group=group)
+        async with contextlib.AsyncExitStack() as members:
+            held: list[int] = []
+            for _ in range(4):
+                consumer = await members.enter_async_context(
+                    member(cluster, group, max_poll_records=10, **EXPLICIT, **RECORD_LIMIT)
+                )
+                consumer.subscribe([topic])
+                held += [record.offset for record in await read(consumer, 10)]
+                assert consumer.assignment() == (TopicPartition(topic, 0),)
+            assert sorted(held) == list(range(40))
+
+    run(work())
+
+
+@pytest.mark.feature("S24")
+def test_a_partition_that_is_added_is_read_from_its_beginning(
+    cluster: Cluster, topic_name: Name
+) -> None:
+    group, name = topic_name("jobs"), topic_name("orders")
+
+    async def work() -> None:
+        async with Admin(cluster.kafka()) as admin, member(cluster, group) as consumer:
+            await admin.create_topics([NewTopic(name, 1, 1)])
+            consumer.subscribe([name])
+            async with patience():
+                while not consumer.assignment():
+                    await consumer.poll(timeout_ms=50)
+            await admin.create_partitions({name: 2})
+            async with Producer(cluster.kafka(), **QUICK) as producer:
+                for value in (b"first", b"second"):
+                    await producer.send(name, value, partition=1)
+            got = await read(consumer, 2)
+            assert [(one.partition, one.offset) for one in got] == [(1, 0), (1, 1)]
 
     run(work())
 
@@ -282,7 +276,7 @@ async def poll_until_refused(consumer: Consumer) -> None:
             await consumer.poll(timeout_ms=100)
 
 
-@pytest.mark.feature("U01")
+@pytest.mark.feature("S25", "U01")
 def test_administration(cluster: Cluster, topic_name: Name) -> None:
     group = topic_name("jobs")
 
@@ -381,7 +375,10 @@ def consumed(cluster: Cluster, *words: str) -> list[tuple[str, int]]:
     return [(one["value"], one["delivery_count"]) for one in lines]
 
 
-@pytest.mark.feature("U02")
+RESETS = (("--to-latest",), ("--to-datetime", "2020-01-01"), ("--to-datetime", "2100-01-01"))
+
+
+@pytest.mark.feature("S25", "S26", "U02")
 def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> None:
     group = topic_name("jobs")
     topic = asyncio.run(make(cluster, topic_name("orders"), records=4, group=group))
@@ -395,6 +392,8 @@ def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> No
     assert (partition["start_offset"], partition["lag"], described["members"]) == (2, 2, [])
     (move,) = shown(cluster, "reset", group, "--to-earliest")
     assert (move["before"], move["after"], move["outcome"]) == (2, 0, "would move")
+    ends = [shown(cluster, "reset", group, *to)[0]["after"] for to in RESETS]
+    assert ends == [4, 0, 4]
     assert shown(cluster, "reset", group, "--to-earliest", "--execute")[0]["outcome"] == "moved"
     assert consumed(cluster, group, topic, "-n", "1") == [("0", 1)]
     shown(cluster, "reset", group, "-t", f"{topic}:0", "--to-offset", "3", "--execute")

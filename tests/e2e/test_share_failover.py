@@ -2,9 +2,11 @@
 acknowledged comes again.
 """
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import Iterator
+from functools import partial
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -12,7 +14,8 @@ import pytest
 from e2e.clusters import Cluster, started_cluster
 from e2e.kafka_wire import Wire
 from e2e.share_wire import ShareReader, configure_group, find_coordinator, port_of
-from waiting import PATIENCE_S, wait_for
+from tidemark.client import ShareConsumer, TopicPartition
+from waiting import PATIENCE_S, patience, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -23,6 +26,8 @@ BROKER = {
     "share.coordinator.state.topic.num.partitions": 3,
     "offsets.topic.num.partitions": 3,
 }
+At = tuple[int, int]
+"""Partition and offset."""
 COORDINATORS = ("share-coordinator-1", "share-coordinator-2")
 
 
@@ -123,3 +128,86 @@ def test_killed_coordinators_lose_no_acknowledgement(cluster: Cluster, story: St
             cluster.restart(victim)
     story.put(50)
     story.read_until_all()
+
+
+# -- native consumers
+
+
+class NativeMember:
+    """A native consumer that accepts what it reads.
+
+    ``accepted`` has the records whose acceptance was confirmed, ``read`` every record, by partition
+    and offset; the members of a group share both.
+    """
+
+    def __init__(self, story: Story, accepted: set[At], read: dict[At, bytes]) -> None:
+        self.story = story
+        self.accepted = accepted
+        self.read = read
+        self.has_all = False
+        """True once nothing more is put."""
+        self.again: list[At] = []
+        """Records that came although they were accepted before."""
+
+    async def run(self) -> None:
+        """Read until all that is put was read, by this member or another."""
+        async with ShareConsumer(
+            self.story.cluster.bootstrap,
+            group_id=self.story.group,
+            share_acknowledgement_mode="explicit",
+            max_poll_records=10,
+            retry_backoff_ms=20,
+            retry_backoff_max_ms=200,
+        ) as consumer:
+            consumer.subscribe([self.story.topic])
+            while not self.has_all or len(self.read) < len(self.story.values):
+                await self._round(consumer)
+
+    async def _round(self, consumer: ShareConsumer) -> None:
+        records = await consumer.poll(timeout_ms=200)
+        found = {(one.partition, one.offset): one.value or b"" for one in records}
+        self.again += self.accepted & found.keys()
+        self.read |= found
+        for record in records:
+            consumer.acknowledge(record)
+        outcomes = await consumer.commit_sync()
+        self.accepted |= {
+            at for at in found if outcomes[TopicPartition(self.story.topic, at[0])] is None
+        }
+
+
+def reached(accepted: set[At], count: int) -> bool:
+    """True if so many records were accepted."""
+    return len(accepted) >= count
+
+
+@pytest.mark.feature("S19", "S31")
+def test_native_consumers_survive_killed_leaders_and_coordinators(
+    cluster: Cluster, story: Story
+) -> None:
+    accepted: set[At] = set()
+    read: dict[At, bytes] = {}
+    members = [NativeMember(story, accepted, read) for _ in range(2)]
+
+    def kill_and_restart() -> None:
+        for victim in (story.leader(), *COORDINATORS):
+            enough = len(accepted) + 20
+            story.put(100)
+            wait_for(partial(reached, accepted, enough), "records")
+            cluster.kill(victim)
+            try:
+                story.put(100)
+            finally:
+                cluster.restart(victim)
+
+    async def work() -> None:
+        async with patience(), asyncio.TaskGroup() as tasks:
+            for one in members:
+                tasks.create_task(one.run())
+            await asyncio.to_thread(kill_and_restart)
+            for one in members:
+                one.has_all = True
+
+    asyncio.run(work())
+    assert sorted(read.values()) == sorted(story.values)
+    assert [one.again for one in members] == [[], []]

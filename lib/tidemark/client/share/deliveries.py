@@ -156,12 +156,12 @@ class Deliveries:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionDeliveries] = {}
 
-    def of(self, at: TopicPartition, topic_id: bytes) -> PartitionDeliveries:
-        """Return the deliveries of a partition; those of an earlier topic of the name are lost."""
-        known = self.partitions.get(at)
-        if known is None or known.topic_id != topic_id:
-            known = self.partitions[at] = PartitionDeliveries(topic_id)
-        return known
+    def begin(self, at: TopicPartition, topic_id: bytes) -> PartitionDeliveries:
+        """Return new deliveries of a partition, in another session or from another leader. Earlier
+        ones can no longer be acknowledged.
+        """
+        begun = self.partitions[at] = PartitionDeliveries(topic_id)
+        return begun
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Decide the outcome of one record. Raises NotHeldError."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tidemark.client.config import ACQUIRE_MODES, ShareConsumerConfig
@@ -35,6 +35,7 @@ from tidemark.client.share.share_session import (
     ShareSession,
     Verdict,
 )
+from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import Lane
 from tidemark.client.wire.session import Session
 from tidemark.kafka.apis import ApiKey
@@ -65,6 +66,8 @@ class _Broker:
         self.turn = asyncio.Lock()
         self.acquired: dict[TopicPartition, PartitionDeliveries] = {}
         """Partitions with deliveries in the present session."""
+        self.connection: BrokerConnection | None = None
+        """Connection of the present session."""
         self.lost_count = 0
         """Number of sessions that were lost."""
         self.fetching = False
@@ -124,11 +127,15 @@ class ShareFetcher:
     # -- records
 
     def take(self, records_max: int) -> list[ShareRecord]:
-        """Hand out acquired records, at most ``records_max``. Those whose lock has ended since are
-        dropped: they are delivered again, perhaps to another member.
+        """Hand out acquired records, at most ``records_max``. Those whose lock has ended since, by
+        its time or with the connection, are dropped: they are delivered again, perhaps to another
+        member.
         """
         taken: list[ShareRecord] = []
         now = self._clock.now_ms()
+        for broker in self._brokers.values():
+            if broker.connection is not None and broker.connection.is_lost:
+                self._drop_ready(broker.acquired.values())
         self._ready = deque(one for one in self._ready if one.expires_at > now)
         while self._ready and len(taken) < records_max:
             taken += self._ready[0].take(records_max - len(taken))
@@ -219,10 +226,9 @@ class ShareFetcher:
             return True
         if not fetched.acquired:
             return False
-        deliveries = self.deliveries.of(at, topic_id)
-        for other in self._brokers.values():
-            other.acquired.pop(at, None)  # an earlier leader has released its locks
-        broker.acquired[at] = deliveries
+        deliveries = broker.acquired.get(at)
+        if deliveries is None or deliveries.topic_id != topic_id:
+            deliveries = self._begin(broker, at, topic_id)
         read = read_acquired(
             at, fetched.records, fetched.acquired, check_crcs=self._config.check_crcs
         )
@@ -234,6 +240,20 @@ class ShareFetcher:
             self._ready.append(_Ready(deliveries, read.records, expires_at))
         self.error = read.error or self.error
         return False
+
+    def _begin(self, broker: _Broker, at: TopicPartition, topic_id: bytes) -> PartitionDeliveries:
+        """Begin deliveries from a broker. The locks of an earlier leader have ended."""
+        for other in self._brokers.values():
+            before = other.acquired.pop(at, None)
+            if before is None:
+                continue
+            self._drop_ready([before])
+            if before.has_decided:
+                what = f"another broker leads {at} now"
+                self._report({at: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, what)})
+            before.lose()
+        broker.acquired[at] = self.deliveries.begin(at, topic_id)
+        return broker.acquired[at]
 
     # -- acknowledgements
 
@@ -252,7 +272,9 @@ class ShareFetcher:
         results: dict[TopicPartition, ClientError | None] = {}
 
         async def commit(broker: _Broker, lost_count: int, taken: Taken) -> None:
-            results.update(await self._commit_at(broker, lost_count, taken, deadline))
+            outcomes = await self._commit_at(broker, lost_count, taken, deadline)
+            for at, error in outcomes.items():
+                results[at] = results.get(at) or error
 
         async with asyncio.TaskGroup() as tasks:
             for of_broker in begun:
@@ -349,6 +371,7 @@ class ShareFetcher:
     async def _ask(self, broker: _Broker, api_key: ApiKey, fields: Fields) -> ShareAnswer:
         transport = await self._session.kafka()
         connection = await transport.connection(broker.broker_id, Lane.SHARE)
+        broker.connection = connection
         wait_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         answer = await transport.ask(connection, api_key, fields, timeout_ms=wait_ms)
         return read_fetched(answer) if api_key is ApiKey.SHARE_FETCH else read_acknowledged(answer)
@@ -385,11 +408,15 @@ class ShareFetcher:
     def _lose(self, broker: _Broker) -> None:
         broker.session.on_lost()
         broker.lost_count += 1
-        lost = set(map(id, broker.acquired.values()))
-        self._ready = deque(one for one in self._ready if id(one.deliveries) not in lost)
+        broker.connection = None
+        self._drop_ready(broker.acquired.values())
         for one in broker.acquired.values():
             one.lose()
         broker.acquired.clear()
+
+    def _drop_ready(self, lost: Iterable[PartitionDeliveries]) -> None:
+        ids = set(map(id, lost))
+        self._ready = deque(one for one in self._ready if id(one.deliveries) not in ids)
 
     def _fail(self, broker: _Broker) -> None:
         broker.failures += 1

@@ -29,6 +29,8 @@ class MemoryShare:
 
     def __init__(self, cluster: MemoryTransport) -> None:
         self.cluster = cluster
+        self.link: SimpleNamespace | None = None
+        """Connection of the share session."""
         self.members: dict[str, int] = {}
         self.session_epoch: int | None = None
         self.session: set[int] = set()
@@ -59,7 +61,10 @@ class MemoryShare:
         return SimpleNamespace(address=address, version=_version)
 
     async def connection(self, broker_id: int, lane: object) -> Any:
-        return SimpleNamespace(address=Address("broker", broker_id), version=_version)
+        if self.link is None or self.link.is_lost:
+            address = Address("broker", broker_id)
+            self.link = SimpleNamespace(address=address, version=_version, is_lost=False)
+        return self.link
 
     async def ask(
         self,
@@ -102,6 +107,12 @@ class MemoryShare:
 
     def requests(self, api_key: ApiKey) -> list[Any]:
         return [request for key, request in self.asked if key is api_key]
+
+    def lose_link(self) -> None:
+        """Lose the connection while no request is under way."""
+        assert self.link is not None, "there is one"
+        self.link.is_lost = True
+        self.end_session()
 
     def end_session(self) -> None:
         """Release all that is acquired."""

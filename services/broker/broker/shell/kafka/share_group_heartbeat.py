@@ -7,7 +7,7 @@ from __future__ import annotations
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.topics import SHARE_GROUP_STATE
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.internal_topics import InternalTopics
@@ -25,17 +25,18 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Handle one heartbeat of one member. The first one of a cluster creates the topic with the
-    state of share groups.
+    """Handle one heartbeat of one member. The first one of a cluster creates the topics with the
+    state of share groups and with their ids.
     """
     refused = _refusal(facts, request, context)
     if refused is not None:
         return _fields(ShareHeartbeatReply(refused))
     try:
         if relay.has_coordinators:
-            missing = await internal_topics.ensure(context, SHARE_GROUP_STATE)
-            if missing is not None:
-                raise missing
+            for topic in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):
+                missing = await internal_topics.ensure(context, topic)
+                if missing is not None:
+                    raise missing
         reply = await relay.heartbeat(caller_of(context), _heartbeat(request, context))
     except TidemarkError as failure:
         reply = ShareHeartbeatReply(Outcome(failure.code, failure.message))

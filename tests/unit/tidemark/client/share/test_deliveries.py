@@ -147,7 +147,7 @@ def test_a_lost_session_leaves_nothing() -> None:
 
 def test_deliveries_of_all_partitions() -> None:
     all_of = Deliveries()
-    all_of.of(AT, ID).hand_out([record(1), record(2)])
+    all_of.begin(AT, ID).hand_out([record(1), record(2)])
     all_of.acknowledge(record(1), ACCEPT)
     assert [one.offset for one in all_of.undecided()] == [2]
     all_of.decide_all(ACCEPT)
@@ -156,17 +156,18 @@ def test_deliveries_of_all_partitions() -> None:
         all_of.acknowledge(record(1)._replace(topic="other"), ACCEPT)
 
 
-def test_a_topic_that_was_created_again_has_other_deliveries() -> None:
+def test_deliveries_that_begin_again_leave_nothing_of_the_last() -> None:
     all_of = Deliveries()
-    all_of.of(AT, ID).hand_out([record(1)])
-    assert all_of.of(AT, ID).held
-    assert not all_of.of(AT, b"u" * 16).held
+    all_of.begin(AT, ID).hand_out([record(1)])
+    assert all_of.begin(AT, ID).is_idle
+    with pytest.raises(NotHeldError):
+        all_of.acknowledge(record(1), ACCEPT)
 
 
 def test_idle_partitions_that_are_not_assigned_are_forgotten() -> None:
     all_of = Deliveries()
-    all_of.of(AT, ID)
+    all_of.begin(AT, ID)
     busy = TopicPartition("t", 1)
-    all_of.of(busy, ID).hand_out([record(1)])
+    all_of.begin(busy, ID).hand_out([record(1)])
     all_of.forget_idle([])
     assert list(all_of.partitions) == [busy]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tidemark.client.config import ShareConsumerConfig
+from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.errors import (
     ClientConfigError,
     ClientError,
@@ -357,6 +358,20 @@ def test_records_whose_lock_has_ended_are_not_handed_out() -> None:
     assert with_member(consumer_on(share), work) == ([0], [])
 
 
+def test_records_of_a_lost_connection_are_not_handed_out() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> Any:
+        got = await consumer._next(1, 5, 1_000)
+        share.lose_link()
+        again = await read(consumer, 4)
+        return [one.offset for one in got], [(one.offset, one.delivery_count) for one in again]
+
+    got, again = with_member(consumer_on(share), work)
+    assert got == [0]
+    assert again[:2] == [(0, 2), (1, 2)]
+
+
 # -- settings
 
 
@@ -384,6 +399,13 @@ def test_a_consumer_of_a_share_group_by_its_type() -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ClientConfigError, match=problem):
         ShareConsumer("memory:1", **settings)
+
+
+@pytest.mark.feature("S22")
+@pytest.mark.parametrize("name", ["assign", "seek", "position", "pause", "commit", "committed"])
+def test_members_have_no_positions(name: str) -> None:
+    assert hasattr(Consumer, name)
+    assert not hasattr(ShareConsumer, name)
 
 
 def test_subscriptions_are_lists_of_names() -> None:
