@@ -2,7 +2,7 @@
 are printed.
 
 ``--world cluster`` runs whole services on a simulated network, ``--world txn`` the same with groups
-and transactions, ``--world node`` one log and its disk.
+and transactions, ``--world share`` with a share group, ``--world node`` one log and its disk.
 """
 
 import argparse
@@ -16,6 +16,8 @@ import sim.cluster.fleeting
 import sim.cluster.parts
 import sim.cluster.rivals
 import sim.cluster.run
+import sim.cluster.share_faults
+import sim.cluster.share_world
 import sim.cluster.txn_faults
 import sim.cluster.txn_world
 import sim.faults
@@ -38,6 +40,7 @@ FAULTS: Mapping[str, Iterable[str]] = {
         *sim.cluster.txn_faults.TXN_FAULTS,
         *sim.cluster.fleeting.FLEETING_FAULTS,
     ),
+    "share": (*CLUSTER_FAULTS, *sim.cluster.share_faults.SHARE_FAULTS),
 }
 
 
@@ -69,6 +72,10 @@ def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outco
         length_ms = asked.length_ms or sim.cluster.txn_world.TxnOptions.length_ms
         of_txn = sim.cluster.txn_world.TxnOptions(length_ms, faults, is_full)
         return lambda seed: sim.cluster.run.run_txn_seed(seed, of_txn)
+    if asked.world == "share":
+        length_ms = asked.length_ms or sim.cluster.share_world.ShareOptions.length_ms
+        of_share = sim.cluster.share_world.ShareOptions(length_ms, faults, is_full)
+        return lambda seed: sim.cluster.run.run_share_seed(seed, of_share)
     length_ms = asked.length_ms or sim.cluster.parts.Options.length_ms
     options = sim.cluster.parts.Options(length_ms=length_ms, faults=faults, is_full=is_full)
     return lambda seed: sim.cluster.run.run_seed(seed, options)

@@ -3,10 +3,14 @@
 The state topic has two partitions, so that both replicas may own one.
 """
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from tidemark.runtime.shard_runtime import ShardRuntime
+
+from sim.cluster.coordinator_process import CoordinatorProcess
 from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
-from sim.cluster.txn_processes import CoordinatorProcess
+from sim.cluster.state_ledger import StateLedger
 from sim.cluster.world import World
 
 LOOK_MS: Final = 50
@@ -19,10 +23,21 @@ class CoordinatedWorld(World):
     def __init__(self, seed: int, options: Options, topics: list[SimTopic], *, prefix: str) -> None:
         """``prefix``: of the coordinators' host names."""
         super().__init__(seed, options, topics, brokers=3)
+        for one in self.topics:
+            if isinstance(one.ledger, StateLedger):
+                one.ledger.may_be_compacted = partial(self._is_rolled, one)
         self.coordinators += [
             CoordinatorReplica(number, self.network.host(f"{prefix}{number}"))
             for number in range(1, COORDINATORS + 1)
         ]
+
+    def _is_rolled(self, topic: SimTopic) -> bool:
+        """Return True if a replica has a rolled segment, which its cleaner may have compacted."""
+        tables = [
+            one.process.broker.partitions.table for one in self.machines if one.process is not None
+        ]
+        hosted = [one for table in tables if (one := table.by_name.get(topic.place)) is not None]
+        return any(len(one.log.segments()) > 1 for one in hosted)
 
     @property
     def state_topics(self) -> list[SimTopic]:
@@ -91,3 +106,8 @@ class CoordinatedWorld(World):
                 return False
             serving |= set(one.process.node.shards.serving())
         return super()._all_registered() and serving == self.shards()
+
+
+def is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:
+    """Return True if the shard has decisions that may not be committed yet."""
+    return bool(runtime._in_flight or runtime._gathered.runs)

@@ -254,10 +254,10 @@ class Ledger:
             f"{self.name}: {self.state}, replicas {tuple(replicas)}",
         )
 
-    def ends(self, logs: Mapping[int, Sequence[Stored]]) -> None:
+    def ends(self, logs: Mapping[int, Sequence[Stored]], *, log_start: int = 0) -> None:
         """Check all logs at rest: they are equal and have every acknowledged value."""
         for broker, batches in logs.items():
-            self.agrees(broker, batches)
+            self.agrees(broker, batches, log_start=log_start)
         first, *others = logs.items()
         for broker, batches in others:
             require(

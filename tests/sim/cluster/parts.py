@@ -8,10 +8,10 @@ from broker.core.partition import Role
 from tidemark.model.ids import TopicId
 from tidemark.storage.mem_disk import MemDisk
 
+from sim.cluster.coordinator_process import CoordinatorProcess
 from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host
 from sim.cluster.processes import BrokerProcess, ControllerProcess, Timing
-from sim.cluster.txn_processes import CoordinatorProcess
 
 FAST = Timing()
 Seen = tuple[int, int, int, Role, TopicId]

@@ -11,6 +11,8 @@ from tidemark.client.transactions import control as transaction_control
 from tidemark.runtime.shard_runtime import ShardRuntime
 
 from sim.cluster.parts import Options
+from sim.cluster.share_watch import watched
+from sim.cluster.share_world import ShareOptions, ShareWorld
 from sim.cluster.sink_client import EvenJitter
 from sim.cluster.txn_world import TxnOptions, TxnWorld
 from sim.cluster.world import World
@@ -19,6 +21,7 @@ from sim.run import Outcome, leaves, outcome_of
 
 SEEDS_THAT_FAILED: Final = Path(__file__).with_name("seeds.txt")
 TXN_SEEDS_THAT_FAILED: Final = Path(__file__).with_name("txn_seeds.txt")
+SHARE_SEEDS_THAT_FAILED: Final = Path(__file__).with_name("share_seeds.txt")
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
@@ -55,6 +58,26 @@ def run_txn_world(seed: int, options: TxnOptions | None = None) -> tuple[Outcome
     finally:
         world.close()
     return outcome, world
+
+
+def run_share_seed(seed: int, options: ShareOptions | None = None) -> Outcome:
+    """Run one seed of a cluster with a share group."""
+    options = options or ShareOptions()
+    world = ShareWorld(seed, options)
+    bugs: list[BaseException] = []
+
+    def run() -> None:
+        world.run()
+        _raise_first(bugs)
+
+    try:
+        with changed([*_strictly(bugs), *watched(world.history)]):
+            outcome = outcome_of(run, seed, options, world.trace)
+            if bugs and not outcome.has_failed:
+                outcome.fail(bugs[0])
+    finally:
+        world.close()
+    return outcome
 
 
 def _raise_first(bugs: list[BaseException]) -> None:

@@ -24,10 +24,22 @@ class StateLedger(Ledger):
         if not self.may_be_compacted():
             super().agrees(broker, [_bare(one) for one in batches], log_start=log_start)
 
-    def ends(self, logs: Mapping[int, Any]) -> None:
+    def ends(self, logs: Mapping[int, Any], *, log_start: int = 0) -> None:
         """Accept all that compaction has left."""
         if not self.may_be_compacted():
-            super().ends({key: [_bare(one) for one in log] for key, log in logs.items()})
+            bare = {key: [_bare(one) for one in log] for key, log in logs.items()}
+            super().ends(bare, log_start=log_start)
+
+
+class PrunedLedger(StateLedger):
+    """Ledger of a state whose owner deletes the beginning of its log."""
+
+    def ends(self, logs: Mapping[int, Any], *, log_start: int = 0) -> None:
+        """Compare what every replica still has: a follower deletes later than its leader."""
+        starts = [log[0].first for log in logs.values() if log]
+        start = max(starts, default=log_start)
+        rest = {key: [one for one in log if one.first >= start] for key, log in logs.items()}
+        super().ends(rest, log_start=start)
 
 
 def _bare(stored: Stored) -> Stored:

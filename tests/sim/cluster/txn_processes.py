@@ -1,23 +1,20 @@
 """Processes of a cluster with transactions: a txn-coordinator, and brokers that relay to it."""
 
-import asyncio
-import random
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 from broker.config import BrokerConfig
 from tidemark.model.metadata import TXN
-from tidemark.runtime.coordinator_session import CoordinatorSession
+from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics
 from txn_coordinator.config import SERVICE, TxnCoordinatorConfig
 from txn_coordinator.shell import server
 from txn_coordinator.shell.node import TxnCoordinatorNode
 
-from sim.cluster.network import Host, Network
-from sim.cluster.processes import SimClock, Timing, broker_config, new_loop
-from sim.cluster.rpc import Directory, SimChannelPool, SimControllerClient
-from sim.dice import Dice
-from sim.zk_adapter import SimZkSession
-from sim.zookeeper import SimSession, SimZooKeeper
+from sim.cluster.coordinator_process import CoordinatorProcess
+from sim.cluster.processes import Timing, broker_config
+from sim.cluster.rpc import SimChannelPool
 
 SESSION_MS = 600
 """Session time-out of a group's member."""
@@ -54,49 +51,24 @@ def coordinator_config(number: int, timing: Timing) -> TxnCoordinatorConfig:
     )
 
 
-class CoordinatorProcess:
-    """Process of one replica of the txn-coordinator, from start to end."""
+class TxnCoordinatorProcess(CoordinatorProcess):
+    """Process of one replica of the txn-coordinator."""
 
-    def __init__(
+    kind = TXN
+
+    def make_node(
         self,
-        host: Host,
-        directory: Directory,
-        zookeeper: SimZooKeeper,
-        dice: Dice,
         number: int,
         timing: Timing,
-    ) -> None:
-        self.host = host
-        host.begin()
-        self.loop = new_loop(host, dice)
-        self.session: SimSession = zookeeper.connect(host.name, timeout_ms=timing.session_ms)
-        zk = SimZkSession(self.session)
-        chance = random.Random(dice.throws(1)[0]).random
-        self.node = TxnCoordinatorNode(
-            coordinator_config(number, timing),
-            SimClock(host, 1_000),
-            Metrics(SERVICE),
-            channels=SimChannelPool(directory, host),
-            dice=chance,
-        )
-        self.member = CoordinatorSession(
-            zk,
-            SimControllerClient(zk, directory, host, chance),
-            kind=TXN,
-            coordinator_id=number,
-            grpc_endpoint=f"{host.name}:3",
-            incarnation_id=bytes(dice.throws(1)[0].to_bytes(8, "big")),
-        )
-        self.services = {server.SERVICE_NAME: server.TransactionCoordinatorService(self.node)}
-        self.is_stopping = asyncio.Event()
-        self.task = self.loop.create_task(self._run())
+        clock: Clock,
+        channels: SimChannelPool,
+        chance: Callable[[], float],
+    ) -> TxnCoordinatorNode:
+        """See CoordinatorProcess."""
+        config = coordinator_config(number, timing)
+        return TxnCoordinatorNode(config, clock, Metrics(SERVICE), channels=channels, dice=chance)
 
-    async def _run(self) -> None:
-        await self.node.run(self.member, self.is_stopping)
-        self.session.stop()
-
-    def kill(self, network: Network) -> None:
-        """Kill it (kill -9)."""
-        self.session.kill()
-        network.process_ended(self.host, is_silent=False)
-        self.host.end()
+    def make_services(self) -> Mapping[str, Any]:
+        """See CoordinatorProcess."""
+        assert isinstance(self.node, TxnCoordinatorNode)
+        return {server.SERVICE_NAME: server.TransactionCoordinatorService(self.node)}

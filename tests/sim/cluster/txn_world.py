@@ -8,9 +8,8 @@ has one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from broker.core.groups.consumer.group import ConsumerGroup
@@ -19,11 +18,10 @@ from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.shard import GroupShard
 from broker.shell.partitions.hosted import HostedPartition
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_control
-from tidemark.codec.record_batch import BatchHeader, iterate_headers
+from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import read_records
 from tidemark.codec.txn_records import HandleRecord, TransactionRecord, decode
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tidemark.runtime.shard_runtime import ShardRuntime
 from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.shard_life import ShardLife
 
@@ -31,7 +29,7 @@ from sim.checkers import require
 from sim.cluster import fleeting
 from sim.cluster.aborted import check_transactions
 from sim.cluster.consumer_member import ConsumerMember, Owners
-from sim.cluster.coordinated_world import CoordinatedWorld
+from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
 from sim.cluster.handle_workload import HandleHistory, Opener
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.sink_workload import SinkLife
@@ -39,9 +37,9 @@ from sim.cluster.state_ledger import StateLedger
 from sim.cluster.state_log import Ending, Markers, StateLog
 from sim.cluster.txn_client import CommittedReader, TailClient
 from sim.cluster.txn_history import Committed, Row, TxnHistory, copied_once
-from sim.cluster.txn_processes import SESSION_MS, CoordinatorProcess, coordinating_config
+from sim.cluster.txn_processes import SESSION_MS, TxnCoordinatorProcess, coordinating_config
 from sim.cluster.txn_workload import GROUP, Member, NaiveWorker, Worker, Writer, committed_offset
-from sim.cluster.watching import records_of
+from sim.cluster.watching import batches_of
 from sim.cluster.world import make_topic
 from sim.dice import Dice
 
@@ -106,9 +104,6 @@ class TxnWorld(CoordinatedWorld):
 
     def __init__(self, seed: int, options: TxnOptions) -> None:
         super().__init__(seed, options, _topics(seed), prefix="t")
-        for one in self.topics:
-            if isinstance(one.ledger, StateLedger):
-                one.ledger.may_be_compacted = partial(self._is_rolled, one)
         self.history = TxnHistory()
         self.markers = Markers()
         drawn_v2 = self.dice.chance(0.7)
@@ -149,14 +144,6 @@ class TxnWorld(CoordinatedWorld):
         is_drawn = Dice(FLEETING_DICE + seed).chance(FLEETING)
         return [*super()._draw_apart(seed), *(["delete_topic"] if is_drawn else [])]
 
-    def _is_rolled(self, topic: SimTopic) -> bool:
-        """Return True if a replica has a rolled segment, which its cleaner may have compacted."""
-        tables = [
-            one.process.broker.partitions.table for one in self.machines if one.process is not None
-        ]
-        hosted = [one for table in tables if (one := table.by_name.get(topic.place)) is not None]
-        return any(len(one.log.segments()) > 1 for one in hosted)
-
     # -- processes
 
     @property
@@ -168,9 +155,9 @@ class TxnWorld(CoordinatedWorld):
         """See CoordinatedWorld."""
         return set(self.state_logs)
 
-    def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
+    def make_coordinator(self, replica: CoordinatorReplica) -> TxnCoordinatorProcess:
         """See CoordinatedWorld."""
-        return CoordinatorProcess(
+        return TxnCoordinatorProcess(
             replica.host,
             self,
             self.zookeeper,
@@ -234,7 +221,7 @@ class TxnWorld(CoordinatedWorld):
         """Check that a marker is appended only after its Prepare record is committed."""
         if topic.name == TRANSACTION_STATE:
             return
-        for _, header in _batches(hosted, start, hosted.partition.log_end):
+        for _, header in batches_of(hosted, start, hosted.partition.log_end):
             if header.is_control:
                 ending = _ending_of(hosted, header)
                 if ending is not None:
@@ -259,7 +246,7 @@ class TxnWorld(CoordinatedWorld):
         if topic.name == TRANSACTION_STATE:
             self._take_state(self.state_logs[topic.partition], hosted, start, end)
         else:
-            for _, header in _batches(hosted, start, end):
+            for _, header in batches_of(hosted, start, end):
                 self._take_committed(hosted, header)
 
     def _take_committed(self, hosted: HostedPartition, header: BatchHeader) -> None:
@@ -274,7 +261,7 @@ class TxnWorld(CoordinatedWorld):
             self.markers.records(at, header.producer_id, header.producer_epoch, record)
 
     def _take_state(self, log: StateLog, hosted: HostedPartition, start: int, end: int) -> None:
-        for batch, header in _batches(hosted, start, end):
+        for batch, header in batches_of(hosted, start, end):
             if header.is_control:
                 said = read_control(batch, header)
                 if isinstance(said, OwnerRecord):
@@ -303,7 +290,7 @@ class TxnWorld(CoordinatedWorld):
     def _look_at(self, replica: CoordinatorReplica, shard: int, life: ShardLife) -> None:
         log, runtime = self.state_logs[shard], life._runtime
         state = runtime.shard
-        if life._owner_epoch == log.owner_epoch and not _is_busy(runtime):
+        if life._owner_epoch == log.owner_epoch and not is_busy(runtime):
             assert isinstance(state, TxnShard)
             state.check()
             log.remembers(replica.host.name, dict(state._table.records))
@@ -381,7 +368,7 @@ class TxnWorld(CoordinatedWorld):
         assert held.runtime is not None, "after healing it serves"
         told = GroupShard(broker.config.group_settings(), lambda: groups._topics)
         logged = CoordinatorShard(told)
-        for batch, _ in _batches(held.hosted, 0, held.hosted.partition.high_watermark):
+        for batch, _ in batches_of(held.hosted, 0, held.hosted.partition.high_watermark):
             held.runtime._replay(logged, batch)
         served = held.runtime.shard
         assert isinstance(served, CoordinatorShard)
@@ -392,7 +379,7 @@ class TxnWorld(CoordinatedWorld):
             "coordinators of groups hold what the log says",
             f"{_positions(state)}, the log says {_positions(told)}",
         )
-        if not _is_busy(held.runtime):
+        if not is_busy(held.runtime):
             require(
                 _members(state) == _members(told),
                 "coordinators of groups hold what the log says",
@@ -444,24 +431,9 @@ def _members(shard: GroupShard) -> dict[tuple[str, str], LoggedMember]:
     }
 
 
-def _is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:
-    """Return True if the shard has decisions that may not be committed yet."""
-    return bool(runtime._in_flight or runtime._gathered.runs)
-
-
-def _batches(
-    hosted: HostedPartition, start: int, end: int
-) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Yield the batches of a log, from ``start`` on."""
-    content = memoryview(records_of(hosted, start, end))
-    for position, header in iterate_headers(content):
-        if start <= header.base_offset < end:
-            yield content[position : position + header.size_bytes], header
-
-
 def _ending_of(hosted: HostedPartition, header: BatchHeader) -> Ending | None:
     """Return the content of the marker at this offset."""
-    for batch, found in _batches(hosted, header.base_offset, header.last_offset + 1):
+    for batch, found in batches_of(hosted, header.base_offset, header.last_offset + 1):
         said = read_control(batch, found)
         if isinstance(said, EndTxnMarker):
             return Ending(found.producer_id, found.producer_epoch, said.commits)

@@ -1,11 +1,13 @@
 """Watch: checks of a cluster from outside after every event, which feed the ledgers."""
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.partition import Partition, Role
 from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.directory import LogDamagedError
+from tidemark.codec.record_batch import BatchHeader, iterate_headers
 from tidemark.runtime import zk_paths
 from tidemark.storage.mem_disk import MemDisk
 
@@ -299,3 +301,13 @@ def _has_failed_as_leader(partition: Partition, before: Seen) -> bool:
 def _failure_of(context: dict[str, object]) -> BaseException:
     found = context.get("exception")
     return found if isinstance(found, BaseException) else RuntimeError(str(context))
+
+
+def batches_of(
+    hosted: HostedPartition, start: int, end: int
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Yield the batches of a log, from ``start`` on."""
+    content = memoryview(records_of(hosted, start, end))
+    for position, header in iterate_headers(content):
+        if start <= header.base_offset < end:
+            yield content[position : position + header.size_bytes], header

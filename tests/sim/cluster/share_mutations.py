@@ -1,0 +1,191 @@
+"""Deliberate bugs of share groups, one at a time: the simulator must find each of them.
+
+A mutation changes the product, never the simulator. Its name describes the bug.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from broker.core.share import acknowledgement, share_partition, state_writes
+from broker.core.share.acknowledgement import DONE
+from broker.core.share.settings import ShareSettings
+from broker.core.share.share_partition import SharePartition
+from broker.core.share.states import ACQUIRED
+from broker.shell.share.share_partitions import SharePartitions
+from share_coordinator.core import share_state, state_batches
+from share_coordinator.core.live_offsets import LiveOffsets
+from share_coordinator.core.share_states import ShareStates
+from tidemark.model.share_state import DeliveryState, StateBatch
+
+from sim.cluster.share_world import ShareOptions
+from sim.mutations import Change, changed
+
+_acquire = SharePartition.acquire
+_acknowledge = SharePartition.acknowledge
+_loaded = SharePartition.loaded
+_refused = acknowledgement._refused
+_write = ShareStates.write
+_read = ShareStates.read
+_initialize = ShareStates.initialize
+_settings_of = ShareSettings.of
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Replace an action with nothing."""
+
+
+def _acquired_is_acknowledged(spans: Any, window: Any) -> Any:
+    for first, last in spans:
+        for one in window.over(first, last):
+            at, end = max(first, one.first), min(last, one.last)
+            if one.transition is None and one.state is ACQUIRED:
+                yield StateBatch(at, end, DeliveryState.ACKNOWLEDGED, one.count)
+            elif one.transition is None and (one.count or one.is_finished):
+                yield StateBatch(at, end, one.state, one.count)
+
+
+def _start_of_the_delivered(window: Any) -> Any:
+    """Take a record that was given back for a finished one."""
+    for one in window:
+        if one.transition is None and not one.is_finished and not one.count:
+            return one.first
+    return window.end
+
+
+def _write_of_any_leader(states: Any, request: Any, wall_ms: int) -> Any:
+    return _write(states, replace(request, leader_epoch=-1), wall_ms)
+
+
+def _write_of_any_state(states: Any, request: Any, wall_ms: int) -> Any:
+    state = states.of(request.key)
+    if state is not None:
+        request = replace(request, state_epoch=state.state_epoch)
+    return _write(states, request, wall_ms)
+
+
+def _counted_from_zero(share: Any, read: Any, **named: Any) -> Any:
+    batches = tuple(
+        one._replace(delivery_count=0) if one.delivery_state is DeliveryState.AVAILABLE else one
+        for one in read.batches
+    )
+    return _loaded(share, replace(read, batches=batches), **named)
+
+
+def _answer_before_the_write(share: Any, *args: Any, **named: Any) -> Any:
+    answer = _acknowledge(share, *args, **named)
+    return DONE if answer is None else answer
+
+
+def _whoever_holds_it(window: Any, settings: Any, member: str, run: Any) -> Any:
+    found = _refused(window, settings, member, run)
+    is_other = found is not None and str(found.message).endswith(acknowledgement._NOT_OWNER)
+    return None if is_other else found
+
+
+def _without_a_limit(config: Any) -> Any:
+    return replace(_settings_of(config), deliveries_max=1_000)
+
+
+def _last_wins(batch: Any) -> Any:
+    del batch
+    return (0, 0)
+
+
+def _keep_deliveries(states: Any, request: Any, wall_ms: int) -> Any:
+    outcome = _initialize(states, request, wall_ms)
+    state = states.of(request.key)
+    if state is None or not outcome.records:
+        return outcome
+    record: Any = outcome.records[0]
+    value = replace(record.value, batches=state.batches)
+    return outcome._replace(records=(replace(record, value=value),))
+
+
+MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "writes locks as acknowledgements": (
+        (state_writes, "_unwritten_batches", _acquired_is_acknowledged),
+    ),
+    "does not renew a lock": ((share_partition, "renew", _nothing),),
+    "moves the start over what was given back": (
+        (state_writes, "start_after", _start_of_the_delivered),
+    ),
+    "takes writes of an earlier leader": ((ShareStates, "write", _write_of_any_leader),),
+    "takes writes of an earlier state": ((ShareStates, "write", _write_of_any_state),),
+    "counts from zero at a new leader": ((SharePartition, "loaded", _counted_from_zero),),
+    "leaves what could not be written": ((SharePartition, "_roll_back", _nothing),),
+    "closes a session and keeps its locks": ((SharePartitions, "_release", _nothing),),
+    "takes the acknowledgement of another member": (
+        (acknowledgement, "_refused", _whoever_holds_it),
+    ),
+    "answers an acknowledgement before it is written": (
+        (SharePartition, "acknowledge", _answer_before_the_write),
+    ),
+    "delivers without a limit": ((ShareSettings, "of", _without_a_limit),),
+    "lets a late write win": ((state_batches, "_rank", _last_wins),),
+    "keeps the deliveries of a state that begins again": (
+        (ShareStates, "initialize", _keep_deliveries),
+    ),
+    "deletes snapshots that are needed": ((LiveOffsets, "needed_from", lambda live: live.end),),
+    "forgets updates": ((share_state.ShareState, "updated", lambda state, _: state),),
+}
+
+_FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
+    "takes writes of an earlier leader": ("pause_leader",),
+    "takes writes of an earlier state": ("delay_coordinator", "cut_coordinator"),
+}
+"""Faults under which a mutation is found soon; all faults for mutations without an entry."""
+
+_OF_RESETS: Final = (
+    "takes writes of an earlier state",
+    "keeps the deliveries of a state that begins again",
+)
+
+BREAKS: Final[dict[str, tuple[str, ...]]] = {
+    "writes locks as acknowledgements": ("only what a member accepts is acknowledged",),
+    "does not renew a lock": ("a record has one lock",),
+    "moves the start over what was given back": (
+        "the start passes finished records only",
+        "members hear what they understand",
+    ),
+    "takes writes of an earlier leader": (
+        "an acknowledged record never comes again",
+        "a write of an earlier leader does not hold",
+    ),
+    "takes writes of an earlier state": (
+        "a delivery count has its deliveries",
+        "a record whose acknowledgement was answered stays finished",
+        "the start passes finished records only",
+        "only what a member accepts is acknowledged",
+    ),
+    "counts from zero at a new leader": ("every delivery raises the count",),
+    "leaves what could not be written": (
+        "members hear what they understand",
+        "after healing every record is finished",
+    ),
+    "closes a session and keeps its locks": ("a session that is closed holds no lock",),
+    "takes the acknowledgement of another member": ("only the holder of a lock acknowledges",),
+    "answers an acknowledgement before it is written": (
+        "an acknowledgement that is answered is kept",
+    ),
+    "delivers without a limit": ("the delivery count is within its limit",),
+    "lets a late write win": ("an owner holds what the log says",),
+    "keeps the deliveries of a state that begins again": ("a state begins without deliveries",),
+    "deletes snapshots that are needed": ("an owner holds what the log says",),
+    "forgets updates": ("an owner holds what the log says",),
+}
+"""Promises that each mutation breaks; only a failure of one of these counts as found."""
+
+
+def options_for(name: str) -> ShareOptions:
+    """Return options of a run in which the mutation is found soon."""
+    is_reset = True if name in _OF_RESETS else None
+    return ShareOptions(faults=_FOUND_BY.get(name), has_reset=is_reset)
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """Put one bug into the product."""
+    with changed(MUTATIONS[name]):
+        yield

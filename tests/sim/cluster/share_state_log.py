@@ -1,0 +1,185 @@
+"""ShareStateLog: the content of one partition of __share_group_state, read without the coordinator.
+
+It takes every record as it is committed, in the order of the log, and raises BrokenError for a log
+that no sequence of owners and leaders can have written. test_share_history.py gives each rule a log
+that it must reject.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from share_coordinator.core.share_state import ShareState
+from share_coordinator.core.share_states import ShareStates
+from tidemark.codec.control_record import OwnerRecord
+from tidemark.codec.share_records import (
+    ShareSnapshotRecord,
+    ShareSnapshotValue,
+    ShareStateRecord,
+    ShareUpdateValue,
+)
+from tidemark.model.share_state import (
+    TERMINAL_STATES,
+    UNKNOWN_START,
+    DeliveryState,
+    SharePartitionKey,
+    StateBatch,
+)
+
+from sim.checkers import require
+from sim.cluster.share_history import ShareHistory
+
+Delivered = tuple[int, DeliveryState]
+"""Delivery count and state of an offset, in the order in which they replace one another."""
+
+
+@dataclass
+class KeptState:
+    """State of one share-partition, by offset."""
+
+    state_epoch: int
+    leader_epoch: int
+    start: int
+    snapshot_epoch: int
+    """Epoch of the latest snapshot, to which updates belong."""
+    by_offset: dict[int, Delivered] = field(default_factory=dict)
+
+
+@dataclass
+class ShareStateLog:
+    """Log of one partition. What it finds finished is checked by the history."""
+
+    name: str
+    history: ShareHistory
+    owner_epoch: int = 0
+    states: dict[SharePartitionKey, KeptState] = field(default_factory=dict)
+    epochs: dict[SharePartitionKey, int] = field(default_factory=dict)
+    """Highest state epoch of each share-partition, those of deleted states included."""
+
+    def takes(self, record: ShareStateRecord) -> None:
+        """Record a committed snapshot or update."""
+        key, value = record.key, record.value
+        if value is None:
+            if isinstance(record, ShareSnapshotRecord):
+                self.states.pop(key, None)
+        elif isinstance(value, ShareSnapshotValue):
+            self._takes_snapshot(key, value)
+        else:
+            self._takes_update(key, value)
+
+    def _takes_snapshot(self, key: SharePartitionKey, value: ShareSnapshotValue) -> None:
+        kept = self.states.get(key)
+        if kept is not None and kept.state_epoch == value.state_epoch:
+            require(
+                value.start_offset >= kept.start,
+                "the start never goes back",
+                f"{key}: {kept.start} to {value.start_offset}",
+            )
+            kept.snapshot_epoch = value.snapshot_epoch
+            self._writes(key, kept, value)
+            named = dict(_by_offset(value.batches, kept.start))
+            require(
+                all(named.get(offset) == one for offset, one in kept.by_offset.items()),
+                "a snapshot has all that was written",
+                f"{key}: {named}, kept {kept.by_offset}",
+            )
+            return
+        require(
+            value.state_epoch > self.epochs.get(key, -1),
+            "a state that begins again has a higher epoch",
+            f"{key}: {value.state_epoch} after {self.epochs.get(key)}",
+        )
+        require(not value.batches, "a state begins without deliveries", f"{key}: {value.batches}")
+        self.epochs[key] = value.state_epoch
+        self.states[key] = KeptState(
+            value.state_epoch, value.leader_epoch, value.start_offset, value.snapshot_epoch
+        )
+        self.history.begins(key, value.state_epoch, value.start_offset)
+
+    def _takes_update(self, key: SharePartitionKey, value: ShareUpdateValue) -> None:
+        kept = self.states.get(key)
+        if kept is not None and kept.snapshot_epoch == value.snapshot_epoch:
+            self._writes(key, kept, value)
+
+    def _writes(
+        self, key: SharePartitionKey, kept: KeptState, value: ShareSnapshotValue | ShareUpdateValue
+    ) -> None:
+        require(
+            value.leader_epoch >= kept.leader_epoch,
+            "the state takes no write of an earlier leader",
+            f"{key}: leader epoch {value.leader_epoch} after {kept.leader_epoch}",
+        )
+        kept.leader_epoch = value.leader_epoch
+        for offset, delivered in _by_offset(value.batches, kept.start):
+            require(
+                delivered[1] is not DeliveryState.ACQUIRED,
+                "locks are not written",
+                f"{key}@{offset}",
+            )
+            self._delivers(key, kept, offset, delivered)
+        if value.start_offset != UNKNOWN_START:
+            self._moves_start(key, kept, value.start_offset)
+
+    def _delivers(
+        self, key: SharePartitionKey, kept: KeptState, offset: int, delivered: Delivered
+    ) -> None:
+        before = kept.by_offset.get(offset, delivered)
+        if before > delivered:
+            return  # an earlier write that arrives late
+        # An acknowledgement whose answer was lost may be written, and the record delivered again.
+        require(
+            before == delivered or not self.history.is_answered(key, kept.state_epoch, offset),
+            "a record whose acknowledgement was answered stays finished",
+            f"{key}@{offset}: {delivered} after {before}",
+        )
+        kept.by_offset[offset] = delivered
+        self.history.is_written(key, kept.state_epoch, offset, *delivered)
+
+    def _moves_start(self, key: SharePartitionKey, kept: KeptState, start: int) -> None:
+        if kept.start == UNKNOWN_START:
+            self.history.begins(key, kept.state_epoch, start)
+        for offset in range(kept.start, start) if kept.start != UNKNOWN_START else ():
+            kept.by_offset.pop(offset, None)
+            self.history.is_passed(key, kept.state_epoch, offset)
+        kept.start = max(kept.start, start)  # a write that arrives late has an earlier start
+
+    def takes_over(self, owner: OwnerRecord) -> None:
+        """Record a committed change of owner."""
+        require(
+            owner.owner_epoch >= self.owner_epoch,
+            "the log has one owner after another",
+            f"{self.name}: {owner.owner_epoch} after {self.owner_epoch}",
+        )
+        self.owner_epoch = owner.owner_epoch
+
+    def remembers(self, owner: str, states: ShareStates) -> None:
+        """Check the state that an owner holds while nothing of it waits to be written."""
+        held = {key: _held(states.of(key)) for key in states.share_partitions()}
+        kept = {
+            key: (one.state_epoch, one.leader_epoch, one.start, one.by_offset)
+            for key, one in self.states.items()
+        }
+        require(
+            held == kept,
+            "an owner holds what the log says",
+            f"{owner}: {held}, the log says {kept}",
+        )
+
+    def is_finished(self, key: SharePartitionKey, state_epoch: int, offset: int) -> bool:
+        """Return True if the record is finished, or if the state has begun again since."""
+        kept = self.states.get(key)
+        if kept is None or kept.state_epoch != state_epoch or offset < kept.start:
+            return True
+        return kept.by_offset.get(offset, (0, DeliveryState.AVAILABLE))[1] in TERMINAL_STATES
+
+
+def _held(state: ShareState | None) -> tuple[int, int, int, dict[int, Delivered]] | None:
+    if state is None:
+        return None
+    by_offset = dict(_by_offset(state.batches, state.start_offset))
+    return state.state_epoch, state.leader_epoch, state.start_offset, by_offset
+
+
+def _by_offset(batches: tuple[StateBatch, ...], start: int) -> Iterator[tuple[int, Delivered]]:
+    for first, last, state, count in batches:
+        for offset in range(max(first, start), last + 1):
+            yield offset, (count, state)

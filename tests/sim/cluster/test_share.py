@@ -1,0 +1,82 @@
+"""Short runs of a cluster with a share group, and deliberate bugs, which must be found."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sim.cluster.run import SHARE_SEEDS_THAT_FAILED, run_share_seed
+from sim.cluster.share_mutations import BREAKS, MUTATIONS, mutated, options_for
+from sim.cluster.share_world import ShareOptions
+from sim.run import first_broken, seeds_that_failed
+
+SEEDS = 100
+SEEDS_A_TEST = 10
+SEEDS_UNTIL_FOUND = 200
+REACHED = (
+    "s is",
+    "log owner",
+    "m1- gets",
+    "m1- ACCEPT",
+    "m1- RELEASE",
+    "m1- REJECT",
+    "m1- RENEW",
+    "m2- dies",
+    "m1- hears",
+    "m2- is",
+    "reset 0:",
+    "cleaners compact",
+    "network cuts",
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    # Of a task that died with its process before it began.
+    "ignore:coroutine .* was never awaited:RuntimeWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.feature("S16", "S17", "S26", "S30", "S31", "Y05")
+@pytest.mark.parametrize("first", range(1, SEEDS, SEEDS_A_TEST))
+def test_all_promises_of_share_groups_hold(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        outcome = run_share_seed(seed)
+        assert not outcome.has_failed, str(outcome)
+
+
+@pytest.mark.parametrize("seed", seeds_that_failed(SHARE_SEEDS_THAT_FAILED))
+def test_a_seed_that_once_failed_holds(seed: int) -> None:
+    outcome = run_share_seed(seed)
+    assert not outcome.has_failed, str(outcome)
+
+
+def test_the_runs_reach_what_they_are_for() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(2_000, 2_018):
+        seen += run_share_seed(seed).seen
+    assert [what for what in REACHED if not seen[what]] == []
+
+
+def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    full = ShareOptions(length_ms=1_500, is_full=True)
+    run_share_seed(7, full)
+    first = capsys.readouterr().out
+    run_share_seed(7, full)
+    assert capsys.readouterr().out == first
+    assert first.count("\n") > 40
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
+    options = options_for(name)
+    with mutated(name):
+        outcomes = (run_share_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        found = first_broken(outcomes, BREAKS[name])
+    record_property("found by", f"seed {found.seed}: {found.promise}")

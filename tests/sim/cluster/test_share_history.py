@@ -1,0 +1,225 @@
+"""Each rule for share groups rejects a history made by hand, and accepts a similar one that keeps
+the rule.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from broker.core.share.acknowledgement import AcknowledgeType
+from share_coordinator.core.share_states import ShareStates
+from tidemark.codec.control_record import OwnerRecord
+from tidemark.codec.share_records import (
+    ShareSnapshotRecord,
+    ShareSnapshotValue,
+    ShareUpdateRecord,
+    ShareUpdateValue,
+)
+from tidemark.model.ids import LeaderEpoch, Offset, TopicId
+from tidemark.model.share_state import DeliveryState, SharePartitionKey, StateBatch, StateEpoch
+
+from sim.checkers import BrokenError
+from sim.cluster.share_history import ShareHistory, Term
+from sim.cluster.share_state_log import ShareStateLog
+
+KEY = SharePartitionKey("g", TopicId(bytes(16)), 0)
+ACCEPT, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.REJECT
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
+EPOCH = 5
+LOCK_MS = 100
+LIMIT = 3
+
+
+class Told:
+    """A history and a state log: offsets 0 to 9 are delivered once, to m1; 0 to 4 are accepted and
+    written, 5 is rejected.
+    """
+
+    def __init__(self) -> None:
+        self.history = ShareHistory(LIMIT)
+        self.log = ShareStateLog("state-0", self.history)
+        self.log.takes_over(OwnerRecord(2))
+        self.snapshot(start=0, state_epoch=EPOCH)
+        self.term = self.history.loads(KEY, EPOCH, {})
+        self.acquires("m1", 0, 9, 1, now=0)
+        self.history.takes(self.term, "m1", [(0, 4, ACCEPT), (5, 5, REJECT)])
+        self.update(0, (0, 4, ACKNOWLEDGED, 1), (5, 5, ARCHIVED, 1))
+        for offset in range(6):
+            self.history.answers(KEY, EPOCH, offset)
+
+    def snapshot(
+        self, *batches: tuple[int, int, DeliveryState, int], start: int, state_epoch: int = EPOCH
+    ) -> None:
+        value = ShareSnapshotValue(
+            snapshot_epoch=0,
+            state_epoch=StateEpoch(state_epoch),
+            leader_epoch=LeaderEpoch(1),
+            start_offset=Offset(start),
+            create_timestamp=0,
+            write_timestamp=0,
+            batches=tuple(made(*one) for one in batches),
+        )
+        self.log.takes(ShareSnapshotRecord(KEY, value))
+
+    def update(
+        self, start: int, *batches: tuple[int, int, DeliveryState, int], leader_epoch: int = 1
+    ) -> None:
+        value = ShareUpdateValue(
+            snapshot_epoch=0,
+            leader_epoch=LeaderEpoch(leader_epoch),
+            start_offset=Offset(start),
+            batches=tuple(made(*one) for one in batches),
+        )
+        self.log.takes(ShareUpdateRecord(KEY, value))
+
+    def acquires(
+        self, member: str, first: int, last: int, count: int, *, now: int, term: Term | None = None
+    ) -> None:
+        self.history.acquires(
+            term or self.term, member, first, last, count, now=now, lock_ms=LOCK_MS
+        )
+
+
+def made(first: int, last: int, state: DeliveryState, count: int) -> StateBatch:
+    return StateBatch(Offset(first), Offset(last), state, count)
+
+
+def acknowledged_again(told: Told) -> None:
+    told.acquires("m2", 4, 4, 2, now=LOCK_MS)
+
+
+def two_locks(told: Told) -> None:
+    told.acquires("m2", 6, 6, 2, now=LOCK_MS - 1)
+
+
+def too_often(told: Told) -> None:
+    told.acquires("m2", 6, 6, LIMIT + 1, now=LOCK_MS)
+
+
+def same_count(told: Told) -> None:
+    told.acquires("m2", 6, 6, 1, now=LOCK_MS)
+
+
+def not_the_holder(told: Told) -> None:
+    told.history.takes(told.term, "m2", [(6, 6, ACCEPT)])
+
+
+def still_locked(told: Told) -> None:
+    told.history.has_closed(told.term, "m1")
+
+
+def written_by_an_earlier_leader(told: Told) -> None:
+    told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
+    told.history.begins_write(told.term)
+    told.history.has_written(told.term)
+
+
+def start_too_far(told: Told) -> None:
+    told.update(7)
+
+
+def never_accepted(told: Told) -> None:
+    told.update(0, (6, 6, ACKNOWLEDGED, 1))
+
+
+def never_rejected(told: Told) -> None:
+    told.update(0, (6, 6, ARCHIVED, 1))
+
+
+def counted_without_delivery(told: Told) -> None:
+    told.update(0, (6, 6, AVAILABLE, 2))
+
+
+def lock_written(told: Told) -> None:
+    told.update(0, (6, 6, ACQUIRED, 1))
+
+
+def earlier_leader(told: Told) -> None:
+    told.update(0, leader_epoch=0)
+
+
+def finished_no_longer(told: Told) -> None:
+    told.acquires("m1", 6, 6, 2, now=LOCK_MS)
+    told.history.deliveries[KEY, EPOCH].attempts[4] = 2
+    told.update(0, (4, 4, AVAILABLE, 2))
+
+
+def snapshot_with_less(told: Told) -> None:
+    told.snapshot((0, 4, ACKNOWLEDGED, 1), start=0)
+
+
+def start_goes_back(told: Told) -> None:
+    told.update(5)
+    told.snapshot((5, 5, ARCHIVED, 1), start=4)
+
+
+def same_state_epoch(told: Told) -> None:
+    told.log.takes(ShareSnapshotRecord(KEY, None))
+    told.snapshot(start=0)
+
+
+def begins_with_deliveries(told: Told) -> None:
+    told.snapshot((0, 4, ACKNOWLEDGED, 1), start=0, state_epoch=EPOCH + 1)
+
+
+def earlier_owner(told: Told) -> None:
+    told.log.takes_over(OwnerRecord(1))
+
+
+def owner_without_it(told: Told) -> None:
+    told.log.remembers("s1", ShareStates(500))
+
+
+def left_over(told: Told) -> None:
+    told.history.ends({KEY: 6}, {KEY: 10})
+
+
+@pytest.mark.parametrize(
+    ("story", "promise"),
+    [
+        (acknowledged_again, "an acknowledged record never comes again"),
+        (two_locks, "a record has one lock"),
+        (too_often, "the delivery count is within its limit"),
+        (same_count, "every delivery raises the count"),
+        (not_the_holder, "only the holder of a lock acknowledges"),
+        (still_locked, "a session that is closed holds no lock"),
+        (written_by_an_earlier_leader, "a write of an earlier leader does not hold"),
+        (start_too_far, "the start passes finished records only"),
+        (never_accepted, "only what a member accepts is acknowledged"),
+        (never_rejected, "only what is rejected, or delivered too often, is archived"),
+        (counted_without_delivery, "a delivery count has its deliveries"),
+        (lock_written, "locks are not written"),
+        (earlier_leader, "the state takes no write of an earlier leader"),
+        (finished_no_longer, "a record whose acknowledgement was answered stays finished"),
+        (snapshot_with_less, "a snapshot has all that was written"),
+        (start_goes_back, "the start never goes back"),
+        (same_state_epoch, "a state that begins again has a higher epoch"),
+        (begins_with_deliveries, "a state begins without deliveries"),
+        (earlier_owner, "the log has one owner after another"),
+        (owner_without_it, "an owner holds what the log says"),
+        (left_over, "after healing every record is finished"),
+    ],
+    ids=lambda one: one.__name__ if callable(one) else "",
+)
+def test_a_broken_promise_is_noticed(story: Callable[[Told], None], promise: str) -> None:
+    told = Told()
+    with pytest.raises(BrokenError) as broken:
+        story(told)
+    assert broken.value.invariant == promise
+
+
+def test_a_history_that_keeps_the_rules_is_accepted() -> None:
+    told = Told()
+    told.acquires("m2", 6, 6, 2, now=LOCK_MS)
+    told.history.takes(told.term, "m2", [(6, 6, ACCEPT)])
+    told.history.renews(told.term, "m1", [(7, 9)], 2 * LOCK_MS)
+    told.history.releases(told.term, "m1")
+    told.history.has_closed(told.term, "m1")
+    told.update(7)
+    told.snapshot(start=7, state_epoch=EPOCH)
+    told.snapshot(start=0, state_epoch=EPOCH + 1)
+    later = told.history.loads(KEY, EPOCH + 1, {})
+    told.acquires("m1", 0, 9, 1, now=0, term=later)
+    told.history.begins_write(told.term)
+    told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
+    told.history.has_written(told.term)
+    told.history.ends({KEY: 10}, {KEY: 10})
