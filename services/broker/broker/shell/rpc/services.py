@@ -10,6 +10,7 @@ from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, ShareRoom,
 from broker.shell.rpc import (
     partition_store,
     share_groups,
+    share_transactions,
     share_views,
     transaction_markers,
     transaction_relay,
@@ -25,6 +26,7 @@ SERVICE_NAMES: Final = (
     transaction_relay.SERVICE_NAME,
     share_groups.SERVICE_NAME,
     share_views.SERVICE_NAME,
+    share_transactions.SERVICE_NAME,
 )
 
 
@@ -36,6 +38,7 @@ class GrpcServices(NamedTuple):
     relay: transaction_relay.TransactionRelay
     share_groups: share_groups.ShareGroups
     share_views: share_views.SharePartitionViews
+    share_transactions: share_transactions.ShareTransactions
 
     def register(self, server: Any) -> None:
         """Add all servicers to a gRPC server."""
@@ -45,6 +48,7 @@ class GrpcServices(NamedTuple):
             transaction_relay.registration(self.relay),
             share_groups.registration(self.share_groups),
             share_views.registration(self.share_views),
+            share_transactions.registration(self.share_transactions),
         )
         for add in registrations:
             add(server)
@@ -89,4 +93,7 @@ def make_services(
         transaction_relay.TransactionRelay(facts, transactions.relay, cluster.internal_topics),
         share_groups.ShareGroups(facts, groups.coordinator, shares.partitions),
         share_views.SharePartitionViews(facts, shares.inspector),
+        share_transactions.ShareTransactions(
+            facts, metadata, shares.partitions, transactions.relay
+        ),
     )

@@ -14,7 +14,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.answers import NOT_READY
 from broker.core.share.loading import Loading
-from broker.core.share.sessions import PartitionKey, ShareSession, ShareSessions
+from broker.core.share.sessions import PartitionKey, SessionKey, ShareSession, ShareSessions
 from broker.core.share.settings import ShareSettings
 from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import Phase
@@ -176,18 +176,34 @@ class SharePartitions:
         """Apply acknowledgements of one partition; their answer goes to ``answers``, now or once it
         is written.
         """
+        self.acknowledge_as(session.key, key, batches, answers)
+
+    def acknowledge_as(
+        self,
+        member: SessionKey,
+        key: PartitionKey,
+        batches: Sequence[AcknowledgementBatch],
+        answers: PendingAnswers,
+        *,
+        transaction: TransactionKey | None = None,
+    ) -> None:
+        """Apply acknowledgements of a member, with or without a session. With a ``transaction``
+        they take effect once it commits.
+        """
         hosted = self.led(key)
         if isinstance(hosted, ErrorCode):
             answers.answers[key] = Answer(hosted)
             return
-        held = self.get(session.key.group_id, key)
+        held = self.get(member.group_id, key)
         if held is None or not held.is_led:
             answers.answers[key] = Answer(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing here"
             )
             return
         slot = answers.expect(key)
-        answer = held.share.acknowledge(session.key.member_id, batches, slot, self._clock.now_ms())
+        answer = held.share.acknowledge(
+            member.member_id, batches, slot, self._clock.now_ms(), transaction=transaction
+        )
         self.turns.touch(held)
         if answer is not None:
             slot.settle(answer)
