@@ -21,6 +21,7 @@ from e2e.share_wire import (
     find_coordinator,
     port_of,
 )
+from e2e.wire import create_topic
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.share_state import DeliveryState, SharePartitionKey
@@ -49,6 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         share_coordinators=2,
         overrides={"broker": BROKER, "share-coordinator": QUICK},
     )
+    create_topic(running, "a")  # copies
     yield running
     running.end()
 
@@ -164,6 +166,41 @@ def test_an_abort_gives_the_records_back(story: Story) -> None:
     story.end(commit=False)
     assert story.member.take() == [(0, 9, 2)]
     assert story.member.acknowledge((0, 9, ACCEPT)) is ErrorCode.NONE
+
+
+@pytest.mark.feature("V04")
+def test_a_copy_and_the_acknowledgement_of_its_input_hold_together(story: Story) -> None:
+    value = story.topic.encode()
+    for commit, count in ((False, 2), (True, 0)):
+        story.hold((0, 9, ACCEPT))
+        assert txn_wire.write(story.wire, story.transaction, 0, value) is ErrorCode.NONE
+        story.end(commit=commit)
+        if count:
+            assert story.member.take() == [(0, 9, count)]
+            assert value not in committed_copies(story.cluster)
+    wait_for(lambda: value in committed_copies(story.cluster), "the copy")
+    story.put(1)
+    assert story.member.take() == [(10, 10, 1)]
+
+
+def committed_copies(cluster: Cluster) -> list[bytes | None]:
+    """Values of topic ``a``, as a reader of committed records gets them."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "looks",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition("a", 0, 0)])
+        found = []
+        while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
+            found.append(message.value())
+    finally:
+        consumer.close()
+    return found
 
 
 @pytest.mark.feature("V04")

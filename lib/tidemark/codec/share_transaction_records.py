@@ -13,11 +13,12 @@ from tidemark.codec.coordinator_fields import (
     FieldWriter,
     read_version,
 )
-from tidemark.model.ids import Offset, ProducerEpoch, ProducerId
+from tidemark.model.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     DeliveryState,
     PendingBatch,
+    SharePartitionKey,
     TransactionKey,
 )
 
@@ -38,6 +39,8 @@ class TransactionEndValue:
     """Outcome of the last one. Earlier ones have ended before."""
     ended_at: int
     """Wall ms."""
+    held: tuple[SharePartitionKey, ...] = ()
+    """Share-partitions whose records the transactions held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,14 @@ def encode_transaction_end(record: TransactionEndRecord) -> tuple[bytes, bytes |
     value.int32(record.value.open_from)
     value.int8(int(record.value.commits))
     value.int64(record.value.ended_at)
+
+    def write_one(held: SharePartitionKey) -> None:
+        value.string(held.group_id)
+        value.uuid(held.topic_id)
+        value.int32(held.partition)
+        value.tags()
+
+    value.array(record.value.held, write_one)
     value.tags()
     return key.done(), value.done()
 
@@ -72,8 +83,17 @@ def decode_transaction_end(key: FieldReader, value: bytes | None) -> Transaction
     reader = FieldReader(value)
     read_version(reader, newest=_VERSION, what="ShareTransactionEnd")
     reader.become_flexible()
+
+    def read_one() -> SharePartitionKey:
+        held = SharePartitionKey(reader.string(), TopicId(reader.uuid()), reader.int32())
+        reader.tags()
+        return held
+
     end = TransactionEndValue(
-        open_from=reader.int32(), commits=bool(reader.int8()), ended_at=reader.int64()
+        open_from=reader.int32(),
+        commits=bool(reader.int8()),
+        ended_at=reader.int64(),
+        held=reader.array(read_one),
     )
     return TransactionEndRecord(producer_id, end)
 

@@ -41,12 +41,11 @@ class EndedTransactions:
         end = self._ends.get(producer_id)
         return None if end is None else TransactionEndRecord(producer_id, end)
 
-    def recent(self, wall_ms: int) -> Iterator[tuple[TransactionKey, bool]]:
-        """Yield the last transactions that ended lately, and whether they committed."""
+    def recent(self, wall_ms: int) -> Iterator[tuple[TransactionKey, TransactionEndValue]]:
+        """Yield the last transactions that held records and ended lately."""
         for producer_id, end in self._ends.items():
-            if end.ended_at + RECENT_MS > wall_ms:
-                epoch = ProducerEpoch(end.open_from - 1)
-                yield TransactionKey(producer_id, epoch), end.commits
+            if end.held and end.ended_at + RECENT_MS > wall_ms:
+                yield TransactionKey(producer_id, ProducerEpoch(end.open_from - 1)), end
 
     def expired(self, wall_ms: int) -> list[TransactionEndRecord]:
         """Return the tombstones of ends that are kept no longer."""

@@ -182,10 +182,9 @@ class ShareShard:
         for group in self._groups.values():
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
-        keys = tuple(self._states.share_partitions())
-        recent = self._states.ended.recent(now.wall) if keys else ()
         notices = tuple(
-            TransactionsEnded(transaction, commits, keys) for transaction, commits in recent
+            TransactionsEnded(transaction, end.commits, end.held)
+            for transaction, end in self._states.ended.recent(now.wall)
         )
         return Decision(tuple(self._mended()), notices)
 

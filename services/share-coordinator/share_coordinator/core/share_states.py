@@ -228,14 +228,17 @@ class ShareStates:
         """End a transaction in all share-partitions. A repeated end writes nothing."""
         if end.open_from <= self.ended.open_from(end.producer_id):
             return Ended()
-        held = {
-            key: transactions_of(state.pending_below(end.producer_id, end.open_from))
-            for key in self._holders.get(end.producer_id, ())
-            if (state := self.of(key)) is not None
-        }
-        value = TransactionEndValue(open_from=end.open_from, commits=end.commits, ended_at=wall_ms)
-        record = TransactionEndRecord(end.producer_id, value)
-        return Ended((record,), {key: ended for key, ended in held.items() if ended})
+        held: dict[SharePartitionKey, frozenset[TransactionKey]] = {}
+        for key in sorted(self._holders.get(end.producer_id, ())):
+            state = self.of(key)
+            assert state is not None, f"{key} holds records and has no state"
+            over = state.pending_below(end.producer_id, end.open_from)
+            if over:
+                held[key] = transactions_of(over)
+        value = TransactionEndValue(
+            open_from=end.open_from, commits=end.commits, ended_at=wall_ms, held=tuple(held)
+        )
+        return Ended((TransactionEndRecord(end.producer_id, value),), held)
 
     def delete(self, request: DeleteState) -> Outcome:
         """Delete the state; without an error if there is none."""

@@ -43,6 +43,10 @@ RELEASES_MAX: Final = 10_000
 verifies a reservation before it refuses an id.
 """
 
+NOTICES_MAX: Final = 10_000
+"""Ended transactions whose leaders have not all answered. Leaders are down for long then, and read
+the states when they are back.
+"""
 _BACKOFF: Final = Backoff(50, 10_000)
 
 Reserved = Callable[[ErrorCode, str | None], None]
@@ -88,6 +92,7 @@ class BrokerCalls:
         )
         self._dice = dice
         self._releases: dict[str, asyncio.Task[None]] = {}
+        self._notice_count = 0
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -176,7 +181,17 @@ class BrokerCalls:
 
     def transaction_ended(self, ended: TransactionsEnded) -> None:
         """Notify the leaders of share-partitions, until all of them have answered."""
-        self.start(self._notify(ended), f"transaction-{ended.transaction.producer_id}")
+        if self._notice_count >= NOTICES_MAX:
+            words = fields(reason="too many", **ended.transaction._asdict())
+            log.warning("leaders not notified of a transaction's end", extra=words)
+            return
+        task = self.start(self._notify(ended), f"transaction-{ended.transaction.producer_id}")
+        if task is not None:
+            self._notice_count += 1
+            task.add_done_callback(self._notice_ended)
+
+    def _notice_ended(self, _: asyncio.Task[None]) -> None:
+        self._notice_count -= 1
 
     async def _notify(self, ended: TransactionsEnded) -> None:
         delays = RetryDelays(_BACKOFF, self._dice)

@@ -2,7 +2,7 @@
 
 import pytest
 from share_coordinator.core.effects import TransactionsEnded
-from share_coordinator.core.ended_transactions import KEPT_MS
+from share_coordinator.core.ended_transactions import KEPT_MS, RECENT_MS
 from share_coordinator.core.requests import (
     AlterOffsets,
     AlterOffsetsReply,
@@ -84,6 +84,20 @@ def test_leaders_are_notified_once_of_the_transactions_that_ended() -> None:
     transaction = pending(12, 12, epoch=1).transaction
     assert (ended.transaction, ended.commits, ended.keys) == (transaction, True, (key,))
     assert states(world, key)[1] == 1
+
+
+def test_the_next_owner_notifies_leaders_of_recent_ends_again() -> None:
+    world, key = a_world(pending(12, 12, epoch=1))
+    world.end_transaction(2, commits=True)
+    world.end_transaction(1, commits=True, producer=8)
+    world.effects.clear()
+    world.reload()
+    transaction = pending(12, 12, epoch=1).transaction
+    assert world.effects == [TransactionsEnded(transaction, True, (key,))]
+    world.sleep(RECENT_MS)
+    world.effects.clear()
+    world.reload()
+    assert world.effects == []
 
 
 def test_a_write_after_the_end_is_refused_and_the_rest_of_it_holds() -> None:

@@ -29,7 +29,7 @@ KEY = SharePartitionKey("jobs", TopicId(b"t" * 16), 3)
 NINE = TransactionKey(ProducerId(9), ProducerEpoch(4))
 PENDING = PendingBatch(Offset(5), Offset(7), DeliveryState.ACKNOWLEDGED, 2, NINE)
 END = TransactionEndRecord(
-    ProducerId(9), TransactionEndValue(open_from=5, commits=True, ended_at=1_000)
+    ProducerId(9), TransactionEndValue(open_from=5, commits=True, ended_at=1_000, held=(KEY,))
 )
 OFFSETS = st.integers(0, 2**63 - 1).map(Offset)
 BATCHES = st.builds(
@@ -81,7 +81,8 @@ def test_snapshots_and_updates_have_them() -> None:
 def test_the_end_of_a_transaction_has_these_bytes() -> None:
     key, value = encode(END)
     assert key == bytes.fromhex("03e8 0000000000000009")
-    assert value == bytes.fromhex("0000 00000005 01 00000000000003e8 00")
+    held = b"\x05jobs" + b"t" * 16 + bytes.fromhex("00000003 00")
+    assert value == bytes.fromhex("0000 00000005 01 00000000000003e8 02") + held + b"\x00"
     assert decode(key, value) == END
 
 
